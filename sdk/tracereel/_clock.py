@@ -1,0 +1,62 @@
+"""Time and identity: timestamps, sortable ids, the hybrid logical clock, derived trace ids."""
+
+import hashlib
+import os
+import re
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Final
+
+MAX_DRIFT_NS: Final = 60 * 1_000_000_000
+"""A remote clock further ahead than this is not followed."""
+
+_HEX_TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}\Z")
+
+
+def rfc3339(unix_nano: int) -> str:
+    """A moment as the contract writes it: UTC, microseconds, `Z`."""
+    moment = datetime.fromtimestamp(unix_nano // 1_000_000_000, UTC)
+    micros = unix_nano // 1_000 % 1_000_000
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"
+
+
+def sortable_id(prefix: str) -> str:
+    """A unique id that sorts by time of birth (the layout of UUIDv7, as hex behind a prefix)."""
+    return f"{prefix}_{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
+
+
+def otel_trace_id(trace_id: str) -> str:
+    """The 32 hex digits that stand for a trace id on OpenTelemetry surfaces.
+
+    A trace id that already has that form stands for itself; any other is hashed. The collector's
+    SQL computes the same.
+    """
+    if _HEX_TRACE_ID.match(trace_id):
+        return trace_id.lower()
+    return hashlib.sha256(trace_id.encode()).hexdigest()[:32]
+
+
+class HybridClock:
+    """A clock in nanoseconds that never goes back and moves past every clock it has heard of.
+
+    One counter serves as physical and logical part: it is the wall clock, or one more than the last
+    value where the wall clock has not advanced. 16 hex digits sort as text.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def tick(self) -> str:
+        """The time of a new local event."""
+        with self._lock:
+            self._last = max(self._last + 1, time.time_ns())
+            return f"{self._last:016x}"
+
+    def observe(self, remote: str) -> None:
+        """Move past a value that came with a message, unless its clock is far ahead of ours."""
+        value = int(remote, 16)
+        with self._lock:
+            if value <= time.time_ns() + MAX_DRIFT_NS:
+                self._last = max(self._last, value)

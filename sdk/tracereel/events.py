@@ -1,0 +1,385 @@
+"""The event contract: every event an agent run can leave behind, the one definition all parts use.
+
+The eight `agent.*` types of contract 1.0.0 come first, field for field; our own types follow.
+A field that an agent may not have (a model, a confidence, a reasoning) is null when absent, never
+invented. Unknown extra fields are kept. `docs/events.schema.json` is generated from here, and the
+collector's decoder from that schema.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.json_schema import models_json_schema
+
+EVENT_VERSION: Final = "1.0.0"
+CUSTOM_PREFIX: Final = "custom."
+SUMMARY_LIMIT: Final = 200
+"""Longest input or output summary the SDK writes, in characters."""
+
+RESERVED_FIELDS: Final = ("tenant", "sequence_number", "ingested_at")
+"""Fields only the collector may set; whatever a sender puts there is removed."""
+
+TRACE_ID_PATTERN: Final = r"^[A-Za-z0-9_.:-]{1,128}$"
+EVENT_VERSION_PATTERN: Final = r"^1(\.[0-9]+){1,2}$"
+
+
+def _utc(value: datetime) -> datetime:
+    """A timestamp without a zone is UTC."""
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+
+
+Timestamp = Annotated[datetime, AfterValidator(_utc)]
+TraceId = Annotated[str, Field(pattern=TRACE_ID_PATTERN)]
+OtelTraceId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+SpanId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Envelope(BaseModel):
+    """What every event carries, whatever its type: identity, place in trace and ledger."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    event_id: Name
+    event_version: Annotated[str, Field(pattern=EVENT_VERSION_PATTERN)] = EVENT_VERSION
+    timestamp: Timestamp
+    trace_id: TraceId
+
+    otel_trace_id: OtelTraceId | None = None
+    """The OpenTelemetry trace of the event's span; without one, derived from `trace_id`."""
+    span_id: SpanId | None = None
+    parent_span_id: SpanId | None = None
+    session_id: str | None = None
+    service: str | None = None
+    execution_id: str | None = None
+
+    emitter_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    """One per emitting process; its events are numbered by `emitter_seq` without gaps."""
+    emitter_seq: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    trace_seq: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    """Number of this event among those its emitter recorded for this trace."""
+    trace_event_count: Count | None = None
+    """On the event that closes a run: how many events its emitter recorded for the trace."""
+    hlc: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
+    """Hybrid logical clock: nanoseconds as 16 hex digits, never running backwards along a cause."""
+
+    span_name: str | None = None
+    """On closing events, the exact span: name, start, end and attempt."""
+    span_start_unix_nano: Count | None = None
+    span_end_unix_nano: Count | None = None
+    attempt: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+
+class AgentExecutionStarted(Envelope):
+    """An agent begins an execution."""
+
+    event_type: Literal["agent.execution.started"] = "agent.execution.started"
+    agent_name: Name
+    agent_version: str | None = None
+    request_id: str
+    parent_trace_id: TraceId | None = None
+    input_type: str
+    input_summary: str
+    input_size_bytes: Count
+    llm_provider: str | None = None
+    llm_model: str | None = None
+    temperature: float | None = None
+    max_tokens: Count | None = None
+
+
+class AgentExecutionCompleted(Envelope):
+    """An agent ended its execution with a result."""
+
+    event_type: Literal["agent.execution.completed"] = "agent.execution.completed"
+    agent_name: Name
+    agent_version: str | None = None
+    request_id: str
+    execution_time_ms: Count
+    execution_time_seconds: Annotated[float, Field(ge=0)]
+    output_type: str
+    output_summary: str
+    output_size_bytes: Count
+    confidence: Ratio | None = None
+    decision_type: str | None = None
+    reasoning: str | None = None
+    llm_tokens_used: Count | None = None
+    llm_prompt_tokens: Count | None = None
+    llm_completion_tokens: Count | None = None
+    llm_cost_usd: float | None = None
+    was_retried: bool = False
+    retry_count: Count = 0
+    fallback_used: bool = False
+
+
+class AgentExecutionFailed(Envelope):
+    """An agent ended its execution with an error."""
+
+    event_type: Literal["agent.execution.failed"] = "agent.execution.failed"
+    agent_name: Name
+    request_id: str
+    error_type: str
+    error_message: str
+    error_code: str | None = None
+    error_category: str | None = None
+    """`transient`, `permanent` or `validation`; null when nothing says which."""
+    stage: str | None = None
+    input_at_error: dict[str, Any] | None = None
+    partial_output: dict[str, Any] | None = None
+    stack_trace: str | None = None
+    was_retried: bool
+    retry_count: Count
+    max_retries_reached: bool
+    fallback_attempted: bool
+    fallback_successful: bool | None = None
+    execution_time_before_failure_ms: Count
+
+
+class AgentDecisionRecorded(Envelope):
+    """An agent wrote down a decision and why it took it."""
+
+    event_type: Literal["agent.decision.recorded"] = "agent.decision.recorded"
+    agent_name: Name
+    decision_id: Name
+    decision_type: str
+    decision_category: str | None = None
+    reasoning: str | None = None
+    confidence: Ratio | None = None
+    input_data: dict[str, Any] | None = None
+    output_data: dict[str, Any] | None = None
+    decision_duration_ms: Count | None = None
+    was_cached: bool = False
+    cache_hit_key: str | None = None
+    candidates: list[Any] | None = None
+    """What could have been chosen; ours, beside the contract's fields."""
+    chosen: Any = None
+
+
+class AgentRetryAttempted(Envelope):
+    """An attempt failed and another one is due."""
+
+    event_type: Literal["agent.retry.attempted"] = "agent.retry.attempted"
+    agent_name: Name
+    retry_attempt: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    original_error: str
+    retry_reason: str
+    retry_strategy: str
+    delay_seconds: Annotated[float, Field(ge=0)]
+    next_retry_at: Timestamp
+    retry_successful: bool | None = None
+
+
+class AgentFallbackTriggered(Envelope):
+    """A backup agent took over from the primary one."""
+
+    event_type: Literal["agent.fallback.triggered"] = "agent.fallback.triggered"
+    primary_agent: Name
+    fallback_agent: Name
+    trigger_reason: str
+    primary_error: str
+    fallback_successful: bool
+    fallback_output_summary: str | None = None
+    fallback_confidence: Ratio | None = None
+    quality_delta: float | None = None
+
+
+class AgentPipelineStarted(Envelope):
+    """A pipeline of agents begins."""
+
+    event_type: Literal["agent.pipeline.started"] = "agent.pipeline.started"
+    request_id: str
+    pipeline_type: Name
+    agent_sequence: list[str] | None = None
+    sequence_length: Count | None = None
+    user_prompt: str | None = None
+    user_timezone: str | None = None
+    user_id: str | None = None
+
+
+class AgentPipelineCompleted(Envelope):
+    """A pipeline of agents ended."""
+
+    event_type: Literal["agent.pipeline.completed"] = "agent.pipeline.completed"
+    request_id: str
+    pipeline_type: Name
+    status: str
+    """`success`, `partial_success`, `failed` or `cancelled`."""
+    final_outcome: str | None = None
+    total_execution_time_ms: Count
+    agents_executed: Count
+    agents_succeeded: Count
+    agents_failed: Count
+    agents_retried: Count
+    output_summary: str | None = None
+    final_confidence: Ratio | None = None
+
+
+class AgentExecutionCancelled(Envelope):
+    """An execution was stopped from outside: not a failure of the agent."""
+
+    event_type: Literal["agent.execution.cancelled"] = "agent.execution.cancelled"
+    agent_name: Name
+    agent_version: str | None = None
+    request_id: str
+    cancel_reason: str | None = None
+    stage: str | None = None
+    partial_output: dict[str, Any] | None = None
+    was_retried: bool = False
+    retry_count: Count = 0
+    execution_time_before_cancel_ms: Count
+
+
+class AgentLlmCalled(Envelope):
+    """One call to a model, ended."""
+
+    event_type: Literal["agent.llm.called"] = "agent.llm.called"
+    agent_name: Name | None = None
+    request_id: str | None = None
+    operation: str = "chat"
+    llm_provider: str | None = None
+    llm_model: str | None = None
+    """The model that answered."""
+    llm_model_requested: str | None = None
+    temperature: float | None = None
+    max_tokens: Count | None = None
+    status: str
+    """`success`, `failed` or `cancelled`."""
+    duration_ms: Count
+    time_to_first_token_ms: Count | None = None
+    was_streamed: bool | None = None
+    llm_tokens_used: Count | None = None
+    llm_prompt_tokens: Count | None = None
+    llm_completion_tokens: Count | None = None
+    llm_cached_tokens: Count | None = None
+    llm_reasoning_tokens: Count | None = None
+    llm_cost_usd: float | None = None
+    finish_reason: str | None = None
+    input_messages: list[Any] | None = None
+    output_messages: list[Any] | None = None
+    tool_call_ids: list[str] | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    error_code: str | None = None
+    error_category: str | None = None
+
+
+class AgentToolCalled(Envelope):
+    """One call of a tool, ended."""
+
+    event_type: Literal["agent.tool.called"] = "agent.tool.called"
+    agent_name: Name | None = None
+    request_id: str | None = None
+    tool_name: Name
+    tool_call_id: str | None = None
+    tool_type: str | None = None
+    arguments: Any = None
+    result: Any = None
+    result_summary: str | None = None
+    result_size_bytes: Count | None = None
+    status: str
+    """`success`, `failed` or `cancelled`."""
+    duration_ms: Count
+    error_type: str | None = None
+    error_message: str | None = None
+    error_code: str | None = None
+    error_category: str | None = None
+
+
+class AgentMessageNormalized(Envelope):
+    """One message or stream part of a provider, in the canonical form."""
+
+    event_type: Literal["agent.message.normalized"] = "agent.message.normalized"
+    agent_name: Name | None = None
+    request_id: str | None = None
+    message_id: str | None = None
+    message_type: Name
+    role: str | None = None
+    content: Any = None
+    original_index: Count
+    block_index: Count | None = None
+    is_final: bool | None = None
+    persistence_strategy: str | None = None
+    llm_provider: str | None = None
+    llm_model: str | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    stop_reason: str | None = None
+    raw: Any = None
+
+
+class CustomEvent(Envelope):
+    """A user's own type: the name begins with `custom.`, the rest is theirs."""
+
+    event_type: Annotated[str, Field(pattern=r"^custom\.[A-Za-z0-9_.:-]{1,120}$")]
+    agent_name: Name | None = None
+
+
+EVENT_MODELS: Final[tuple[type[Envelope], ...]] = (
+    AgentExecutionStarted,
+    AgentExecutionCompleted,
+    AgentExecutionFailed,
+    AgentDecisionRecorded,
+    AgentRetryAttempted,
+    AgentFallbackTriggered,
+    AgentPipelineStarted,
+    AgentPipelineCompleted,
+    AgentExecutionCancelled,
+    AgentLlmCalled,
+    AgentToolCalled,
+    AgentMessageNormalized,
+)
+
+EVENT_TYPES: Final[dict[str, type[Envelope]]] = {
+    model.model_fields["event_type"].default: model for model in EVENT_MODELS
+}
+
+
+class UnknownEventTypeError(ValueError):
+    """The event type is neither one of ours nor a `custom.` one."""
+
+    def __init__(self, event_type: object) -> None:
+        known = ", ".join(sorted(EVENT_TYPES))
+        super().__init__(
+            f"event_type: {event_type!r} is unknown; expected one of {known},"
+            " or a name beginning with 'custom.'"
+        )
+
+
+def model_for(event_type: object) -> type[Envelope]:
+    """The model of an event type.
+
+    Raises:
+        UnknownEventTypeError: the type is not in the contract and does not begin with `custom.`.
+    """
+    if isinstance(event_type, str):
+        if (model := EVENT_TYPES.get(event_type)) is not None:
+            return model
+        if event_type.startswith(CUSTOM_PREFIX):
+            return CustomEvent
+    raise UnknownEventTypeError(event_type)
+
+
+def parse_event(event: dict[str, Any]) -> Envelope:
+    """An event as its typed model; refuses what the contract does not allow."""
+    return model_for(event.get("event_type")).model_validate(event)
+
+
+def json_schema() -> dict[str, Any]:
+    """The whole contract as one JSON Schema document (what `docs/events.schema.json` holds)."""
+    models = (*EVENT_MODELS, CustomEvent)
+    refs, schema = models_json_schema([(model, "validation") for model in models])
+    for definition in schema["$defs"].values():
+        # `event_type` has a default in Python only: on the wire it says which type this is.
+        definition["required"] = ["event_type", *definition["required"]]
+        definition["properties"]["event_type"].pop("default", None)
+        for field in definition["properties"].values():
+            field.pop("title", None)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"tracereel events {EVENT_VERSION}",
+        "description": "One event. Generated from sdk/tracereel/events.py; do not edit.",
+        "anyOf": [refs[model, "validation"] for model in models],
+        "$defs": schema["$defs"],
+    }
