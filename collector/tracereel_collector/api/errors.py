@@ -1,0 +1,74 @@
+"""One error body for all our routes, and a 503 for whatever nobody foresaw."""
+
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from google.rpc.status_pb2 import Status
+from starlette.exceptions import HTTPException
+
+from tracereel_collector.errors import CollectorError, RetryableError
+from tracereel_collector.ingest.accept import EveryEventRejectedError
+
+log = structlog.get_logger(__name__)
+
+OTLP_PATHS = frozenset({"/v1/traces", "/v1/logs", "/v1/metrics"})
+PROTOBUF = "application/x-protobuf"
+_GRPC_CODES = {400: 3, 401: 16, 404: 5, 405: 12, 413: 8, 415: 3, 429: 8}
+_UNAVAILABLE = 14
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Answer every failure in the one shape (OTLP routes: `google.rpc.Status`)."""
+    app.add_exception_handler(CollectorError, _known)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+async def _known(request: Request, error: Exception) -> Response:
+    assert isinstance(error, CollectorError)  # noqa: S101 - registered for this class only
+    extra: dict[str, Any] = {}
+    if isinstance(error, EveryEventRejectedError):
+        extra = {"accepted": 0, "rejected": [each.as_dict() for each in error.rejected[:1000]]}
+    headers = {}
+    if isinstance(error, RetryableError):
+        headers["Retry-After"] = str(error.retry_after_seconds)
+    if error.status == 413:
+        headers["Connection"] = "close"  # the rest of the body is not worth reading
+    return error_response(
+        request, error.status, error.code, error.message, error.hint, extra, headers
+    )
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    return error_response(request, error.status_code, code, message, None, {}, error.headers or {})
+
+
+async def _unforeseen(request: Request, error: Exception) -> Response:
+    # Senders drop what a 500 refuses; a fault of ours must not cost them data.
+    log.error("request_failed", path=request.url.path, exc_info=error)
+    message = "the collector failed to handle the request; its log says why"
+    return error_response(request, 503, "internal", message, None, {}, {"Retry-After": "1"})
+
+
+def error_response(
+    request: Request,
+    status: int,
+    code: str,
+    message: str,
+    hint: str | None,
+    extra: dict[str, Any],
+    headers: Any,
+) -> Response:
+    """The error in the encoding the route speaks."""
+    if request.url.path in OTLP_PATHS and request.method == "POST":
+        body = Status(code=_GRPC_CODES.get(status, _UNAVAILABLE), message=message)
+        return Response(
+            body.SerializeToString(), status_code=status, media_type=PROTOBUF, headers=headers
+        )
+    content = {"error": {"code": code, "message": message, "hint": hint}, **extra}
+    return JSONResponse(content, status_code=status, headers=headers)

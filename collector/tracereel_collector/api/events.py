@@ -1,0 +1,49 @@
+"""`POST /v1/events`: one event, an array, or one per line; acknowledged when durable."""
+
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from tracereel_collector.api.parts import Parts, parts_of
+from tracereel_collector.errors import StoreUnavailableError
+from tracereel_collector.model import Kind, Receipt
+
+router = APIRouter()
+
+REJECTED_SHOWN = 1_000
+
+
+@router.post("/v1/events", summary="Record events")
+async def post_events(request: Request, wait: Literal["stored"] | None = None) -> JSONResponse:
+    """Accepted events are durable and numbered from `first_sequence_number`, in order."""
+    parts = parts_of(request)
+    tenant = parts.keyring.tenant_of(request.headers)
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    async with parts.bodies.read(request.stream(), request.headers) as data:
+        accepted = await parts.accept.events(data, tenant=tenant, content_type=content_type)
+    if wait == "stored":
+        await _wait_until_stored(parts, accepted.receipt)
+    answer: dict[str, Any] = {
+        "accepted": accepted.receipt.appended,
+        "first_sequence_number": accepted.receipt.first_sequence_number,
+        "rejected": [each.as_dict() for each in accepted.rejected[:REJECTED_SHOWN]],
+        "duplicates": accepted.receipt.duplicates,
+    }
+    if len(accepted.rejected) > REJECTED_SHOWN:
+        answer["rejected_count"] = len(accepted.rejected)
+    return JSONResponse(answer)
+
+
+async def _wait_until_stored(parts: Parts, receipt: Receipt) -> None:
+    body_id = receipt.body_id
+    if body_id is None:
+        return
+    stored = await parts.delivered.wait_until(
+        lambda: parts.queue.is_delivered(Kind.EVENTS, body_id), timeout=parts.wait_stored_seconds
+    )
+    if not stored:
+        raise StoreUnavailableError(
+            f"the events are durable but not in the store after {parts.wait_stored_seconds:g} s",
+            hint="they will be delivered; see /readyz",
+        )

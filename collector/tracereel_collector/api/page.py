@@ -1,0 +1,43 @@
+"""`/`: the page, served from the package itself."""
+
+from importlib import resources
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+router = APIRouter()
+
+_WEB = resources.files("tracereel_collector").joinpath("web")
+_FILES = {
+    "": ("index.html", "text/html; charset=utf-8"),
+    "replay.js": ("replay.js", "text/javascript; charset=utf-8"),
+    "style.css": ("style.css", "text/css; charset=utf-8"),
+}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def _serve(name: str) -> Response:
+    file, media_type = _FILES[name]
+    return Response(_WEB.joinpath(file).read_bytes(), media_type=media_type, headers=_HEADERS)
+
+
+@router.get("/", include_in_schema=False)
+async def index() -> Response:
+    """The page itself."""
+    return _serve("")
+
+
+@router.get("/web/replay.js", include_in_schema=False)
+async def script() -> Response:
+    """What makes it move."""
+    return _serve("replay.js")
+
+
+@router.get("/web/style.css", include_in_schema=False)
+async def style() -> Response:
+    """What makes it readable."""
+    return _serve("style.css")

@@ -1,0 +1,22 @@
+"""`GET /v1/replay/{trace_id}`: a run, told in order."""
+
+import asyncio
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from tracereel_collector.api.parts import parts_of
+from tracereel_collector.query.replay import check_trace_id
+
+router = APIRouter()
+
+
+@router.get("/v1/replay/{trace_id}", summary="Replay a run")
+async def get_replay(request: Request, trace_id: str) -> Response:
+    """`timeline` holds every event once, chronological and causal; `summary` what it amounts to."""
+    parts = parts_of(request)
+    tenant = parts.keyring.tenant_of(request.headers)
+    document = await asyncio.to_thread(
+        parts.replay.document, tenant, check_trace_id(trace_id)
+    )
+    return Response(document, media_type="application/json")

@@ -1,0 +1,96 @@
+"""Every setting of the collector: its name, environment variable, default and meaning, in one table."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from tracereel_collector.errors import StartupError
+
+MIB = 1024 * 1024
+
+
+def _default_data_dir() -> Path:
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser() / "tracereel"
+
+
+def _setting(default: Any, doc: str) -> Any:
+    if callable(default):
+        return field(default_factory=default, metadata={"doc": doc})
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a collector is started with; each field is also `TRACEREEL_<NAME>` in the environment."""
+
+    host: str = _setting("127.0.0.1", "Address to listen on; beyond loopback, keys are required.")
+    port: int = _setting(4318, "Port for everything HTTP: events, OTLP, queries, the page.")
+    data_dir: Path = _setting(_default_data_dir, "Where queue and embedded store live.")
+    store: str = _setting("embedded", "`embedded`, or `clickhouse[s]://user:pass@host:port/db`.")
+    api_keys: str = _setting("", "`tenant:key` pairs, separated by commas.")
+
+    max_body_bytes: int = _setting(64 * MIB, "Largest request body, after decompression.")
+    max_event_bytes: int = _setting(4 * MIB, "Largest single event.")
+    max_inflight_bytes: int = _setting(256 * MIB, "Request bodies held in memory at once.")
+    max_pending_bytes: int = _setting(4096 * MIB, "Undelivered bytes in the queue before 429.")
+
+    commit_bytes: int = _setting(16 * MIB, "Most bytes that share one commit of the queue.")
+    batch_bytes: int = _setting(12 * MIB, "Most bytes in one insert.")
+    batch_records: int = _setting(20_000, "Most records in one insert.")
+    linger_seconds: float = _setting(0.25, "How long a batch waits to fill up.")
+    retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
+
+    query_seconds: float = _setting(30.0, "Longest time a query may take.")
+    query_memory_bytes: int = _setting(2048 * MIB, "Most memory one query may use.")
+    stop_seconds: float = _setting(15.0, "Longest orderly stop before parts are killed.")
+
+    @classmethod
+    def load(cls, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> "Settings":
+        """Settings from explicit values first, then the environment, then the defaults.
+
+        Raises:
+            StartupError: lists every value that cannot be used, with the variable to change.
+        """
+        values: dict[str, Any] = {}
+        problems: list[str] = []
+        for setting in fields(cls):
+            given = overrides.get(setting.name)
+            variable = f"TRACEREEL_{setting.name.upper()}"
+            raw = given if given is not None else environ.get(variable) or None
+            if raw is None:
+                continue
+            kind = {"int": int, "float": float, "Path": Path}.get(_type_name(setting.type), str)
+            try:
+                values[setting.name] = kind(raw).expanduser() if kind is Path else kind(raw)
+            except ValueError:
+                problems.append(f"{variable}={raw!r}: expected {kind.__name__}")
+        if problems:
+            raise StartupError("; ".join(problems))
+        settings = cls(**values)
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Refuse combinations that cannot work, all at once."""
+        problems = [
+            f"{name}={getattr(self, name)!r}: expected a number above 0"
+            for name in ("max_body_bytes", "max_event_bytes", "batch_bytes", "batch_records")
+            if getattr(self, name) <= 0
+        ]
+        if not 0 <= self.port <= 65535:
+            problems.append(f"port={self.port}: expected 0 to 65535")
+        if self.store != "embedded" and not self.store.startswith(
+            ("clickhouse://", "clickhouses://")
+        ):
+            problems.append(
+                f"store={self.store!r}: expected 'embedded', 'clickhouse://…' or 'clickhouses://…'"
+            )
+        if problems:
+            raise StartupError("; ".join(problems))
+
+
+def _type_name(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else annotation.__name__

@@ -1,0 +1,1 @@
+"""From the queue to the store: sealed batches, exactly once, poison set aside."""

@@ -1,0 +1,139 @@
+"""The one place that delivers: a thread that seals batches, inserts them and writes down that it did."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from tracereel_collector.deliver.poison import insert_what_can_be
+from tracereel_collector.errors import PermanentError, RetryableError
+from tracereel_collector.model import Batch, Kind, QueuedBody
+from tracereel_collector.queue import DurableQueue
+from tracereel_collector.telemetry import DeliveryMetrics
+
+log = structlog.get_logger(__name__)
+
+FIRST_BACKOFF, LAST_BACKOFF = 0.1, 10.0
+IDLE_SECONDS = 0.5
+
+
+class Stores(Protocol):
+    """What delivery needs of the store."""
+
+    def insert(self, kind: Kind, bodies: Sequence[QueuedBody], /, *, token: str) -> None:
+        """Store bodies once per token; raises PermanentError for their content, else retryable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """How large a batch grows, and how long it waits to."""
+
+    max_records: int
+    max_bytes: int
+    linger_seconds: float
+
+
+class DeliveryWorker:
+    """Moves batches from the queue to the store until stopped; what is unfinished stays queued."""
+
+    def __init__(
+        self,
+        queue: DurableQueue,
+        store: Stores,
+        limits: BatchLimits,
+        *,
+        metrics: DeliveryMetrics,
+        prepare: Callable[[], None],
+        on_delivered: Callable[[], None],
+    ) -> None:
+        self._queue = queue
+        self._store = store
+        self._limits = limits
+        self._metrics = metrics
+        self._prepare = prepare
+        self._on_delivered = on_delivered
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(kind,), name=f"deliver-{kind}", daemon=True)
+            for kind in Kind
+        ]
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, *, timeout: float) -> None:
+        """Stop after the insert under way; safe without start and safe to call twice."""
+        self._stop.set()
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _run(self, kind: Kind) -> None:
+        while not self._stop.is_set():
+            try:
+                self._deliver_next(kind)
+            except RetryableError as error:
+                # From an insert only when stopping: the batch keeps its token for the next start.
+                if not self._stop.is_set():
+                    log.error("delivery_interrupted", kind=kind, reason=error.message)
+                    self._stop.wait(1.0)
+            except Exception as error:  # noqa: BLE001 - delivery must go on whatever one batch does
+                log.exception("delivery_failed", kind=kind, reason=str(error))
+                self._stop.wait(1.0)
+
+    def _deliver_next(self, kind: Kind) -> None:
+        limits = self._limits
+        if not self._queue.has_open_batch(kind):
+            if not self._queue.wait_for_bytes(kind, 1, timeout=IDLE_SECONDS):
+                self._queue.tidy()
+                return
+            self._queue.wait_for_bytes(kind, limits.max_bytes, timeout=limits.linger_seconds)
+        batch = self._queue.next_batch(
+            kind, max_records=limits.max_records, max_bytes=limits.max_bytes
+        )
+        if batch is not None:
+            self._deliver(batch)
+
+    def _deliver(self, batch: Batch) -> None:
+        bodies = self._queue.bodies_of(batch)
+        readable = sum(body.records for body in bodies)
+        refused = []
+        if bodies:
+            try:
+                self._insert(batch.kind, bodies, batch.token)
+            except PermanentError as error:
+                log.warning("batch_refused", kind=batch.kind, batch=batch.id, reason=error.message)
+                refused = insert_what_can_be(
+                    bodies,
+                    token=batch.token,
+                    insert=lambda part, token: self._insert(batch.kind, part, token),
+                )
+        stored = readable - sum(each.records for each in refused)
+        self._queue.done(batch, stored=stored, quarantined=refused)
+        self._on_delivered()
+
+    def _insert(self, kind: Kind, bodies: Sequence[QueuedBody], token: str) -> None:
+        """Insert, however long the store is away; only a stop or refused content ends the tries."""
+        backoff = FIRST_BACKOFF
+        while True:
+            started = time.perf_counter()
+            try:
+                self._prepare()
+                self._store.insert(kind, bodies, token=token)
+            except RetryableError as error:
+                self._metrics.retries.labels(kind).inc()
+                log.warning("insert_retried", kind=kind, token=token, reason=error.message)
+                if self._stop.wait(backoff * random.uniform(0.5, 1.0)):  # noqa: S311
+                    raise
+                backoff = min(LAST_BACKOFF, backoff * 2)
+            else:
+                self._metrics.seconds.labels(kind).observe(time.perf_counter() - started)
+                return

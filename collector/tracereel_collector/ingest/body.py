@@ -1,0 +1,123 @@
+"""Reading a request body: decompressed as it comes, and never more of it in memory than allowed."""
+
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from tracereel_collector.errors import (
+    BadRequestError,
+    ThrottledError,
+    TooLargeError,
+    UnsupportedError,
+)
+
+ENCODINGS = ("identity", "gzip", "deflate")
+_CHUNK = 256 * 1024
+
+
+class BodyReader:
+    """Reads bodies for all requests and bounds what they hold together."""
+
+    def __init__(self, *, max_body_bytes: int, max_inflight_bytes: int) -> None:
+        self._max_body = max_body_bytes
+        self._max_inflight = max_inflight_bytes
+        self._held = 0
+
+    @asynccontextmanager
+    async def read(
+        self, chunks: AsyncIterator[bytes], headers: Mapping[str, str]
+    ) -> AsyncIterator[bytes]:
+        """The decompressed body of a request, held until the block is left.
+
+        Raises:
+            TooLargeError: more than the limit, told from the declared length where there is one.
+            UnsupportedError: an encoding that is not read here.
+            BadRequestError: compressed data that is broken or ends early.
+            ThrottledError: all requests together hold too much.
+        """
+        encoding = headers.get("content-encoding", "").strip().lower() or "identity"
+        if encoding not in ENCODINGS:
+            raise UnsupportedError(
+                f"content-encoding {encoding!r} is not supported;"
+                f" expected one of {', '.join(ENCODINGS)}"
+            )
+        declared = headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > self._max_body:
+            raise _too_large(self._max_body)
+        decoder = (
+            _Plain(self._max_body)
+            if encoding == "identity"
+            else _Inflate(self._max_body, gzip=encoding == "gzip")
+        )
+        parts: list[bytes] = []
+        held = 0
+        try:
+            async for chunk in chunks:
+                fresh = decoder.feed(chunk)
+                size = sum(map(len, fresh))
+                if self._held + size > self._max_inflight:
+                    raise ThrottledError("too many large requests at once", hint="try again soon")
+                self._held += size
+                held += size
+                parts.extend(fresh)
+            decoder.finish()
+            yield parts[0] if len(parts) == 1 else b"".join(parts)
+        finally:
+            self._held -= held
+
+
+def _too_large(max_bytes: int) -> TooLargeError:
+    return TooLargeError(
+        f"the body is larger than {max_bytes} bytes after decompression",
+        hint="send it in smaller parts, or raise TRACEREEL_MAX_BODY_BYTES",
+    )
+
+
+class _Plain:
+    def __init__(self, max_bytes: int) -> None:
+        self._left = max_bytes
+        self._max = max_bytes
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        self._left -= len(chunk)
+        if self._left < 0:
+            raise _too_large(self._max)
+        return [chunk] if chunk else []
+
+    def finish(self) -> None:
+        """Plain bytes have no end mark."""
+
+
+class _Inflate:
+    """zlib with a ceiling on what comes out, so that a bomb stops at the limit."""
+
+    def __init__(self, max_bytes: int, *, gzip: bool) -> None:
+        self._max = max_bytes
+        self._left = max_bytes
+        self._gzip = gzip
+        self._stream = self._new_stream()
+        self._started = False
+
+    def _new_stream(self) -> "zlib._Decompress":
+        return zlib.decompressobj(zlib.MAX_WBITS | (16 if self._gzip else 0))
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        parts: list[bytes] = []
+        try:
+            while chunk:
+                if self._stream.eof:  # gzip allows members one after another
+                    self._stream = self._new_stream()
+                self._started = True
+                part = self._stream.decompress(chunk, _CHUNK)
+                chunk = self._stream.unconsumed_tail or self._stream.unused_data
+                self._left -= len(part)
+                if self._left < 0:
+                    raise _too_large(self._max)
+                parts.append(part)
+        except zlib.error as error:
+            raise BadRequestError(f"the compressed body cannot be read: {error}") from error
+        return parts
+
+    def finish(self) -> None:
+        if self._started and not self._stream.eof:
+            raise BadRequestError("the compressed body ends before its end mark")

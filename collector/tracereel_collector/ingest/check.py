@@ -1,0 +1,202 @@
+"""Checking events at the door: as strict as the engine that will decode them, and every refusal named.
+
+Two decodings, both by msgspec: an untyped one that is at least as strict as ClickHouse's JSON reader
+over the whole line (numbers that overflow, broken UTF-8 and surrogates, depth), and a typed one that
+holds the contract. No row is built here: lines that pass go on as the bytes that came.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from tracereel.events import RESERVED_FIELDS, UnknownEventTypeError
+
+from tracereel_collector.ingest.decoders import EventDecoders
+from tracereel_collector.model import Run
+
+MIN_YEAR, MAX_YEAR = 1970, 2261
+"""What fits a nanosecond clock of 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """One refused record: where it stood, what it called itself, and why."""
+
+    index: int
+    event_id: str | None
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the answer shows it."""
+        return {"index": self.index, "event_id": self.event_id, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The lines of a body that may enter, and what was refused."""
+
+    lines: list[bytes]
+    changed: bool
+    """Whether `lines` differ from what came, so that the body must be put together anew."""
+    runs: tuple[Run, ...]
+    rejected: list[Rejection]
+
+
+class _RefusedError(Exception):
+    """This line does not enter; the message is the reason."""
+
+
+class EventCheck:
+    """Checks lines against the contract; stateless after construction, safe to share."""
+
+    def __init__(self, *, max_event_bytes: int) -> None:
+        self._decoders = EventDecoders()
+        self._untyped: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+        self._max_event_bytes = max_event_bytes
+
+    def check(self, lines: list[bytes]) -> Checked:
+        """Sort the lines of a body into those that enter and those that do not."""
+        kept: list[bytes] = []
+        rejected: list[Rejection] = []
+        runs = _Runs()
+        changed = False
+        for index, line in enumerate(lines):
+            event: Any = None
+            try:
+                event = self._decode(line)
+                typed = self._typed(line, event)
+                entering = _mended(line, event)
+            except _RefusedError as refusal:
+                name = event.get("event_id") if isinstance(event, dict) else None
+                rejected.append(
+                    Rejection(index, name if isinstance(name, str) else None, str(refusal))
+                )
+                continue
+            changed = changed or entering is not line
+            kept.append(entering)
+            runs.add(typed.emitter_id, typed.emitter_seq)
+        return Checked(kept, changed or bool(rejected), runs.finish(), rejected)
+
+    def _decode(self, line: bytes) -> Any:
+        if len(line) > self._max_event_bytes:
+            raise _RefusedError(
+                f"the event has {len(line)} bytes; at most {self._max_event_bytes} are accepted"
+            )
+        try:
+            return self._untyped.decode(line)
+        except UnicodeDecodeError as error:
+            raise _RefusedError(f"invalid UTF-8 at byte {error.start}: expected UTF-8") from error
+        except RecursionError as error:
+            raise _RefusedError("nested too deep: at most some 900 levels are accepted") from error
+        except msgspec.ValidationError as error:
+            raise _RefusedError(
+                f"{error}: a number must fit a 64-bit float (no infinity, no NaN)"
+            ) from error
+        except msgspec.DecodeError as error:
+            raise _RefusedError(f"not valid JSON: {error}") from error
+
+    def _typed(self, line: bytes, event: Any) -> Any:
+        if not isinstance(event, dict):
+            raise _RefusedError(f"expected a JSON object, got {_json_name(event)}")
+        if "event_type" not in event:
+            raise _RefusedError("event_type: missing; expected the type of the event")
+        try:
+            typed = self._decoders.of(event["event_type"]).decode(line)
+        except UnknownEventTypeError as error:
+            raise _RefusedError(str(error)) from error
+        except msgspec.ValidationError as error:
+            raise _RefusedError(_explain(str(error), event)) from error
+        if not MIN_YEAR <= typed.timestamp.year <= MAX_YEAR:
+            raise _RefusedError(
+                f"timestamp: {event['timestamp']!r} is out of range;"
+                f" expected a year from {MIN_YEAR} to {MAX_YEAR}"
+            )
+        return typed
+
+
+def _mended(line: bytes, event: dict[str, Any]) -> bytes:
+    """The line itself, or a new one where it says a thing twice or what only the collector may say."""
+    reserved = [field for field in RESERVED_FIELDS if field in event]
+    if reserved:
+        return msgspec.json.encode({key: event[key] for key in event if key not in reserved})
+    said_once = msgspec.json.encode(event)
+    if said_once == line:
+        return line  # what our own SDK writes: compact, so that this comparison settles it
+    if _may_repeat_keys(line, event) and _repeats_keys(line):
+        # The engine takes the first of two equal keys, we the last.
+        return said_once
+    return b" ".join(line.splitlines()) if b"\n" in line or b"\r" in line else line
+
+
+def _may_repeat_keys(line: bytes, event: dict[str, Any]) -> bool:
+    """Cheap and never wrong when it says no: as many keys in the text as in what was decoded."""
+    if b'" ' in line or b'"\t' in line or b"\n" in line or b"\r" in line:
+        return True  # white space before a colon would hide a key from the count
+    found = line.count(b'":')
+    return found != len(event) and found != _count_keys(event)
+
+
+def _count_keys(value: Any) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum(
+            _count_keys(each) for each in value.values() if isinstance(each, dict | list)
+        )
+    return sum(_count_keys(each) for each in value if isinstance(each, dict | list))
+
+
+def _repeats_keys(line: bytes) -> bool:
+    repeated = False
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal repeated
+        repeated = repeated or len(pairs) != len({key for key, _ in pairs})
+
+    json.loads(line, object_pairs_hook=note)
+    return repeated
+
+
+def _explain(message: str, event: dict[str, Any]) -> str:
+    """msgspec's message with the field first and the value that came."""
+    text, _, path = message.partition(" - at `$.")
+    field = path.rstrip("`")
+    if not field:
+        missing = message.removeprefix("Object missing required field `").rstrip("`")
+        return f"{missing}: missing; the field is required" if missing != message else message
+    value = event.get(field.partition("[")[0].partition(".")[0])
+    if field == "event_version":
+        return f"event_version: {value!r} is not supported; expected a 1.x version such as '1.0.0'"
+    return f"{field}: {text[:1].lower()}{text[1:]}; got {repr(value)[:80]}"
+
+
+def _json_name(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+class _Runs:
+    """Folds emitter numbers, record by record, into runs of consecutive ones."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+        self._emitter: str | None = None
+        self._first = 0
+        self._count = 0
+
+    def add(self, emitter_id: str | None, number: int | None) -> None:
+        if number is None:
+            emitter_id = None
+        follows = emitter_id is None or number == self._first + self._count
+        if self._count and emitter_id == self._emitter and follows:
+            self._count += 1
+            return
+        self._close()
+        self._emitter, self._first, self._count = emitter_id, number or 0, 1
+
+    def finish(self) -> tuple[Run, ...]:
+        self._close()
+        return tuple(self._runs)
+
+    def _close(self) -> None:
+        if self._count:
+            self._runs.append(Run(self._emitter, self._first, self._count))

@@ -1,0 +1,85 @@
+"""The data that rooms hand to each other: plain, frozen, without behaviour."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What a queued body is made of; also the `kind` label of the conservation counters."""
+
+    EVENTS = "events"
+    SPANS = "spans"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive records of a body that one emitter numbered consecutively.
+
+    `emitter_id` is None for records without a ledger: they are never known to be duplicates.
+    """
+
+    emitter_id: str | None
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """A checked request body on its way into the queue."""
+
+    kind: Kind
+    tenant: str
+    received_unix_nano: int
+    data: bytes
+    records: int
+    rejected: int = 0
+    runs: tuple[Run, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What the queue answers once a body is durable."""
+
+    appended: int
+    duplicates: int
+    first_sequence_number: int | None
+    body_id: int | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedBody:
+    """A body as delivery reads it back from the queue."""
+
+    id: int
+    kind: Kind
+    tenant: str
+    first_sequence_number: int
+    records: int
+    received_unix_nano: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A sealed range of bodies of one kind: its content and token never change."""
+
+    id: int
+    kind: Kind
+    first_body: int
+    last_body: int
+    records: int
+    size: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A record the store refused for what it contains."""
+
+    kind: Kind
+    tenant: str
+    sequence_number: int
+    records: int
+    data: bytes
+    reason: str

@@ -1,0 +1,1 @@
+"""Questions to the store; nothing here knows the queue or HTTP."""

@@ -1,0 +1,123 @@
+"""The append transaction: duplicates dropped, numbers given, the body kept, everything counted."""
+
+import hashlib
+import sqlite3
+from collections import OrderedDict
+from dataclasses import replace
+
+from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.queue.database import checksum
+from tracereel_collector.queue.ledger import Seen, new_positions
+
+EMITTERS_CACHED = 10_000
+
+
+def count(connection: sqlite3.Connection, name: str, kind: Kind, by: int) -> None:
+    """Raise a conservation counter in the transaction under way."""
+    if by:
+        connection.execute(
+            "INSERT INTO counters VALUES (?, ?, ?)"
+            " ON CONFLICT (name, kind) DO UPDATE SET value = value + excluded.value",
+            (name, kind, by),
+        )
+
+
+class Appender:
+    """Appends bodies within a transaction of the commit thread; remembers emitters between them."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
+
+    def forget(self) -> None:
+        """After a rollback, what is remembered may be ahead of the file."""
+        self._seen.clear()
+
+    def append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
+        """Keep what is new in a body."""
+        fresh = self._without_duplicates(connection, body) if body.records else None
+        kept = fresh.records if fresh else 0
+        count(connection, "received", body.kind, body.records + body.rejected)
+        count(connection, "rejected", body.kind, body.rejected)
+        count(connection, "duplicate", body.kind, body.records - kept)
+        count(connection, "appended", body.kind, kept)
+        number = _take_numbers(connection, kept) if fresh else None
+        return Receipt(
+            appended=kept,
+            duplicates=body.records - kept,
+            first_sequence_number=number,
+            body_id=_insert(connection, fresh, number) if fresh and number else None,
+            size=len(fresh.data) if fresh else 0,
+        )
+
+    def _without_duplicates(self, connection: sqlite3.Connection, body: Body) -> Body | None:
+        """The body less what was seen before; None when nothing is left."""
+        emitters = {run.emitter_id for run in body.runs if run.emitter_id is not None}
+        if not emitters:
+            return body if _is_first(connection, body) else None
+        seen = {emitter: self._seen_of(connection, body.tenant, emitter) for emitter in emitters}
+        positions = new_positions(body.runs, seen)
+        connection.executemany(
+            "INSERT OR REPLACE INTO emitters VALUES (?, ?, ?, ?)",
+            [
+                (body.tenant, emitter, numbers.dump(), body.received_unix_nano)
+                for emitter, numbers in seen.items()
+            ],
+        )
+        kept = sum(end - start for start, end in positions)
+        if kept == body.records:
+            return body
+        if not kept:
+            return None
+        lines = body.data.split(b"\n")
+        data = b"\n".join(line for start, end in positions for line in lines[start:end])
+        return replace(body, data=data, records=kept)
+
+    def _seen_of(self, connection: sqlite3.Connection, tenant: str, emitter: str) -> Seen:
+        key = (tenant, emitter)
+        seen = self._seen.get(key)
+        if seen is None:
+            row = connection.execute(
+                "SELECT seen FROM emitters WHERE tenant=? AND emitter_id=?", key
+            ).fetchone()
+            seen = self._seen[key] = Seen.parse(row[0] if row else "")
+            if len(self._seen) > EMITTERS_CACHED:
+                self._seen.popitem(last=False)
+        self._seen.move_to_end(key)
+        return seen
+
+
+def _is_first(connection: sqlite3.Connection, body: Body) -> bool:
+    """Whether these very bytes have not come before, lately."""
+    digest = hashlib.blake2b(body.data, digest_size=16, salt=body.kind.encode())
+    digest.update(b"\0" + body.tenant.encode())
+    cursor = connection.execute(
+        "INSERT OR IGNORE INTO digests VALUES (?, ?)", (digest.digest(), body.received_unix_nano)
+    )
+    return cursor.rowcount == 1
+
+
+def _take_numbers(connection: sqlite3.Connection, how_many: int) -> int:
+    row = connection.execute(
+        "UPDATE meta SET value = value + ? WHERE key='next_sequence_number' RETURNING value",
+        (how_many,),
+    ).fetchone()
+    return int(row[0]) - how_many
+
+
+def _insert(connection: sqlite3.Connection, body: Body, first_number: int) -> int:
+    cursor = connection.execute(
+        "INSERT INTO bodies (kind, tenant, first_sequence_number, records, bytes,"
+        " received_unix_nano, checksum, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            body.kind,
+            body.tenant,
+            first_number,
+            body.records,
+            len(body.data),
+            body.received_unix_nano,
+            checksum(body.data),
+            body.data,
+        ),
+    )
+    assert cursor.lastrowid is not None  # noqa: S101 - an INSERT always has one
+    return cursor.lastrowid

@@ -1,0 +1,150 @@
+"""Batches: sealed once, read as often as delivery needs, done, then forgotten after a while."""
+
+import sqlite3
+
+from tracereel_collector.model import Batch, Kind, Quarantined, QueuedBody
+from tracereel_collector.queue.append import count
+from tracereel_collector.queue.database import checksum
+
+EMITTER_SECONDS = 7 * 24 * 3600
+"""An emitter silent for longer is forgotten; what it resends then is removed when reading."""
+DIGEST_SECONDS = 900
+RETAINED_BYTES = 64 * 1024 * 1024
+"""Delivered bodies above this many bytes go at once, however young."""
+QUARANTINE_RECORDS = 10_000
+"""The newest of these are kept for inspection; all are counted."""
+_SECOND = 1_000_000_000
+_OPEN = (
+    "SELECT id, first_body, last_body, records, bytes FROM batches"
+    " WHERE kind=? AND done_unix_nano IS NULL ORDER BY id LIMIT 1"
+)
+_WAITING = (
+    "SELECT id, records, bytes FROM bodies"
+    " WHERE kind=?1 AND id > coalesce((SELECT max(last_body) FROM batches WHERE kind=?1), 0)"
+    " ORDER BY id"
+)
+UNSEALED_BYTES = f"SELECT coalesce(sum(bytes), 0) FROM ({_WAITING})"
+
+
+def open_or_seal(
+    connection: sqlite3.Connection,
+    kind: Kind,
+    *,
+    queue_id: str,
+    max_records: int,
+    max_bytes: int,
+) -> Batch | None:
+    """The oldest batch not yet done, or a new one from what waits, or nothing."""
+    row = connection.execute(_OPEN, (kind,)).fetchone()
+    if row is None:
+        row = _seal(connection, kind, max_records, max_bytes)
+    if row is None:
+        return None
+    batch_id, first, last, records, size = row
+    return Batch(
+        id=batch_id,
+        kind=kind,
+        first_body=first,
+        last_body=last,
+        records=records,
+        size=size,
+        token=f"{queue_id}:{batch_id}",
+    )
+
+
+def _seal(
+    connection: sqlite3.Connection, kind: Kind, max_records: int, max_bytes: int
+) -> tuple[int, int, int, int, int] | None:
+    first = last = records = size = 0
+    for body_id, body_records, body_bytes in connection.execute(_WAITING, (kind,)):
+        full = records + body_records > max_records or size + body_bytes > max_bytes
+        if first and full:
+            break
+        first, last = first or body_id, body_id
+        records, size = records + body_records, size + body_bytes
+    if not first:
+        return None
+    cursor = connection.execute(
+        "INSERT INTO batches (kind, first_body, last_body, records, bytes) VALUES (?, ?, ?, ?, ?)",
+        (kind, first, last, records, size),
+    )
+    return cursor.lastrowid or 0, first, last, records, size
+
+
+def read_bodies(connection: sqlite3.Connection, batch: Batch) -> list[QueuedBody]:
+    """The bodies of a batch, in order; those whose checksum is wrong are left out."""
+    rows = connection.execute(
+        "SELECT id, tenant, first_sequence_number, records, received_unix_nano, data, checksum"
+        " FROM bodies WHERE kind=? AND id BETWEEN ? AND ? ORDER BY id",
+        (batch.kind, batch.first_body, batch.last_body),
+    ).fetchall()
+    return [
+        QueuedBody(
+            id=row[0],
+            kind=batch.kind,
+            tenant=row[1],
+            first_sequence_number=row[2],
+            records=row[3],
+            received_unix_nano=row[4],
+            data=row[5],
+        )
+        for row in rows
+        if checksum(row[5]) == row[6]
+    ]
+
+
+def mark_done(
+    connection: sqlite3.Connection,
+    batch: Batch,
+    *,
+    quarantined: list[Quarantined],
+    stored: int,
+    now: int,
+) -> None:
+    """Write down that a batch is in the store, less what was quarantined."""
+    connection.execute("UPDATE batches SET done_unix_nano=? WHERE id=?", (now, batch.id))
+    connection.executemany(
+        "INSERT INTO quarantine (kind, tenant, sequence_number, records, reason,"
+        " quarantined_unix_nano, data) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                each.kind,
+                each.tenant,
+                each.sequence_number,
+                each.records,
+                each.reason,
+                now,
+                each.data,
+            )
+            for each in quarantined
+        ],
+    )
+    count(connection, "stored", batch.kind, stored)
+    # What is neither stored nor named was damaged on disk: it is counted all the same.
+    count(connection, "quarantined", batch.kind, batch.records - stored)
+
+
+def forget_old(connection: sqlite3.Connection, *, now: int, retain_seconds: float) -> None:
+    """Let go of what has been delivered and of duplicates' traces that are too old to matter."""
+    kept_bytes = 0
+    for batch_id, kind, first, last, size, done in connection.execute(
+        "SELECT id, kind, first_body, last_body, bytes, done_unix_nano FROM batches"
+        " WHERE done_unix_nano IS NOT NULL ORDER BY id DESC"
+    ).fetchall():
+        kept_bytes += size
+        if kept_bytes <= RETAINED_BYTES and done > now - retain_seconds * _SECOND:
+            continue
+        connection.execute(
+            "DELETE FROM bodies WHERE kind=? AND id BETWEEN ? AND ?", (kind, first, last)
+        )
+        connection.execute("DELETE FROM batches WHERE id=?", (batch_id,))
+    connection.execute(
+        "DELETE FROM digests WHERE received_unix_nano < ?", (now - DIGEST_SECONDS * _SECOND,)
+    )
+    connection.execute(
+        "DELETE FROM emitters WHERE last_unix_nano < ?", (now - EMITTER_SECONDS * _SECOND,)
+    )
+    connection.execute(
+        "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?",
+        (QUARANTINE_RECORDS,),
+    )

@@ -1,0 +1,123 @@
+"""One thread that owns the queue's writing connection: waiting jobs share one durable commit."""
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from tracereel_collector.errors import QueueUnavailableError, ThrottledError
+
+Work = Callable[[sqlite3.Connection], Any]
+
+MAX_WAITING_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    work: Work
+    size: int
+    done: "Future[Any]"
+
+
+class CommitThread:
+    """Runs jobs in transactions, many to a commit; a job's future resolves after the commit."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        commit_bytes: int,
+        on_rollback: Callable[[BaseException], None],
+    ) -> None:
+        self._connection = connection
+        self._commit_bytes = commit_bytes
+        self._on_rollback = on_rollback
+        self._jobs: deque[_Job] = deque()
+        self._waiting_bytes = 0
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="queue-commit", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work off jobs."""
+        self._thread.start()
+
+    def submit(self, work: Work, *, size: int = 0) -> "Future[Any]":
+        """Ask for a piece of work in the next transaction.
+
+        Raises:
+            ThrottledError: too many bytes wait for a commit already.
+            QueueUnavailableError: the queue has been closed.
+        """
+        job = _Job(work, size, Future())
+        with self._wake:
+            if self._stopping:
+                raise QueueUnavailableError("the queue is closed: the collector is stopping")
+            if size and self._waiting_bytes + size > MAX_WAITING_BYTES:
+                raise ThrottledError("too many bytes wait for the disk", hint="send more slowly")
+            self._jobs.append(job)
+            self._waiting_bytes += size
+            self._wake.notify()
+        return job.done
+
+    def stop(self) -> None:
+        """Commit what waits, then end; safe to call twice."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._jobs and not self._stopping:
+                    self._wake.wait()
+                jobs = self._take()
+            if not jobs:
+                return
+            self._commit(jobs)
+
+    def _take(self) -> list[_Job]:
+        taken: list[_Job] = []
+        size = 0
+        while self._jobs and size < self._commit_bytes:
+            job = self._jobs.popleft()
+            taken.append(job)
+            size += job.size
+        self._waiting_bytes -= size
+        return taken
+
+    def _commit(self, jobs: list[_Job]) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            results = [job.work(self._connection) for job in jobs]
+            self._connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - every waiting request must get an answer
+            self._roll_back(error)
+            if len(jobs) > 1:
+                # One job's trouble must not sink the others: each gets a transaction of its own.
+                for job in jobs:
+                    self._commit([job])
+            else:
+                jobs[0].done.set_exception(_as_collector_error(error))
+            return
+        for job, result in zip(jobs, results, strict=True):
+            job.done.set_result(result)
+
+    def _roll_back(self, error: BaseException) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass  # SQLite has rolled back by itself, as it does on I/O errors
+        self._on_rollback(error)
+
+
+def _as_collector_error(error: Exception) -> Exception:
+    if isinstance(error, sqlite3.Error):
+        return QueueUnavailableError(f"the queue cannot keep data now: {error}")
+    return error

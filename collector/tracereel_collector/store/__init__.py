@@ -1,0 +1,1 @@
+"""The only room that knows ClickHouse: schema, migrations, inserts of raw bodies, selects."""

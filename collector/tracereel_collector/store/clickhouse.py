@@ -1,0 +1,218 @@
+"""The store over clickhouse-connect: the same code for the embedded engine and for a server."""
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import clickhouse_connect
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError
+from urllib3.exceptions import HTTPError
+
+from tracereel_collector.errors import PermanentError, StartupError, StoreUnavailableError
+from tracereel_collector.model import Kind, QueuedBody
+from tracereel_collector.store.envelope import messages_of_spans, rows_of_events
+from tracereel_collector.store.otlp_types import PROTO_SCHEMA
+
+DATA_ERRORS = frozenset({6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 444, 636})
+"""ClickHouse error codes that mean: this data, not this moment (parsing, conversion, schema of a body)."""
+
+_INSERT = {
+    "async_insert": 0,
+    "insert_deduplicate": 1,
+    "deduplicate_blocks_in_dependent_materialized_views": 1,
+    # The blocks of a retried insert must be cut as they were the first time.
+    "input_format_parallel_parsing": 0,
+    "max_insert_threads": 1,
+    "min_insert_block_size_rows": 0,
+    "min_insert_block_size_bytes": 0,
+}
+_PROTOBUF = {
+    "format_schema_source": "string",
+    "format_schema": PROTO_SCHEMA,
+    "format_schema_message_name": "Body",
+    "input_format_protobuf_oneof_presence": 1,
+}
+
+# It logs serialisation errors with tracebacks that can show what people recorded.
+logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
+
+
+class BadDataError(PermanentError):
+    """ClickHouse refused an insert for what it contains: a smaller part of it may be fine."""
+
+    code = "bad_data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAddress:
+    """Where ClickHouse's HTTP interface is."""
+
+    host: str
+    port: int
+    username: str
+    password: str
+    database: str
+    secure: bool = False
+
+    @classmethod
+    def parse(cls, dsn: str) -> "StoreAddress":
+        """Read `clickhouse[s]://user:password@host:port/database`.
+
+        Raises:
+            StartupError: a part is missing or not a number.
+        """
+        try:
+            url = urlsplit(dsn)
+            port = url.port
+        except ValueError as error:
+            raise StartupError(f"store {dsn!r}: {error}") from error
+        secure = url.scheme == "clickhouses"
+        if not url.hostname:
+            raise StartupError("the store's DSN has no host; expected clickhouse://user:pass@host/db")
+        return cls(
+            host=url.hostname,
+            port=port or (8443 if secure else 8123),
+            username=unquote(url.username or "default"),
+            password=unquote(url.password or ""),
+            database=url.path.strip("/") or "tracereel",
+            secure=secure,
+        )
+
+
+class ClickHouseStore:
+    """Inserts and selects; every method may be called from any thread, each on a client of its own."""
+
+    def __init__(
+        self,
+        address: StoreAddress,
+        *,
+        query_seconds: float,
+        query_memory_bytes: int,
+        max_clients: int = 8,
+    ) -> None:
+        self._address = address
+        self._read_settings = {
+            "max_execution_time": int(query_seconds),
+            "max_memory_usage": query_memory_bytes,
+        }
+        self._timeout = query_seconds
+        self._idle: list[Client] = []
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(max_clients)
+
+    def prepare(self) -> None:
+        """Make the database; what is in it comes from migrations."""
+        with self._client(database="default") as client:
+            client.command(
+                f"CREATE DATABASE IF NOT EXISTS `{self._address.database}` ENGINE = Atomic"
+            )
+
+    def close(self) -> None:
+        """Let go of idle connections."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for client in idle:
+            client.close()
+
+    def command(self, statement: str) -> None:
+        """Run a statement that returns nothing."""
+        with self._client() as client:
+            client.command(statement)
+
+    def rows(self, statement: str) -> list[tuple[str, ...]]:
+        """Run a query and return its rows as text."""
+        with self._client() as client:
+            data = client.raw_query(statement, fmt="TabSeparated")
+        return [tuple(line.split("\t")) for line in data.decode().splitlines()]
+
+    def select(self, statement: str, parameters: Mapping[str, Any], *, fmt: str) -> bytes:
+        """Run a bound query and return the answer's bytes in a ClickHouse format."""
+        with self._client() as client:
+            return bytes(
+                client.raw_query(
+                    statement, parameters=dict(parameters), settings=self._read_settings, fmt=fmt
+                )
+            )
+
+    def ping(self) -> bool:
+        """Whether the store answers a query now."""
+        try:
+            return self.rows("SELECT 1") == [("1",)]
+        except StoreUnavailableError:
+            return False
+
+    def insert(self, kind: Kind, bodies: Sequence[QueuedBody], *, token: str) -> None:
+        """Store bodies of one kind, once per token however often it is called.
+
+        Raises:
+            BadDataError: the content cannot be stored; nothing of it was.
+            StoreUnavailableError: try again, with the same bodies and token.
+        """
+        if kind is Kind.EVENTS:
+            table, fmt, block, extra = "events_in", "RowBinary", rows_of_events(bodies), {}
+        else:
+            table, fmt, block, extra = (
+                "otlp_traces_in",
+                "Protobuf",
+                messages_of_spans(bodies),
+                _PROTOBUF,
+            )
+        settings = {**_INSERT, **extra, "insert_deduplication_token": token}
+        with self._client() as client:
+            client.raw_insert(table, insert_block=block, fmt=fmt, settings=settings)
+
+    @contextmanager
+    def _client(self, database: str | None = None) -> Iterator[Client]:
+        if not self._slots.acquire(timeout=self._timeout):
+            raise StoreUnavailableError("too many queries run at once")
+        client = None
+        sound = False
+        try:
+            with self._lock:
+                client = self._idle.pop() if self._idle and database is None else None
+            client = client or self._connect(database or self._address.database)
+            yield client
+            sound = database is None
+        except DatabaseError as error:
+            sound = database is None
+            raise _translate(error) from error
+        except (ClickHouseError, HTTPError, OSError) as error:
+            raise StoreUnavailableError(f"the store does not answer: {_brief(error)}") from error
+        finally:
+            if client is not None and sound:
+                with self._lock:
+                    self._idle.append(client)
+            elif client is not None:
+                client.close()
+            self._slots.release()
+
+    def _connect(self, database: str) -> Client:
+        address = self._address
+        return clickhouse_connect.get_client(
+            host=address.host,
+            port=address.port,
+            username=address.username,
+            password=address.password,
+            database=database,
+            secure=address.secure,
+            compress=False,
+            connect_timeout=10,
+            send_receive_timeout=int(self._timeout) + 30,
+            autogenerate_session_id=False,
+        )
+
+
+def _translate(error: DatabaseError) -> Exception:
+    code = getattr(error, "code", None)
+    if code in DATA_ERRORS:
+        return BadDataError(f"ClickHouse code {code}: {_brief(error)}")
+    return StoreUnavailableError(f"ClickHouse code {code}: {_brief(error)}")
+
+
+def _brief(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,138 @@
+"""OTLP's messages in the three forms the engine needs: protobuf schema, column types, map expressions.
+
+A protobuf schema for ClickHouse cannot be recursive, so `AnyValue` is unrolled `DEPTH` levels deep.
+`oneof` presence tells a zero, a false and an empty string from a value that is not there.
+"""
+
+DEPTH = 3
+"""Levels of lists and maps inside an attribute value that are kept."""
+
+_SCALARS = (
+    ("string_value", 1, "string", "String"),
+    ("bool_value", 2, "bool", "Bool"),
+    ("int_value", 3, "int64", "Int64"),
+    ("double_value", 4, "double", "Float64"),
+    ("bytes_value", 7, "bytes", "String"),
+)
+
+
+def _value_message(level: int) -> str:
+    """`Value<level>` and the list and map messages it needs; level 0 holds scalars only."""
+    fields = [f"{proto} {name} = {number};" for name, number, proto, _ in _SCALARS]
+    inner = ""
+    if level:
+        below = level - 1
+        inner = (
+            _value_message(below)
+            + f"message Pair{below} {{ string key = 1; Value{below} value = 2; }}\n"
+            + f"message List{below} {{ repeated Value{below} values = 1; }}\n"
+            + f"message Map{below} {{ repeated Pair{below} values = 1; }}\n"
+        )
+        fields += [f"List{below} array_value = 5;", f"Map{below} kvlist_value = 6;"]
+    return inner + f"message Value{level} {{ oneof value {{ {' '.join(fields)} }} }}\n"
+
+
+PROTO_SCHEMA = (
+    'syntax = "proto3";\n'
+    + _value_message(DEPTH)
+    + f"""message KeyValue {{ string key = 1; Value{DEPTH} value = 2; }}
+message Resource {{ repeated KeyValue attributes = 1; }}
+message Scope {{ string name = 1; string version = 2; }}
+message Status {{ string message = 2; int32 code = 3; }}
+message Event {{ fixed64 time_unix_nano = 1; string name = 2; repeated KeyValue attributes = 3; }}
+message Link {{ bytes trace_id = 1; bytes span_id = 2; string trace_state = 3;
+  repeated KeyValue attributes = 4; }}
+message Span {{ bytes trace_id = 1; bytes span_id = 2; string trace_state = 3;
+  bytes parent_span_id = 4; string name = 5; int32 kind = 6; fixed64 start_time_unix_nano = 7;
+  fixed64 end_time_unix_nano = 8; repeated KeyValue attributes = 9; repeated Event events = 11;
+  repeated Link links = 13; Status status = 15; }}
+message ScopeSpans {{ Scope scope = 1; repeated Span spans = 2; }}
+message ResourceSpans {{ Resource resource = 1; repeated ScopeSpans scope_spans = 2; }}
+message Request {{ repeated ResourceSpans resource_spans = 1; }}
+message Body {{ string tenant = 1; uint64 first_sequence_number = 2;
+  uint64 received_unix_nano = 3; Request request = 4; }}
+"""
+)
+
+
+def _value_type(level: int) -> str:
+    present = ["'none' = 0", *(f"'{name}' = {number}" for name, number, _, _ in _SCALARS)]
+    columns = [f"{name} {column}" for name, _, _, column in _SCALARS]
+    if level:
+        below = _value_type(level - 1)
+        present += ["'array_value' = 5", "'kvlist_value' = 6"]
+        columns += [
+            f"array_value Tuple(values Array({below}))",
+            f"kvlist_value Tuple(values Array(Tuple(key String, value {below})))",
+        ]
+    return f"Tuple(value Enum8({', '.join(present)}), {', '.join(columns)})"
+
+
+_ATTRIBUTES = f"Array(Tuple(key String, value {_value_type(DEPTH)}))"
+_EVENTS = f"Array(Tuple(time_unix_nano UInt64, name String, attributes {_ATTRIBUTES}))"
+_LINKS = (
+    f"Array(Tuple(trace_id String, span_id String, trace_state String, attributes {_ATTRIBUTES}))"
+)
+_SPAN = (
+    "Tuple(trace_id String, span_id String, trace_state String, parent_span_id String, name String,"
+    " kind Int32, start_time_unix_nano UInt64, end_time_unix_nano UInt64,"
+    f" attributes {_ATTRIBUTES}, events {_EVENTS}, links {_LINKS},"
+    " status Tuple(message String, code Int32))"
+)
+REQUEST_TYPE = (
+    f"Tuple(resource_spans Array(Tuple(resource Tuple(attributes {_ATTRIBUTES}),"
+    f" scope_spans Array(Tuple(scope Tuple(name String, version String), spans Array({_SPAN}))))))"
+)
+
+
+def _json(value: str, level: int) -> str:
+    """SQL for a value as JSON text."""
+    branches = [
+        (f"{value}.value = 'string_value'", f"toJSONString({value}.string_value)"),
+        (f"{value}.value = 'bool_value'", f"if({value}.bool_value, 'true', 'false')"),
+        (f"{value}.value = 'int_value'", f"toString({value}.int_value)"),
+        (f"{value}.value = 'double_value'", f"toString({value}.double_value)"),
+        (f"{value}.value = 'bytes_value'", f"toJSONString(base64Encode({value}.bytes_value))"),
+    ]
+    if level:
+        each = f"v{level}"
+        branches += [
+            (
+                f"{value}.value = 'array_value'",
+                f"concat('[', arrayStringConcat(arrayMap({each} -> {_json(each, level - 1)},"
+                f" {value}.array_value.values), ','), ']')",
+            ),
+            (
+                f"{value}.value = 'kvlist_value'",
+                f"concat('{{', arrayStringConcat(arrayMap({each} -> concat(toJSONString({each}.key),"
+                f" ':', {_json(f'{each}.value', level - 1)}), {value}.kvlist_value.values), ','),"
+                " '}')",
+            ),
+        ]
+    return f"multiIf({', '.join(f'{test}, {result}' for test, result in branches)}, 'null')"
+
+
+def attribute_map(attributes: str) -> str:
+    """SQL that turns a list of key-values into the exporter's `Map(String, String)`.
+
+    Strings stand as they are, bytes as base64, lists and maps as JSON, absent values as ''.
+    """
+    text = (
+        "multiIf(a.value.value = 'string_value', a.value.string_value,"
+        " a.value.value = 'bytes_value', base64Encode(a.value.bytes_value),"
+        f" a.value.value = 'none', '', {_json('a.value', DEPTH)})"
+    )
+    return (
+        f"mapFromArrays(arrayMap(a -> toLowCardinality(a.key), {attributes}),"
+        f" arrayMap(a -> {text}, {attributes}))"
+    )
+
+
+FRAGMENTS = {
+    "otlp_request_type": REQUEST_TYPE,
+    "resource_attributes": attribute_map("rs.resource.attributes"),
+    "span_attributes": attribute_map("s.attributes"),
+    "event_attributes": attribute_map("e.attributes"),
+    "link_attributes": attribute_map("l.attributes"),
+}
+"""What the `.sql` files call `$name`."""

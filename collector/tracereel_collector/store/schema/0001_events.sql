@@ -1,0 +1,141 @@
+-- Bodies of events as they came, one row each; the view behind it decodes them.
+CREATE TABLE events_in
+(
+    tenant String,
+    first_sequence_number UInt64,
+    received_unix_nano UInt64,
+    body String
+)
+ENGINE = Null;
+
+CREATE TABLE agent_events
+(
+    tenant LowCardinality(String),
+    sequence_number UInt64 CODEC(DoubleDelta, ZSTD(1)),
+    ingested_at DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
+    event_id String CODEC(ZSTD(1)),
+    event_type LowCardinality(String),
+    event_version LowCardinality(String),
+    timestamp DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
+    hlc UInt64 CODEC(Delta, ZSTD(1)) COMMENT 'hybrid logical clock, ns; the timestamp where absent',
+    trace_id String CODEC(ZSTD(1)),
+    otel_trace_id String CODEC(ZSTD(1)),
+    parent_trace_id String CODEC(ZSTD(1)),
+    span_id String CODEC(ZSTD(1)),
+    parent_span_id String CODEC(ZSTD(1)),
+    request_id String CODEC(ZSTD(1)),
+    session_id String CODEC(ZSTD(1)),
+    user_id String CODEC(ZSTD(1)),
+    execution_id String CODEC(ZSTD(1)),
+    service LowCardinality(String),
+    emitter_id LowCardinality(String),
+    emitter_seq UInt64 CODEC(Delta, ZSTD(1)),
+    trace_seq UInt64 CODEC(Delta, ZSTD(1)),
+    agent_name LowCardinality(String),
+    agent_version LowCardinality(String),
+    pipeline_type LowCardinality(String),
+    status LowCardinality(String),
+    duration_ms Nullable(UInt64) CODEC(ZSTD(1)),
+    confidence Nullable(Float64) CODEC(ZSTD(1)),
+    llm_provider LowCardinality(String),
+    llm_model LowCardinality(String),
+    llm_tokens_used Nullable(UInt64) CODEC(ZSTD(1)),
+    llm_prompt_tokens Nullable(UInt64) CODEC(ZSTD(1)),
+    llm_completion_tokens Nullable(UInt64) CODEC(ZSTD(1)),
+    llm_cost_usd Nullable(Float64) CODEC(ZSTD(1)),
+    error_type LowCardinality(String),
+    error_code LowCardinality(String),
+    error_category LowCardinality(String),
+    payload String CODEC(ZSTD(1)) COMMENT 'the event as it was sent'
+)
+ENGINE = MergeTree
+PARTITION BY toDate(ingested_at)
+ORDER BY (tenant, trace_id, hlc, sequence_number)
+SETTINGS $merge_tree_settings;
+
+-- One parse per line. A key that is absent or null leaves the default ('' or NULL): never an error.
+CREATE MATERIALIZED VIEW events_to_agent_events TO agent_events AS
+WITH
+    ifNull(parseDateTime64BestEffortOrNull(upper(t.timestamp), 9, 'UTC'), ingested_at) AS at,
+    if(t.hlc = '', toUInt64(greatest(0, toUnixTimestamp64Nano(at))),
+       reinterpretAsUInt64(reverse(unhex(t.hlc)))) AS clock
+SELECT
+    tenant,
+    first_sequence_number + position - 1 AS sequence_number,
+    ingested_at,
+    t.event_id AS event_id,
+    t.event_type AS event_type,
+    if(t.event_version = '', '1.0.0', t.event_version) AS event_version,
+    at AS timestamp,
+    clock AS hlc,
+    t.trace_id AS trace_id,
+    multiIf(
+        t.otel_trace_id != '', t.otel_trace_id,
+        match(t.trace_id, '^[0-9a-fA-F]{32}$$'), lower(t.trace_id),
+        left(lower(hex(SHA256(t.trace_id))), 32)
+    ) AS otel_trace_id,
+    t.parent_trace_id AS parent_trace_id,
+    t.span_id AS span_id,
+    t.parent_span_id AS parent_span_id,
+    t.request_id AS request_id,
+    t.session_id AS session_id,
+    t.user_id AS user_id,
+    t.execution_id AS execution_id,
+    t.service AS service,
+    t.emitter_id AS emitter_id,
+    t.emitter_seq AS emitter_seq,
+    t.trace_seq AS trace_seq,
+    t.agent_name AS agent_name,
+    t.agent_version AS agent_version,
+    t.pipeline_type AS pipeline_type,
+    multiIf(
+        t.status != '', t.status,
+        endsWith(t.event_type, '.completed'), 'success',
+        endsWith(t.event_type, '.failed'), 'failed',
+        endsWith(t.event_type, '.cancelled'), 'cancelled',
+        ''
+    ) AS status,
+    coalesce(
+        t.execution_time_ms, t.execution_time_before_failure_ms, t.execution_time_before_cancel_ms,
+        t.total_execution_time_ms, t.duration_ms, t.decision_duration_ms
+    ) AS duration_ms,
+    coalesce(t.confidence, t.final_confidence, t.fallback_confidence) AS confidence,
+    t.llm_provider AS llm_provider,
+    t.llm_model AS llm_model,
+    t.llm_tokens_used AS llm_tokens_used,
+    t.llm_prompt_tokens AS llm_prompt_tokens,
+    t.llm_completion_tokens AS llm_completion_tokens,
+    t.llm_cost_usd AS llm_cost_usd,
+    t.error_type AS error_type,
+    t.error_code AS error_code,
+    t.error_category AS error_category,
+    line AS payload
+FROM
+(
+    SELECT
+        tenant,
+        first_sequence_number,
+        fromUnixTimestamp64Nano(toInt64(received_unix_nano), 'UTC') AS ingested_at,
+        line,
+        position,
+        JSONExtract(line, 'Tuple(
+            event_id String, event_type String, event_version String, timestamp String, hlc String,
+            trace_id String, otel_trace_id String, parent_trace_id String,
+            span_id String, parent_span_id String, request_id String, session_id String,
+            user_id String, execution_id String, service String,
+            emitter_id String, emitter_seq UInt64, trace_seq UInt64,
+            agent_name String, agent_version String, pipeline_type String, status String,
+            execution_time_ms Nullable(UInt64), execution_time_before_failure_ms Nullable(UInt64),
+            execution_time_before_cancel_ms Nullable(UInt64), total_execution_time_ms Nullable(UInt64),
+            duration_ms Nullable(UInt64), decision_duration_ms Nullable(UInt64),
+            confidence Nullable(Float64), final_confidence Nullable(Float64),
+            fallback_confidence Nullable(Float64),
+            llm_provider String, llm_model String, llm_tokens_used Nullable(UInt64),
+            llm_prompt_tokens Nullable(UInt64), llm_completion_tokens Nullable(UInt64),
+            llm_cost_usd Nullable(Float64),
+            error_type String, error_code String, error_category String)') AS t
+    FROM events_in
+    ARRAY JOIN
+        splitByChar('\n', body) AS line,
+        arrayEnumerate(splitByChar('\n', body)) AS position
+);

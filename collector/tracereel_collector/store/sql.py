@@ -1,0 +1,55 @@
+"""Reads the `.sql` files: named queries as they are, migrations as numbered lists of statements."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from string import Template
+
+from tracereel_collector.store.otlp_types import FRAGMENTS
+
+MERGE_TREE_SETTINGS = (
+    "non_replicated_deduplication_window = 10000, fsync_after_insert = 1, fsync_part_directory = 1,"
+    " min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1,"
+    " old_parts_lifetime = 480"
+)
+"""Tokens are remembered, and what an insert or merge wrote survives a power cut."""
+
+_VALUES = {
+    **FRAGMENTS,
+    "merge_tree_settings": MERGE_TREE_SETTINGS,
+    "max_unix_nano": "9223372036854775807",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered file of the schema."""
+
+    number: int
+    name: str
+    checksum: str
+    statements: tuple[str, ...]
+
+
+def migrations() -> list[Migration]:
+    """All migrations, in order."""
+    folder = resources.files(__package__).joinpath("schema")
+    found = []
+    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+        number, _, name = file.name.removesuffix(".sql").partition("_")
+        text = Template(file.read_text(encoding="utf-8")).substitute(_VALUES)
+        statements = tuple(
+            part.strip() for part in re.split(r";\s*\n", text + "\n") if part.strip()
+        )
+        checksum = hashlib.sha256(text.encode()).hexdigest()[:16]
+        found.append(Migration(int(number), name, checksum, statements))
+    return found
+
+
+@cache
+def query(name: str) -> str:
+    """A query by the name of its file in `queries/`."""
+    file = resources.files(__package__).joinpath("queries", f"{name}.sql")
+    return file.read_text(encoding="utf-8")

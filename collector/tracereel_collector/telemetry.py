@@ -1,0 +1,128 @@
+"""The collector's own metrics and log lines; names begin with `tracereel_`."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+Counts = Callable[[], dict[tuple[str, str], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryMetrics:
+    """What delivery tells of itself."""
+
+    retries: Counter
+    seconds: Histogram
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "DeliveryMetrics":
+        """Make them in a registry."""
+        return cls(
+            retries=Counter(
+                "tracereel_insert_retries_total",
+                "Inserts tried again because the store did not take them.",
+                ["kind"],
+                registry=registry,
+            ),
+            seconds=Histogram(
+                "tracereel_insert_seconds",
+                "Time of one successful insert.",
+                ["kind"],
+                buckets=[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+                registry=registry,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HttpMetrics:
+    """What the door tells of itself."""
+
+    requests: Counter
+    seconds: Histogram
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "HttpMetrics":
+        """Make them in a registry."""
+        return cls(
+            requests=Counter(
+                "tracereel_http_requests_total",
+                "Requests answered, by route and status code.",
+                ["route", "code"],
+                registry=registry,
+            ),
+            seconds=Histogram(
+                "tracereel_http_seconds",
+                "Time from the first byte of a request to its answer.",
+                ["route"],
+                buckets=[0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
+                registry=registry,
+            ),
+        )
+
+
+class QueueMetrics(Collector):
+    """The conservation counters, read from the queue's own transactions when they are asked for."""
+
+    def __init__(
+        self, counts: Counts, pending_bytes: Callable[[], int], engine_restarts: Callable[[], int]
+    ) -> None:
+        self._counts = counts
+        self._pending_bytes = pending_bytes
+        self._engine_restarts = engine_restarts
+
+    def collect(self) -> Iterator[Metric]:
+        """One family per counter, one sample per kind."""
+        counts = self._counts()
+        kinds = sorted({kind for _, kind in counts})
+        for name in sorted({name for name, _ in counts}):
+            family = CounterMetricFamily(
+                f"tracereel_records_{name}",
+                f"Records {name}; kept in the queue, so it survives restarts.",
+                labels=["kind"],
+            )
+            for kind in kinds:
+                family.add_metric([kind], counts[name, kind])
+            yield family
+        pending = GaugeMetricFamily(
+            "tracereel_records_pending", "Records acknowledged and not yet stored.", labels=["kind"]
+        )
+        for kind in kinds:
+            left = counts["appended", kind] - counts["stored", kind] - counts["quarantined", kind]
+            pending.add_metric([kind], left)
+        yield pending
+        yield GaugeMetricFamily(
+            "tracereel_queue_pending_bytes",
+            "Bytes acknowledged and not yet stored.",
+            value=self._pending_bytes(),
+        )
+        yield CounterMetricFamily(
+            "tracereel_engine_restarts",
+            "Times the embedded engine was started again.",
+            value=self._engine_restarts(),
+        )
+
+
+def configure_logging(*, json_lines: bool | None = None) -> None:
+    """Log lines to stderr: readable on a terminal, JSON elsewhere."""
+    as_json = not sys.stderr.isatty() if json_lines is None else json_lines
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,51 @@
+"""A queue in a folder of its own."""
+
+import itertools
+
+import pytest
+from tracereel_collector.model import Body, Kind, Run
+from tracereel_collector.queue import DurableQueue, QueueLimits
+
+LIMITS = QueueLimits(commit_bytes=1 << 20, max_pending_bytes=1 << 30, retain_seconds=0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "queue" / "queue.sqlite"
+
+
+@pytest.fixture
+def open_queue(path):
+    opened = []
+
+    def make(limits=LIMITS, **options):
+        queue = DurableQueue(path, limits, **options)
+        opened.append(queue)
+        return queue
+
+    yield make
+    for queue in opened:
+        queue.close()
+
+
+@pytest.fixture
+def body():
+    """Builds bodies; each is different unless told otherwise."""
+    numbers = itertools.count()
+
+    def make(*lines, runs=(), kind=Kind.EVENTS, tenant="default", rejected=0, unique=True):
+        lines = lines or (b"{}",)
+        data = b"\n".join(lines)
+        if unique and not runs:
+            data += b" " * next(numbers)
+        return Body(
+            kind=kind,
+            tenant=tenant,
+            received_unix_nano=1_000_000_000,
+            data=data,
+            records=len(lines),
+            rejected=rejected,
+            runs=tuple(Run(*run) for run in runs),
+        )
+
+    return make

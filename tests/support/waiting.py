@@ -1,0 +1,19 @@
+"""Waiting for something to become true, with a deadline; the tests' only way to wait."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_until(predicate: Callable[[], T], timeout: float = 20.0, *, what: str = "") -> T:
+    """Call `predicate` until it gives something true, and give that back; fail after `timeout`."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not true within {timeout} s: {what or predicate!r}")
+        time.sleep(0.01)
