@@ -16,7 +16,8 @@ from tracereel_collector.api.parts import DeliveryNotice, Parts
 from tracereel_collector.auth import Keyring
 from tracereel_collector.config import Settings
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
-from tracereel_collector.engine.supervisor import EngineSupervisor
+from tracereel_collector.engine.settings import EngineSettings
+from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
@@ -66,7 +67,7 @@ class Collector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._keyring = Keyring.parse(settings.api_keys, host=settings.host)
-        self._engine: EngineSupervisor | None = None
+        self._engine: Supervisor | None = None
         self._queue: DurableQueue | None = None
         self._store: ClickHouseStore | None = None
         self._worker: DeliveryWorker | None = None
@@ -158,8 +159,7 @@ class Collector:
     def _store_address(self) -> StoreAddress:
         if self._settings.store != "embedded":
             return StoreAddress.parse(self._settings.store)
-        engine = self._engine = EngineSupervisor(self._settings.data_dir / "store")
-        engine.start()
+        engine = self._engine = start_engine(self._settings)
         return StoreAddress(
             host=engine.host,
             port=engine.port,
@@ -174,7 +174,26 @@ class Collector:
     def _store_state(self) -> dict[str, Any]:
         if self._engine is None:
             return {"kind": "clickhouse"}
-        return {"kind": "embedded", "engine": self._engine.state, "restarts": self._engine.restarts}
+        return {
+            "kind": "embedded",
+            "address": f"{self._engine.host}:{self._engine.port}",
+            "engine": self._engine.state,
+            "restarts": self._engine.restarts,
+        }
+
+
+def start_engine(settings: Settings) -> Supervisor:
+    """The embedded engine, started and answering.
+
+    Raises:
+        StartupError: it cannot start, or somebody else holds its directory.
+    """
+    engine = Supervisor(
+        EngineSettings(store_dir=settings.data_dir / "store"),
+        on_event=lambda name, fields: log.info(name, **fields),
+    )
+    engine.start()
+    return engine
 
 
 def _new_registry() -> CollectorRegistry:

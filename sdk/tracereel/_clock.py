@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import random
 import re
 import threading
 import time
@@ -14,16 +15,27 @@ MAX_DRIFT_NS: Final = 60 * 1_000_000_000
 _HEX_TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}\Z")
 
 
+_random: Final = random.Random()  # noqa: S311 - unique, not secret; apart from the program's seed
+os.register_at_fork(after_in_child=_random.seed)
+
+_second: tuple[int, str] = (0, "1970-01-01T00:00:00")
+"""The second written last: formatting one costs more than the rest of an event's envelope."""
+
+
 def rfc3339(unix_nano: int) -> str:
     """A moment as the contract writes it: UTC, microseconds, `Z`."""
-    moment = datetime.fromtimestamp(unix_nano // 1_000_000_000, UTC)
-    micros = unix_nano // 1_000 % 1_000_000
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"
+    global _second
+    seconds, rest = divmod(unix_nano, 1_000_000_000)
+    known, written = _second
+    if known != seconds:
+        written = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+        _second = (seconds, written)
+    return f"{written}.{rest // 1_000:06d}Z"
 
 
 def sortable_id(prefix: str) -> str:
     """A unique id that sorts by time of birth (the layout of UUIDv7, as hex behind a prefix)."""
-    return f"{prefix}_{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
+    return f"{prefix}_{time.time_ns() // 1_000_000:012x}{_random.getrandbits(80):020x}"
 
 
 def otel_trace_id(trace_id: str) -> str:
@@ -60,3 +72,9 @@ class HybridClock:
         with self._lock:
             if value <= time.time_ns() + MAX_DRIFT_NS:
                 self._last = max(self._last, value)
+
+    def copy(self) -> "HybridClock":
+        """A clock that goes on from here, with a lock of its own (for a forked child)."""
+        other = HybridClock()
+        other._last = self._last
+        return other

@@ -49,6 +49,7 @@ class IngestSink:
         self.requests: list[Request] = []
         self.events: list[Event] = []
         self.duplicates = 0
+        self.connections = 0
         self._lock = threading.Lock()
         self._high: dict[str, int] = {}
         self._release = threading.Event()
@@ -58,6 +59,10 @@ class IngestSink:
             protocol_version = "HTTP/1.1"
             # Headers and body in two writes without this would wait for a delayed ACK (40 ms).
             disable_nagle_algorithm = True
+
+            def setup(self) -> None:
+                super().setup()
+                sink.connections += 1
 
             def do_POST(self) -> None:
                 sink._handle(self)

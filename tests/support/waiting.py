@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(predicate: Callable[[], T], timeout: float = 20.0, *, what: str = "") -> T:
+def wait_until(predicate: Callable[[], T], timeout: float = 20.0, *, message: str = "") -> T:
     """Call `predicate` until it gives something true, and give that back; fail after `timeout`."""
     deadline = time.monotonic() + timeout
     while True:
@@ -15,5 +15,5 @@ def wait_until(predicate: Callable[[], T], timeout: float = 20.0, *, what: str =
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"not true within {timeout} s: {what or predicate!r}")
+            raise AssertionError(f"not true within {timeout} s: {message or predicate!r}")
         time.sleep(0.01)

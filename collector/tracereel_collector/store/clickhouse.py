@@ -36,6 +36,8 @@ _PROTOBUF = {
     "format_schema": PROTO_SCHEMA,
     "format_schema_message_name": "Body",
     "input_format_protobuf_oneof_presence": 1,
+    # Lists and maps in attributes become JSON text; a slash stays a slash.
+    "output_format_json_escape_forward_slashes": 0,
 }
 
 # It logs serialisation errors with tracebacks that can show what people recorded.

@@ -1,0 +1,46 @@
+# Everything starts here; each target is one visible command. `make` alone lists them.
+PYTHON ?= python3
+PORT ?= 4318
+DATA ?= .tracereel
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test fast fmt docs bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+run: .venv/.collector ## start a collector with a demo pipeline emitting into it
+	@$(BIN)/tracereel serve --demo --port $(PORT) --data-dir $(DATA)
+
+test: .venv/.dev ## the whole suite: format, lint, types, imports, tests
+	$(BIN)/python -m pytest -n 2 --dist loadscope
+
+fast: .venv/.dev ## the tests that start no collector
+	$(BIN)/python -m pytest -m "not e2e and not fault"
+
+fmt: .venv/.dev ## format and mend what can be mended
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+docs: .venv/.dev ## write the generated parts of docs/ anew
+	$(BIN)/python docs/generate.py
+
+bench: .venv/.dev ## print throughput and latency tables
+	$(BIN)/python bench/ingest.py && $(BIN)/python bench/replay.py
+
+clean: ## remove the environment and the demo's data
+	rm -rf .venv .tracereel build dist
+
+.venv/bin/python:
+	@echo "Making .venv with $$($(PYTHON) --version) …"
+	@$(PYTHON) -m venv .venv || { echo "On Debian: apt-get install python3-venv"; rm -rf .venv; exit 1; }
+
+.venv/.collector: pyproject.toml | .venv/bin/python
+	@echo "Installing tracereel and its collector (the column store is about 600 MB unpacked) …"
+	$(BIN)/python -m pip install --upgrade --disable-pip-version-check "pip>=25.1"
+	$(BIN)/python -m pip install --disable-pip-version-check -e ".[collector]"
+	@touch $@
+
+.venv/.dev: .venv/.collector
+	$(BIN)/python -m pip install --disable-pip-version-check --group dev
+	@touch $@

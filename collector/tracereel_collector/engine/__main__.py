@@ -1,0 +1,8 @@
+"""`python -m tracereel_collector.engine`: the child that a Supervisor starts."""
+
+import sys
+
+from tracereel_collector.engine.process import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""Runs one checked request on a handle and says what came of it."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracereel_collector.engine.failures import (
+    SYNTAX_ERROR,
+    TOO_MANY_QUERIES,
+    QueryError,
+    engine_errors,
+)
+from tracereel_collector.engine.handles import HandlePool
+from tracereel_collector.engine.http_body import Body
+from tracereel_collector.engine.request import Request
+
+# chDB encodes every block of a stream by itself: only formats without head and foot can be joined.
+STREAMABLE = frozenset(
+    {"native", "rowbinary", "tabseparated", "tsv", "csv", "jsoneachrow", "jsoncompacteachrow"}
+)
+_REMEMBERED = 2048
+_REMEMBERED_LENGTH = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What to answer; `more` goes on where `body` ends and may raise QueryError."""
+
+    body: bytes
+    format: str | None
+    summary: Mapping[str, str]
+    more: Iterator[bytes] | None = field(default=None)
+
+
+class Executor:
+    """A bounded number of statements at a time."""
+
+    def __init__(self, pool: HandlePool, *, max_queries: int, queue_seconds: float) -> None:
+        self._pool = pool
+        self._slots = threading.BoundedSemaphore(max_queries)
+        self._max_queries = max_queries
+        self._queue_seconds = queue_seconds
+        self._single = _SingleStatements()
+
+    @contextmanager
+    def run(self, request: Request, body: Body) -> Iterator[Result]:
+        """The handle stays lent until the answer is out: the client does not wait for clean-up."""
+        settings = dict(request.settings)
+        into = request.data is not None
+        if into and request.parameters:
+            # A streamed insert takes no parameters: they go with the handle, which is then dropped.
+            settings |= {f"param_{name}": value for name, value in request.parameters.items()}
+        with ExitStack() as stack:
+            if not self._slots.acquire(timeout=self._queue_seconds):
+                raise QueryError(
+                    TOO_MANY_QUERIES,
+                    f"Too many simultaneous queries: all {self._max_queries} slots stayed busy for "
+                    f"{self._queue_seconds:g} s. Try again later.",
+                )
+            slot = stack.enter_context(ExitStack())
+            slot.callback(self._slots.release)
+            handle = stack.enter_context(
+                self._pool.lend(
+                    request.database, settings, single_use=into and bool(request.parameters)
+                )
+            )
+            if into:
+                result = _insert(handle, request, body)
+            else:
+                self._single.check(handle, request.statement.sql)
+                result = _query(handle, request)
+            if result.more is None:
+                slot.close()
+            yield result
+
+
+class _SingleStatements:
+    """The engine's own parser as a second opinion on our lexer, asked once per text."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def check(self, handle: Any, sql: str) -> None:
+        with self._lock:
+            if sql in self._known:
+                self._known.move_to_end(sql)
+                return
+        classify = getattr(handle._conn, "classify_query", None)  # noqa: SLF001 - no public way
+        if classify is not None and classify(sql)["statement_count"] > 1:
+            raise QueryError(
+                SYNTAX_ERROR,
+                "Syntax error (Multi-statements are not allowed): one per request is accepted.",
+            )
+        if len(sql) <= _REMEMBERED_LENGTH:
+            with self._lock:
+                self._known[sql] = None
+                if len(self._known) > _REMEMBERED:
+                    self._known.popitem(last=False)
+
+
+def _insert(handle: Any, request: Request, body: Body) -> Result:
+    """Bytes straight into the engine's input format: nothing of them is ever read as SQL."""
+    assert request.data is not None  # noqa: S101 - the caller's branch
+    in_url, start, end = request.data
+    inserter = None
+    try:
+        with engine_errors():
+            inserter = handle.send_insert(request.statement.sql, request.statement.format)
+            if in_url:
+                inserter.append(in_url)
+            if end is None:
+                for piece in body.pieces(start):
+                    inserter.append(piece)
+            done = inserter.finish()
+    except QueryError:
+        if inserter is not None:
+            _quietly(inserter.cancel)
+        raise
+    summary = {
+        "read_rows": str(done.rows_written),
+        "read_bytes": str(done.bytes_written),
+        "written_rows": str(done.rows_written),
+        "written_bytes": str(done.bytes_written),
+        "elapsed_ns": str(int(done.elapsed * 1e9)),
+    }
+    return Result(body=b"", format=None, summary=summary)
+
+
+def _query(handle: Any, request: Request) -> Result:
+    statement, wanted = request.statement, request.result_format
+    streams = (
+        not request.wait_end
+        and statement.keyword in {"SELECT", "WITH"}
+        and wanted.lower() in STREAMABLE
+    )
+    if streams:
+        return _stream(handle, request)
+    with engine_errors():
+        result = handle.query(statement.sql, wanted, params=dict(request.parameters))
+        body = bytes(result.bytes() or b"")
+    summary = {
+        "read_rows": str(result.storage_rows_read()),
+        "read_bytes": str(result.storage_bytes_read()),
+        "written_rows": str(result.rows_written()),
+        "written_bytes": str(result.bytes_written()),
+        "result_rows": str(result.rows_read()),
+        "elapsed_ns": str(int(result.elapsed() * 1e9)),
+    }
+    shown = wanted if body or statement.returns_rows else None
+    return Result(body=body, format=shown, summary=summary)
+
+
+def _stream(handle: Any, request: Request) -> Result:
+    """Two blocks are looked at: most answers are one, and then have a length."""
+    started = time.perf_counter_ns()
+    stream = None
+    try:
+        with engine_errors():
+            stream = handle.send_query(
+                request.statement.sql, request.result_format, params=dict(request.parameters)
+            )
+            first, second = _next(stream), None
+            if first is not None:
+                second = _next(stream)
+    except QueryError:
+        if stream is not None:
+            _quietly(stream.close)
+        raise
+    summary = {"elapsed_ns": str(time.perf_counter_ns() - started)}
+    more = None if second is None else _rest(stream, second)
+    return Result(body=first or b"", format=request.result_format, summary=summary, more=more)
+
+
+def _rest(stream: Any, block: bytes | None) -> Iterator[bytes]:
+    try:
+        while block is not None:
+            yield block
+            with engine_errors():
+                block = _next(stream)
+    finally:
+        _quietly(stream.close)
+
+
+def _next(stream: Any) -> bytes | None:
+    chunk = stream.fetch()
+    return None if chunk is None else bytes(chunk.bytes() or b"")
+
+
+def _quietly(close: Any) -> None:
+    try:
+        close()
+    except Exception:  # noqa: BLE001 - the failure that led here is the one to report
+        pass

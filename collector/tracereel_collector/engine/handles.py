@@ -1,0 +1,133 @@
+"""A bounded pool of chDB handles, each kept ready for one database and one set of settings.
+
+A handle keeps its own `USE` and `SET` state, so a request that finds a handle of its kind needs no
+statement but its own.  Settings that differ with every request (the token of an insert) are set on
+a pooled handle in one statement, and put back in one, after the answer has left.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import chdb
+
+from tracereel_collector.engine.failures import engine_errors
+
+VOLATILE = frozenset(
+    {
+        "insert_deduplication_token",
+        "format_schema",
+        "format_schema_message_name",
+        "format_schema_source",
+        "log_comment",
+    }
+)
+Key = tuple[str, frozenset[tuple[str, str]]]
+
+
+def quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+class HandlePool:
+    """Lends handles; the oldest idle one is closed when there are too many."""
+
+    def __init__(self, location: str, *, base: Mapping[str, str], idle: int) -> None:
+        self._location = location
+        self._base = dict(base)
+        self._idle_limit = idle
+        self._lock = threading.Lock()
+        self._idle: OrderedDict[int, tuple[Key, Any]] = OrderedDict()
+        # One handle is never lent: chDB shuts the engine down when the last one closes.
+        self._keeper = _connect(location)
+        self.opened = 0
+
+    def command(self, sql: str) -> bytes:
+        """A statement of our own on the kept handle; for start-up and health, not for requests."""
+        with engine_errors():
+            return bytes(self._keeper.query(sql, "TabSeparated").bytes() or b"")
+
+    @contextmanager
+    def lend(
+        self, database: str, settings: Mapping[str, str], *, single_use: bool = False
+    ) -> Iterator[Any]:
+        """A handle in that database with those settings and no other."""
+        volatile = {name: settings[name] for name in settings if name in VOLATILE}
+        # Once readonly, a handle cannot change settings back: give it everything and let it go.
+        single_use = single_use or (bool(volatile) and "readonly" in settings)
+        lasting = {name: settings[name] for name in settings if single_use or name not in VOLATILE}
+        key: Key = (database, frozenset(lasting.items()))
+        handle = self._take(key) or self._open(database, lasting)
+        clean = False
+        try:
+            if volatile and not single_use:
+                _run(handle, f"SET {_assignments(volatile)}")
+            yield handle
+            clean = True
+        finally:
+            self._give_back(key, handle, volatile, keep=clean and not single_use)
+
+    def close(self) -> None:
+        with self._lock:
+            handles = [handle for _, handle in self._idle.values()]
+            self._idle.clear()
+        for handle in handles:
+            handle.close()
+        self._keeper.close()
+
+    def _take(self, key: Key) -> Any | None:
+        with self._lock:
+            for identity in reversed(self._idle):
+                if self._idle[identity][0] == key:
+                    return self._idle.pop(identity)[1]
+        return None
+
+    def _open(self, database: str, settings: Mapping[str, str]) -> Any:
+        handle = _connect(self._location)
+        try:
+            self.opened += 1
+            name = database.replace("\\", "\\\\").replace("`", "\\`")
+            _run(handle, f"USE `{name}`")
+            # readonly goes last: after it nothing else can be set.
+            ordered = sorted(({**self._base, **settings}).items(), key=lambda s: s[0] == "readonly")
+            if ordered:
+                _run(handle, f"SET {_assignments(dict(ordered))}")
+        except BaseException:
+            handle.close()
+            raise
+        return handle
+
+    def _give_back(self, key: Key, handle: Any, volatile: Mapping[str, str], *, keep: bool) -> None:
+        surplus = None
+        try:
+            if not keep:
+                handle.close()
+                return
+            if volatile:
+                _run(handle, f"SET {', '.join(f'{name} = DEFAULT' for name in volatile)}")
+        except Exception:  # noqa: BLE001 - a handle we cannot clean is closed, never lent again
+            handle.close()
+            return
+        with self._lock:
+            self._idle[id(handle)] = (key, handle)
+            if len(self._idle) > self._idle_limit:
+                surplus = self._idle.popitem(last=False)[1][1]
+        if surplus is not None:
+            surplus.close()
+
+
+def _run(handle: Any, sql: str) -> None:
+    with engine_errors():
+        handle.query(sql, "TabSeparated")
+
+
+def _connect(location: str) -> Any:
+    with engine_errors():
+        return chdb.connect(location)  # type: ignore[no-untyped-call]
+
+
+def _assignments(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} = {quoted(value)}" for name, value in settings.items())

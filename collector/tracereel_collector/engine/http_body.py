@@ -1,0 +1,113 @@
+"""Request bodies, received whole before anything runs: in memory, or in a file when large.
+
+A statement or an insert must not begin on half a body, so the body is taken first.
+The file has no name: nothing is left behind by a kill.
+"""
+
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from typing import IO
+
+from tracereel_collector.engine.failures import QUERY_IS_TOO_LARGE, QueryError
+
+_PIECE = 1024 * 1024
+_PER_BODY = 16 * 1024 * 1024
+
+
+class MemoryBudget:
+    """Bytes that all bodies together may keep in memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> bool:
+        with self._lock:
+            if count > self._left:
+                return False
+            self._left -= count
+            return True
+
+    def give(self, count: int) -> None:
+        with self._lock:
+            self._left += count
+
+
+class Body:
+    """The plain bytes of one request; close() frees memory and file."""
+
+    def __init__(self, budget: MemoryBudget, *, directory: str = ".") -> None:
+        self._budget = budget
+        self._directory = directory
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._file: IO[bytes] | None = None
+        self.size = 0
+
+    @classmethod
+    def receive(
+        cls, chunks: Iterable[bytes], budget: MemoryBudget, *, limit: int, directory: str = "."
+    ) -> "Body":
+        """All of it, or QueryError(223) beyond `limit` bytes."""
+        body = cls(budget, directory=directory)
+        try:
+            for chunk in chunks:
+                body._append(chunk)
+                if body.size > limit:
+                    raise QueryError(
+                        QUERY_IS_TOO_LARGE,
+                        f"The body is over {limit} bytes after decompression; send less at once.",
+                    )
+        except BaseException:
+            body.close()
+            raise
+        return body
+
+    def head(self, count: int) -> bytes:
+        """The first `count` bytes."""
+        if len(self._pieces) == 1 and self._file is None and self.size <= count:
+            return self._pieces[0]
+        got = bytearray()
+        for piece in self.pieces(0):
+            got += piece[: count - len(got)]
+            if len(got) >= count:
+                break
+        return bytes(got)
+
+    def pieces(self, start: int, end: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` to `end`, in pieces of at most about 1 MiB."""
+        stop = self.size if end is None else min(end, self.size)
+        position = 0
+        for piece in self._all_pieces():
+            low, high = max(start - position, 0), min(stop - position, len(piece))
+            if low < high:
+                yield piece if high - low == len(piece) else piece[low:high]
+            position += len(piece)
+            if position >= stop:
+                return
+
+    def close(self) -> None:
+        self._pieces.clear()
+        self._budget.give(self._held)
+        self._held = 0
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _append(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        if self._file is None:
+            if self._held + len(chunk) <= _PER_BODY and self._budget.take(len(chunk)):
+                self._held += len(chunk)
+                self._pieces.append(chunk)
+                return
+            self._file = tempfile.TemporaryFile(dir=self._directory, buffering=_PIECE)  # noqa: SIM115
+        self._file.write(chunk)
+
+    def _all_pieces(self) -> Iterator[bytes]:
+        yield from self._pieces
+        if self._file is not None:
+            self._file.seek(0)
+            while piece := self._file.read(_PIECE):
+                yield piece

@@ -1,0 +1,154 @@
+"""The engine process: lock, chDB, HTTP, and the three ways it ends.
+
+SIGTERM: finish what runs, close chDB, exit 0.
+The parent's pipe closes: exit at once, so that lock and port are free for a successor.
+The store is held by somebody else: one line on stderr, exit 2.
+"""
+
+import argparse
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from tracereel_collector.engine.lock import StoreInUseError, StoreLock
+from tracereel_collector.engine.refusals import Rules
+from tracereel_collector.engine.settings import EngineSettings
+
+if TYPE_CHECKING:
+    from tracereel_collector.engine.handles import HandlePool
+
+READY = "ready"
+EXIT_FAILED = 1
+EXIT_STORE_IN_USE = 2
+EXIT_ORPHANED = 3
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tracereel_collector.engine")
+    parser.add_argument("--listen-fd", type=int, required=True, help="inherited listening socket")
+    parser.add_argument("--parent", type=int, required=True, help="pid of the supervisor")
+    parser.add_argument("--settings", required=True, help="EngineSettings as JSON")
+    given = parser.parse_args(arguments)
+    # Ctrl-C reaches the whole process group; when to stop is the parent's decision.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_watch_parent, args=(given.parent,), daemon=True).start()
+    settings = EngineSettings.from_json(given.settings)
+    try:
+        lock = StoreLock.acquire(settings.lock_file, wait_seconds=settings.lock_wait_seconds)
+    except StoreInUseError as error:
+        _complain(str(error))
+        return EXIT_STORE_IN_USE
+    try:
+        _serve(settings, given.listen_fd)
+    except Exception as error:  # noqa: BLE001 - the supervisor shows this line to the user
+        _complain(f"the engine cannot run on {settings.data_dir}: {type(error).__name__}: {error}")
+        return EXIT_FAILED
+    lock.release()
+    # No interpreter shutdown: the engine's threads, or a statement still running, can hang it.
+    os._exit(0)
+
+
+def _serve(settings: EngineSettings, listen_fd: int) -> None:
+    """Until SIGTERM."""
+    settings.work_dir.mkdir(parents=True, exist_ok=True)
+    settings.backup_dir.mkdir(parents=True, exist_ok=True)
+    # chDB writes __cache__ folders into the working directory.
+    os.chdir(settings.work_dir)
+    secret = settings.secret_file.read_text(encoding="ascii").strip()
+    ready = _only_ready_on_stdout()
+
+    # Imported here: the supervisor imports this module and must not load the engine with it.
+    from tracereel_collector.engine.execute import Executor
+    from tracereel_collector.engine.handles import HandlePool
+    from tracereel_collector.engine.server import Backend, Server
+
+    pool = HandlePool(location(settings), base=base_settings(settings), idle=settings.idle_handles)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    name = settings.database.replace("`", "")
+    pool.command(f"CREATE DATABASE IF NOT EXISTS `{name}` ENGINE = Atomic")
+    health = threading.Lock()
+
+    def alive() -> None:
+        with health:
+            pool.command("SELECT 1")
+
+    backend = Backend(
+        executor=Executor(
+            pool, max_queries=settings.max_queries, queue_seconds=settings.queue_seconds
+        ),
+        rules=_rules(pool),
+        secret=secret,
+        timezone=pool.command("SELECT timezone()").decode().strip(),
+        alive=alive,
+    )
+    server = Server(socket.socket(fileno=listen_fd), backend, settings)
+    server.start()
+    os.write(ready, f"{READY}\n".encode())
+    os.close(ready)
+    stop.wait()
+    if server.stop(seconds=settings.stop_seconds):
+        # Only when nothing runs: closing chDB under a statement can hang or crash.
+        pool.close()
+
+
+def location(settings: EngineSettings) -> str:
+    """The connection string: chDB takes the options of its server as URL parameters."""
+    threads = settings.background_threads
+    options = {
+        "max_server_memory_usage": settings.server_memory,
+        "mark_cache_size": settings.mark_cache_bytes,
+        "background_pool_size": threads,
+        "background_schedule_pool_size": 2 * threads,
+        "backups.allowed_path": settings.backup_dir,
+    }
+    return f"{settings.data_dir}?{urlencode(options, safe='/')}"
+
+
+def base_settings(settings: EngineSettings) -> dict[str, str]:
+    """What every request starts from; it may ask for something else."""
+    return {
+        "async_insert": "0",
+        "implicit_select": "0",
+        "max_execution_time": str(settings.max_query_seconds),
+        "max_memory_usage": str(int(settings.server_memory * 0.8)),
+        # ALTER returns when it is done, on every copy: migrations rely on that.
+        "mutations_sync": "2",
+        "alter_sync": "2",
+    }
+
+
+def _rules(pool: "HandlePool") -> Rules:
+    functions = pool.command("SELECT name FROM system.table_functions")
+    engines = pool.command(
+        "SELECT name FROM system.table_engines UNION ALL SELECT name FROM system.database_engines"
+    )
+    return Rules.of(table_functions=functions.decode().split(), engines=engines.decode().split())
+
+
+def _only_ready_on_stdout() -> int:
+    """A descriptor for the ready line; whatever the engine prints goes to stderr from now on."""
+    ready = os.dup(1)
+    os.dup2(2, 1)
+    return ready
+
+
+def _watch_parent(parent: int) -> None:
+    """The pipe closes when the parent dies, unless a sibling holds it: so look at getppid too."""
+    while os.getppid() == parent:
+        readable, _, _ = select.select([0], [], [], 1.0)
+        if readable and not os.read(0, 1024):
+            break
+    os._exit(EXIT_ORPHANED)
+
+
+def _complain(message: str) -> None:
+    line = " ".join(message.split())
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

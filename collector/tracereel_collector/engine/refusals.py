@@ -1,0 +1,62 @@
+"""What is accepted and refused, by name: the tables behind the guard."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+STATEMENTS = _words("""
+    SELECT WITH INSERT CREATE ALTER DROP UNDROP TRUNCATE RENAME EXCHANGE REPLACE ATTACH DETACH
+    OPTIMIZE SHOW DESCRIBE DESC EXPLAIN EXISTS CHECK DELETE UPDATE SYSTEM KILL BACKUP RESTORE
+""")
+SESSION_STATEMENTS = _words("SET USE BEGIN COMMIT ROLLBACK")
+CREATABLE = _words("TABLE DATABASE VIEW MATERIALIZED FUNCTION INDEX")
+SYSTEM_COMMANDS = _words("START STOP FLUSH DROP CLEAR REFRESH WAIT CANCEL SYNC")
+
+# Table functions that stay inside the store; every other one the engine knows is refused.
+INNER_FUNCTIONS = _words("""
+    sqlstandardvalues dictionary format generaterandom generateseries generate_series merge
+    mergetreeanalyzeindexes mergetreeanalyzeindexesuuid mergetreecodecblockcounts mergetreeindex
+    mergetreeprojection mergetreetextindex null numbers numbers_mt primes values view viewexplain
+    viewifpermitted zeros zeros_mt fuzzjson
+""")
+# Refused whatever the engine says it knows: the known ways out, and `disk` of a table's settings.
+OUTER_FUNCTIONS = _words("""
+    file url s3 gcs hdfs remote remotesecure cluster clusterallreplicas mysql postgresql sqlite
+    mongodb redis jdbc odbc executable python eval loop input disk catboostevaluate airedact
+    aisimilarity aifilter aiclassify aiembed aiextract aigenerate aitranslate
+""")
+INNER_ENGINES = _words("""
+    null memory log tinylog stripelog view materializedview join set generaterandom atomic ordinary
+""")
+# Buffer, Merge and Alias stand in front of any other table, those of `default` included.
+OUTER_ENGINES = _words("""
+    file url s3 mysql postgresql sqlite executable executablepool kafka distributed buffer merge
+    alias dictionary filesystem overlay lazy backup
+""")
+# Settings whose value is something the engine opens.
+FILE_SETTINGS = _words("""
+    FORMAT_TEMPLATE_ROW FORMAT_TEMPLATE_RESULTSET FORMAT_SCHEMA FORMAT_SCHEMA_SOURCE
+    FORMAT_AVRO_SCHEMA_REGISTRY_URL
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The names of functions and engines that are refused, in lower case."""
+
+    functions: frozenset[str] = OUTER_FUNCTIONS
+    engines: frozenset[str] = OUTER_ENGINES
+
+    @classmethod
+    def of(cls, *, table_functions: Iterable[str], engines: Iterable[str]) -> "Rules":
+        """All that this engine knows, less what is known to stay inside."""
+        known = {name.lower() for name in table_functions}
+        kinds = {name.lower() for name in engines if not name.endswith("MergeTree")}
+        return cls(
+            functions=OUTER_FUNCTIONS | (known - INNER_FUNCTIONS),
+            engines=OUTER_ENGINES | (kinds - INNER_ENGINES),
+        )

@@ -1,0 +1,208 @@
+"""One HTTP request as ClickHouse means it: statement, data, parameters, settings, database."""
+
+import base64
+import binascii
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+from tracereel_collector.engine.failures import (
+    ACCESS_DENIED,
+    AUTHENTICATION_FAILED,
+    BAD_ARGUMENTS,
+    NOT_IMPLEMENTED,
+    QUERY_IS_TOO_LARGE,
+    QueryError,
+)
+from tracereel_collector.engine.http_body import Body
+from tracereel_collector.engine.http_message import Head
+from tracereel_collector.engine.refusals import Rules
+from tracereel_collector.engine.statements import (
+    Statement,
+    check_identifiers,
+    check_settings,
+    parse,
+)
+
+# Parameters of the transport; every other one that is not param_... is a setting.
+TRANSPORT = frozenset(
+    """
+    query database default_format session_id session_timeout session_check query_id quota_key
+    compress decompress buffer_size wait_end_of_query client_protocol_version role user password
+    send_progress_in_http_headers http_headers_progress_interval_ms enable_http_compression
+    cancel_http_readonly_queries_on_client_close http_wait_end_of_query stacktrace close_session
+    """.split()  # noqa: SIM905 - forty quotes would hide the names
+)
+_PEEK = 64 * 1024
+_FIELD_NAME = re.compile(rb'\bname="([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """All that is needed to run it."""
+
+    statement: Statement
+    database: str
+    settings: Mapping[str, str]
+    parameters: Mapping[str, str]
+    result_format: str
+    data: tuple[bytes, int, int | None] | None
+    """Of an INSERT: bytes that stood in the URL, and from where to where the body goes on."""
+    wait_end: bool
+
+
+def authenticate(head: Head, secret: str) -> None:
+    """The secret comes as any ClickHouse client sends a password; the user may be anybody."""
+    given = head.header("x-clickhouse-key") or head.query.get("password", "")
+    authorization = head.header("authorization")
+    if not given and authorization[:6].lower() == "basic ":
+        try:
+            pair = base64.b64decode(authorization[6:], validate=True).decode("utf-8", "replace")
+        except binascii.Error:
+            pair = ""
+        given = pair.partition(":")[2]
+    if not hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode()):
+        raise QueryError(
+            AUTHENTICATION_FAILED,
+            "Authentication failed: the password is in engine.secret of the store directory.",
+        )
+
+
+def read_request(head: Head, body: Body, *, rules: Rules, max_sql: int, database: str) -> Request:
+    """Checked and taken apart; raises QueryError for what may not run."""
+    fields = dict(head.query)
+    whole_body_is_form = False
+    kind = head.header("content-type")
+    if kind.startswith("multipart/form-data"):
+        fields |= _multipart(kind, _limited(body, max_sql))
+        whole_body_is_form = True
+    elif kind.startswith("application/x-www-form-urlencoded") and _is_form(body):
+        text = _limited(body, max_sql).decode("utf-8", "surrogateescape")
+        fields |= dict(parse_qsl(text, keep_blank_values=True))
+        whole_body_is_form = True
+    settings = _settings(fields, readonly=head.method == "GET")
+    parameters = {name[6:]: value for name, value in fields.items() if name.startswith("param_")}
+    in_url = fields.get("query", "").encode("utf-8", "surrogateescape")
+    statement, data = _statement(in_url, None if whole_body_is_form else body, rules, max_sql)
+    check_identifiers(statement, parameters, rules)
+    wanted = fields.get("database") or head.header("x-clickhouse-database") or database
+    return Request(
+        statement=statement,
+        # Embedded `default` maps names to files; clients name it when they mean "no database".
+        database=database if wanted in {"default", "__default__"} else wanted,
+        settings=settings,
+        parameters=parameters,
+        result_format=statement.format
+        or fields.get("default_format")
+        or head.header("x-clickhouse-format")
+        or "TabSeparated",
+        data=data,
+        wait_end=fields.get("wait_end_of_query") == "1",
+    )
+
+
+def _settings(fields: Mapping[str, str], *, readonly: bool) -> dict[str, str]:
+    for refused in ("compress", "decompress"):
+        if fields.get(refused, "0") not in {"0", "false", ""}:
+            raise QueryError(
+                NOT_IMPLEMENTED,
+                f"{refused}=1 (ClickHouse's own block compression) is not spoken here; use "
+                "Content-Encoding and Accept-Encoding.",
+            )
+    settings = {
+        name: value
+        for name, value in fields.items()
+        if name not in TRANSPORT and not name.startswith("param_")
+    }
+    check_settings(settings)
+    if readonly:
+        settings.setdefault("readonly", "2")
+        if settings["readonly"] == "0":
+            raise QueryError(ACCESS_DENIED, "GET is read-only; use POST to write.")
+    return settings
+
+
+def _statement(
+    in_url: bytes, body: Body | None, rules: Rules, max_sql: int
+) -> tuple[Statement, tuple[bytes, int, int | None] | None]:
+    """The statement, and where its data is; URL and body are one text, as in ClickHouse."""
+    if len(in_url) > max_sql:
+        raise _too_long(len(in_url), max_sql)
+    if in_url:
+        if body is None or not body.size:
+            statement = parse(in_url, rules)
+            return statement, _data_in(statement, in_url)
+        if in_url.lstrip()[:6].upper() == b"INSERT":
+            statement = parse(in_url, rules)
+            if statement.data_start is not None and statement.format != "Values":
+                return statement, (in_url[statement.data_start :], 0, None)
+        text = in_url + b"\n" + _limited(body, max_sql)
+        statement = parse(text, rules)
+        return statement, _data_in(statement, text)
+    if body is None or not body.size:
+        raise QueryError(62, "Syntax error: Empty query.")
+    if body.size > _PEEK:
+        peeked = _insert_head(body.head(_PEEK), rules)
+        if peeked is not None:
+            return peeked, (b"", peeked.data_start or 0, None)
+    text = _limited(body, max_sql)
+    statement = parse(text, rules)
+    return statement, _data_in(statement, text)
+
+
+def _insert_head(start: bytes, rules: Rules) -> Statement | None:
+    """An INSERT whose FORMAT stands early in a large body; the data is not read."""
+    try:
+        statement = parse(start, rules)
+    except QueryError as error:
+        if error.code == ACCESS_DENIED:
+            raise
+        return None
+    at = statement.data_start
+    found = at is not None and at < len(start) and statement.format != "Values"
+    return statement if found else None
+
+
+def _data_in(statement: Statement, text: bytes) -> tuple[bytes, int, int | None] | None:
+    if statement.data_start is None:
+        return None
+    return text[statement.data_start : statement.data_end], 0, 0
+
+
+def _is_form(body: Body) -> bool:
+    """curl calls anything a form, so look before believing it."""
+    return body.head(6).startswith((b"query=", b"param_"))
+
+
+def _limited(body: Body, limit: int) -> bytes:
+    if body.size > limit:
+        raise _too_long(body.size, limit)
+    return body.head(limit)
+
+
+def _too_long(size: int, limit: int) -> QueryError:
+    return QueryError(
+        QUERY_IS_TOO_LARGE,
+        f"The statement has {size} bytes; up to {limit} are accepted (data goes behind FORMAT).",
+    )
+
+
+def _multipart(content_type: str, data: bytes) -> dict[str, str]:
+    """The plain fields of a form."""
+    boundary = content_type.partition("boundary=")[2].split(";")[0].strip().strip('"').encode()
+    if not boundary:
+        raise QueryError(BAD_ARGUMENTS, "multipart/form-data without a boundary.")
+    fields: dict[str, str] = {}
+    for part in (b"\r\n" + data).split(b"\r\n--" + boundary)[1:]:
+        if part.startswith(b"--"):
+            break
+        head, _, value = part.partition(b"\r\n\r\n")
+        name = _FIELD_NAME.search(head)
+        if name is None:
+            raise QueryError(BAD_ARGUMENTS, "A part of the form has no name.")
+        if b"filename=" in head:
+            raise QueryError(NOT_IMPLEMENTED, "External data (files in a form) is not taken.")
+        fields[name[1].decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
+    return fields

@@ -1,0 +1,302 @@
+"""The guard: what one request may ask, decided on tokens before the engine sees it; pure.
+
+Embedded ClickHouse has no users: it runs every statement of a text, reads any file, opens any
+connection.  So exactly one statement passes, its data is cut off before anything is interpreted,
+and what reaches files, the network or the session is refused by name.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tracereel_collector.engine.failures import (
+    ACCESS_DENIED,
+    NOT_IMPLEMENTED,
+    SYNTAX_ERROR,
+    QueryError,
+)
+from tracereel_collector.engine.lexer import Kind, Token, tokens
+from tracereel_collector.engine.refusals import (
+    CREATABLE,
+    FILE_SETTINGS,
+    INNER_ENGINES,
+    SESSION_STATEMENTS,
+    STATEMENTS,
+    SYSTEM_COMMANDS,
+    Rules,
+)
+
+_SAFE_IDENTIFIER = re.compile(r"[\w.\- ]+")
+_DATA_START = re.compile(rb"[ \t\f]*;?[ \t\f]*\r?\n?")
+_ESCAPES = (b"\\", b"``", b'""')
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement that may run."""
+
+    keyword: str
+    sql: str
+    """Without the data of an INSERT and without a trailing semicolon."""
+    format: str | None = None
+    """Of the data when `data_start` is set, of the result otherwise."""
+    data_start: int | None = None
+    """Where in the given text the data of an INSERT begins."""
+    data_end: int | None = None
+    identifiers: frozenset[str] = frozenset()
+    """Names of the {x:Identifier} parameters."""
+
+    @property
+    def returns_rows(self) -> bool:
+        return self.keyword in {
+            "SELECT",
+            "WITH",
+            "SHOW",
+            "DESCRIBE",
+            "DESC",
+            "EXPLAIN",
+            "EXISTS",
+            "CHECK",
+        }
+
+
+def parse(sql: bytes, rules: Rules) -> Statement:
+    """The one statement in `sql`, or a QueryError that says what is wrong with it."""
+    stream = tokens(sql)
+    first = next(stream, None)
+    if first is None:
+        raise QueryError(SYNTAX_ERROR, "Syntax error: Empty query.")
+    keyword = "SELECT" if first.text == b"(" else first.word
+    if keyword == "INSERT":
+        return _parse_insert(sql, first, stream, rules)
+    seen, end = _one_statement(sql, [first], stream)
+    _check_keyword(keyword, seen)
+    _check_tokens(seen, rules, backup=keyword in {"BACKUP", "RESTORE"})
+    if keyword in {"CREATE", "REPLACE", "ATTACH"}:
+        _check_create(seen, rules)
+    return Statement(
+        keyword=keyword,
+        sql=_text(sql[:end]),
+        format=_result_format(seen),
+        identifiers=_identifiers(seen),
+    )
+
+
+def check_identifiers(statement: Statement, parameters: dict[str, str], rules: Rules) -> None:
+    """An identifier sent as a parameter must not say what the text may not say."""
+    for name in statement.identifiers:
+        value = parameters.get(name, "")
+        plain = value.lower()
+        if not value or (
+            _SAFE_IDENTIFIER.fullmatch(value)
+            and plain != "default"
+            and not plain.startswith("default.")
+            and plain not in rules.functions
+        ):
+            continue
+        raise QueryError(
+            ACCESS_DENIED,
+            f"Identifier parameter {name} = {value!r} is refused: letters, digits, '_', '-' and "
+            "'.' are accepted, outside of the database `default`, whose names are files.",
+        )
+
+
+def check_settings(settings: dict[str, str]) -> None:
+    """Settings sent beside the statement must not open files either."""
+    for name in settings:
+        if not name.isidentifier() or not name.isascii():
+            raise QueryError(115, f"Setting {name!r} is not a name of a setting. (UNKNOWN_SETTING)")
+        if name.upper() not in FILE_SETTINGS:
+            continue
+        schema = name.startswith("format_schema")
+        if schema and settings.get("format_schema_source") == "string":
+            continue
+        hint = " without format_schema_source = 'string'" if schema else ""
+        raise QueryError(ACCESS_DENIED, f"Setting {name}{hint} is refused: it names a file.")
+
+
+def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rules) -> Statement:
+    """INSERT with data stops at its FORMAT; VALUES and SELECT are read to the end."""
+    seen, depth = [first], 0
+    for token in stream:
+        previous = seen[-1].word
+        if token.text == b";":
+            raise QueryError(
+                SYNTAX_ERROR, "Syntax error: INSERT needs FORMAT and data, VALUES, or SELECT."
+            )
+        seen.append(token)
+        depth += _depth(token)
+        if depth or previous in {"INTO", "TABLE"} or seen[-2].text == b".":
+            continue
+        if previous == "FORMAT" and token.kind is Kind.WORD:
+            head = seen[:-2]
+            _check_tokens(head, rules, backup=False)
+            data = _DATA_START.match(sql, token.end)
+            return Statement(
+                keyword="INSERT",
+                sql=_text(sql[: seen[-2].start]),
+                format=token.text.decode("ascii"),
+                data_start=data.end() if data else token.end,
+                identifiers=_identifiers(head),
+            )
+        if token.word == "VALUES":
+            head = list(seen)
+            seen, end = _one_statement(sql, seen, stream)
+            # Values are expressions: a function that reads a file works there too.
+            _check_tokens(seen, rules, backup=False)
+            return Statement(
+                keyword="INSERT",
+                sql=_text(sql[: token.start]),
+                format="Values",
+                data_start=token.end,
+                data_end=end,
+                identifiers=_identifiers(head),
+            )
+        if token.word in {"SELECT", "WITH"}:
+            seen, end = _one_statement(sql, seen, stream)
+            _check_tokens(seen, rules, backup=False)
+            if _result_format(seen) is not None:
+                raise QueryError(NOT_IMPLEMENTED, "INSERT ... SELECT takes no FORMAT here.")
+            return Statement(keyword="INSERT", sql=_text(sql[:end]), identifiers=_identifiers(seen))
+    raise QueryError(SYNTAX_ERROR, "Syntax error: INSERT needs FORMAT and data, VALUES, or SELECT.")
+
+
+def _one_statement(
+    sql: bytes, seen: list[Token], stream: Iterator[Token]
+) -> tuple[list[Token], int]:
+    """The rest of this statement and where it ends; anything behind its semicolon is refused."""
+    for token in stream:
+        if token.text != b";":
+            seen.append(token)
+            continue
+        for rest in stream:
+            if rest.text != b";":
+                raise QueryError(
+                    SYNTAX_ERROR,
+                    f"Syntax error (Multi-statements are not allowed): position {token.start + 1} "
+                    "ends the statement, and one statement per request is accepted.",
+                )
+        return seen, token.start
+    return seen, len(sql)
+
+
+def _check_keyword(keyword: str, seen: list[Token]) -> None:
+    if keyword in SESSION_STATEMENTS:
+        raise QueryError(
+            NOT_IMPLEMENTED,
+            f"{keyword} is refused: no session is kept. Send settings and database with each "
+            "request.",
+        )
+    if keyword not in STATEMENTS:
+        came = seen[0].text[:40].decode("utf-8", "replace")
+        raise QueryError(
+            SYNTAX_ERROR,
+            f"Syntax error: a statement cannot begin with {came!r}; accepted are "
+            f"{sorted(STATEMENTS)}.",
+        )
+    if keyword == "SYSTEM" and (len(seen) < 2 or seen[1].word not in SYSTEM_COMMANDS):
+        raise QueryError(
+            ACCESS_DENIED,
+            f"This SYSTEM command is refused; accepted are SYSTEM {sorted(SYSTEM_COMMANDS)}.",
+        )
+
+
+def _check_tokens(seen: list[Token], rules: Rules, *, backup: bool) -> None:
+    for index, (token, following) in enumerate(pairwise(seen)):
+        previous = seen[index - 1].word if index else ""
+        if following.text == b"(" and token.kind in {Kind.WORD, Kind.NAME}:
+            name = _plain(token)
+            to_archive = backup and previous in {"TO", "FROM"} and name == "file"
+            if (name is None or name in rules.functions) and not to_archive:
+                raise QueryError(
+                    ACCESS_DENIED,
+                    f"Function {token.text[:60].decode('utf-8', 'replace')} is refused: it reaches "
+                    "files, the network or the process.",
+                )
+        if following.text == b"." and token.kind in {Kind.WORD, Kind.NAME, Kind.STRING}:
+            after = seen[index + 2] if index + 2 < len(seen) else None
+            number = after is None or after.kind is Kind.NUMBER
+            if not number and _plain(token) in {None, "default"}:
+                raise QueryError(
+                    ACCESS_DENIED,
+                    "Database `default` is refused: its table names are files. Use another one.",
+                )
+        if following.word in {"INFILE", "OUTFILE"} and token.word in {"FROM", "INTO"}:
+            raise QueryError(ACCESS_DENIED, f"{token.word} {following.word} is refused.")
+        if following.text == b"=" and _plain(token, upper=True) in FILE_SETTINGS:
+            raise QueryError(
+                ACCESS_DENIED,
+                f"Setting {_plain(token)} is refused inside a statement: it names a file. Send "
+                "format_schema with the request, beside format_schema_source = 'string'.",
+            )
+
+
+def _check_create(seen: list[Token], rules: Rules) -> None:
+    words = [token.word for token in seen[:5] if token.word not in {"OR", "REPLACE"}]
+    kind = words[1] if len(words) > 1 and words[0] in {"CREATE", "ATTACH"} else words[0]
+    if kind not in CREATABLE:
+        raise QueryError(
+            ACCESS_DENIED,
+            f"{seen[0].word} {kind or '?'} is refused; accepted are {sorted(CREATABLE)}.",
+        )
+    for index, token in enumerate(seen[:-1]):
+        if seen[0].word == "ATTACH" and token.word == "FROM":
+            raise QueryError(ACCESS_DENIED, "ATTACH ... FROM is refused: it names a file.")
+        if token.word != "ENGINE":
+            continue
+        at = index + 2 if seen[index + 1].text == b"=" else index + 1
+        engine = _plain(seen[at]) if at < len(seen) else ""
+        if engine is None or engine in rules.engines:
+            raise QueryError(
+                ACCESS_DENIED,
+                f"Engine {engine or 'with escapes in its name'} is refused: accepted are the "
+                f"MergeTree family and {sorted(INNER_ENGINES)}.",
+            )
+
+
+def _plain(token: Token, *, upper: bool = False) -> str | None:
+    """A name without its quotes, folded; None when escapes hide what it says."""
+    if token.kind is Kind.WORD:
+        text = token.text
+    elif token.kind in {Kind.NAME, Kind.STRING}:
+        edge = 3 if token.text.startswith(b"\xe2\x80") else 1
+        text = token.text[edge:-edge]
+        if any(escape in text for escape in _ESCAPES):
+            return None
+    else:
+        return ""
+    folded = text.decode("utf-8", "replace")
+    return folded.upper() if upper else folded.lower()
+
+
+def _result_format(seen: list[Token]) -> str | None:
+    depth, found = 0, None
+    for token, following in pairwise(seen):
+        depth += _depth(token)
+        if not depth and token.word == "FORMAT" and following.kind is Kind.WORD:
+            found = following.text.decode("ascii")
+    return found
+
+
+def _identifiers(seen: list[Token]) -> frozenset[str]:
+    return frozenset(
+        name.text.decode("ascii")
+        for brace, name, colon, kind in zip(seen, seen[1:], seen[2:], seen[3:], strict=False)
+        if brace.text == b"{" and name.word and colon.text == b":" and kind.word == "IDENTIFIER"
+    )
+
+
+def _depth(token: Token) -> int:
+    if token.kind is not Kind.SIGN:
+        return 0
+    return {b"(": 1, b")": -1}.get(token.text, 0)
+
+
+def _text(sql: bytes) -> str:
+    try:
+        return sql.decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise QueryError(
+            SYNTAX_ERROR, f"Syntax error: the statement is not UTF-8: {error.reason}."
+        ) from None

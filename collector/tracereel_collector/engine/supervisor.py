@@ -1,0 +1,325 @@
+"""Keeps one engine process alive; never imports chdb itself.
+
+The supervisor binds the port and keeps it, so clients that connect while the engine restarts wait
+in the backlog instead of being refused.
+"""
+
+import contextlib
+import http.client
+import os
+import secrets
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, Self
+
+from tracereel_collector.engine.process import EXIT_STORE_IN_USE, READY
+from tracereel_collector.engine.settings import EngineSettings
+from tracereel_collector.errors import StartupError
+
+State = Literal["new", "starting", "running", "restarting", "stopped", "failed"]
+OnEvent = Callable[[str, Mapping[str, object]], None]
+_BACKLOG = 256
+_KILL_MARGIN = 3.0
+_STEADY_SECONDS = 30.0
+
+
+class EngineStartError(StartupError):
+    """The engine did not come up; the message is its own last word."""
+
+    code = "engine_start"
+
+
+class Supervisor:
+    """Start, watch, restart and stop the engine of one store directory."""
+
+    def __init__(self, settings: EngineSettings, *, on_event: OnEvent | None = None) -> None:
+        self.settings = settings
+        self.state: State = "new"
+        self.restarts = 0
+        self.last_error: str | None = None
+        self.secret = ""
+        self.host = settings.host
+        self.port = settings.port
+        self._on_event = on_event
+        self._lifecycle = threading.Lock()
+        self._stopping = threading.Event()
+        self._listener: socket.socket | None = None
+        self._child: _Child | None = None
+        self._monitor: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the engine process, None while there is none."""
+        child = self._child
+        return child.pid if child is not None and child.running else None
+
+    def start(self) -> None:
+        """Returns when the engine answers; raises EngineStartError when it does not."""
+        with self._lifecycle:
+            if self.state in {"running", "restarting"}:
+                return
+            self.state = "starting"
+            self._stopping.clear()
+            try:
+                self.settings.store_dir.mkdir(parents=True, exist_ok=True)
+                self.secret = keep_secret(self.settings.secret_file)
+                self._listener = self._bind()
+                self._child = self._launch()
+            except (EngineStartError, OSError) as error:
+                self.state = "failed"
+                self.last_error = str(error)
+                self._close_listener()
+                if isinstance(error, EngineStartError):
+                    raise
+                raise EngineStartError(f"the engine cannot be started: {error}") from error
+            self.state = "running"
+            self._monitor = threading.Thread(target=self._watch, name="engine-monitor", daemon=True)
+            self._monitor.start()
+
+    def stop(self) -> None:
+        """SIGTERM, wait, SIGKILL; leaves no process and no port.  Safe at any time, and again."""
+        with self._lifecycle:
+            self._stopping.set()
+            child = self._child
+            if child is not None:
+                child.gone.set()  # wakes the monitor
+            if self._monitor is not None:
+                self._monitor.join()
+                self._monitor = None
+            child = self._child
+            if child is not None:
+                child.end(grace=self.settings.stop_seconds + _KILL_MARGIN)
+                self._child = None
+                self._tell("engine.stopped", pid=child.pid, exit_code=child.exit_code)
+            self._close_listener()
+            if self.state != "new":
+                self.state = "stopped"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _bind(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((self.host, self.port))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            raise EngineStartError(
+                f"port {self.host}:{self.port} cannot be bound: {error.strerror}",
+                hint="choose another port, or 0 for any free one",
+            ) from error
+        self.port = listener.getsockname()[1]
+        return listener
+
+    def _launch(self) -> "_Child":
+        """A child that has said it is ready."""
+        if self._listener is None:
+            raise EngineStartError("the engine's port is closed")
+        child = _Child(self.settings, self._listener, on_line=self._heard)
+        problem = child.wait_ready(self.settings.start_seconds, self._stopping)
+        if problem is not None:
+            child.end(grace=0)
+            raise EngineStartError(problem)
+        self._tell("engine.ready", pid=child.pid, host=self.host, port=self.port)
+        return child
+
+    def _watch(self) -> None:
+        backoff = self.settings.backoff_first_seconds
+        while (child := self._child) is not None:
+            since = time.monotonic()
+            reason = self._until_gone(child)
+            if self._stopping.is_set():
+                return
+            self.state = "restarting"
+            child.end(grace=0)
+            self.last_error = f"{reason}: {child.last_words}" if child.last_words else reason
+            self._tell("engine.died", pid=child.pid, exit_code=child.exit_code, reason=reason)
+            if time.monotonic() - since > _STEADY_SECONDS:
+                backoff = self.settings.backoff_first_seconds
+            while True:
+                if self._stopping.wait(backoff):
+                    return
+                backoff = min(backoff * 2, self.settings.backoff_last_seconds)
+                self.restarts += 1
+                try:
+                    self._child = self._launch()
+                except (EngineStartError, OSError) as error:
+                    self.last_error = str(error)
+                    self._tell("engine.restart_failed", reason=str(error), next_try_seconds=backoff)
+                    continue
+                self.state = "running"
+                break
+
+    def _until_gone(self, child: "_Child") -> str:
+        """Why this child is of no more use."""
+        missed = 0
+        while not child.gone.wait(self.settings.ping_interval_seconds):
+            missed = 0 if self._answers() else missed + 1
+            if missed >= self.settings.ping_failures:
+                return f"no answer to {missed} health checks"
+            if missed:
+                self._tell("engine.health_missed", pid=child.pid, missed=missed)
+        return f"exited with {child.exit_code}"
+
+    def _answers(self) -> bool:
+        """Any HTTP answer is a sign of life; silence is not."""
+        connection = http.client.HTTPConnection(
+            self.host, self.port, timeout=self.settings.ping_timeout_seconds
+        )
+        with contextlib.closing(connection):
+            try:
+                connection.request("GET", "/health")
+                connection.getresponse().read()
+            except (OSError, http.client.HTTPException):
+                return False
+        return True
+
+    def _heard(self, line: str) -> None:
+        self._tell("engine.said", line=line)
+
+    def _tell(self, event: str, **fields: object) -> None:
+        if self._on_event is not None:
+            self._on_event(event, fields)
+
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+
+class _Child:
+    """One engine process, its pipes, and what it said last."""
+
+    def __init__(
+        self, settings: EngineSettings, listener: socket.socket, *, on_line: Callable[[str], None]
+    ) -> None:
+        descriptor = listener.fileno()
+        command = [sys.executable, "-m", "tracereel_collector.engine"]
+        command += ["--listen-fd", str(descriptor), "--parent", str(os.getpid())]
+        resolved = Path(settings.store_dir).resolve()
+        command += ["--settings", _with_store(settings, resolved).to_json()]
+        self.gone = threading.Event()
+        """Set when the process has ended, or when the supervisor wants its monitor back."""
+        self._words: deque[str] = deque(maxlen=20)
+        self._on_line = on_line
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(descriptor,),
+            env=_environment(),
+        )
+        self.pid = self._process.pid
+        self._listening = threading.Thread(target=self._listen, name="engine-stderr", daemon=True)
+        self._listening.start()
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    @property
+    def last_words(self) -> str:
+        return self._words[-1] if self._words else ""
+
+    def wait_ready(self, seconds: float, stopping: threading.Event) -> str | None:
+        """None when it is ready, else what went wrong."""
+        deadline = time.monotonic() + seconds
+        pipe = self._process.stdout
+        if pipe is None:
+            return "the engine has no stdout"
+        while time.monotonic() < deadline and not stopping.is_set():
+            readable, _, _ = select.select([pipe], [], [], 0.2)
+            if not readable:
+                continue
+            if pipe.readline().decode("utf-8", "replace").strip() == READY:
+                return None
+            self._process.wait()
+            self._listening.join(2.0)
+            code = self._process.returncode
+            if code == EXIT_STORE_IN_USE and self.last_words:
+                return self.last_words
+            return (
+                f"the engine exited with {code} while starting: {self.last_words or 'no message'}"
+            )
+        if stopping.is_set():
+            return "stopped while starting"
+        return f"the engine was not ready within {seconds:g} s: {self.last_words or 'no message'}"
+
+    def end(self, *, grace: float) -> None:
+        """No process is left after this."""
+        if grace > 0 and self.running:
+            self._process.terminate()
+            try:
+                self._process.wait(grace)
+            except subprocess.TimeoutExpired:
+                pass  # it had its time
+        if self.running:
+            self._process.kill()
+        self._process.wait()
+        self._listening.join(2.0)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def _listen(self) -> None:
+        """Forward what it says; the end of stderr is the end of the process."""
+        pipe = self._process.stderr
+        if pipe is not None:
+            for raw in pipe:
+                line = raw.decode("utf-8", "replace").rstrip()
+                if line:
+                    self._words.append(line[:2000])
+                    self._on_line(line[:2000])
+        self._process.wait()
+        self.gone.set()
+
+
+def keep_secret(path: Path) -> str:
+    """The secret of this store, made once, readable by its owner alone."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        secret = path.read_text(encoding="ascii").strip()
+        if secret:
+            path.chmod(0o600)
+            return secret
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    secret = secrets.token_urlsafe(32)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(f"{secret}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return secret
+
+
+def _with_store(settings: EngineSettings, store_dir: Path) -> EngineSettings:
+    """The child changes its working directory, so its paths must not depend on ours."""
+    return replace(settings, store_dir=store_dir)
+
+
+def _environment() -> dict[str, str]:
+    """The child finds this package where the parent found it."""
+    root = str(Path(__file__).resolve().parents[2])
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

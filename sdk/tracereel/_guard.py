@@ -1,0 +1,80 @@
+"""The promise that recording never hurts the recorded: our errors are counted and logged once.
+
+In our tests (`TRACEREEL_RAISE_INTERNAL_ERRORS=1`) the same errors are raised, so that none hides.
+"""
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Literal
+
+RAISE_ENV: Final = "TRACEREEL_RAISE_INTERNAL_ERRORS"
+
+log: Final = logging.getLogger("tracereel")
+"""Operational messages of the SDK itself (delivery trouble, ignored values, our own errors)."""
+
+errors: Final[Counter[str]] = Counter()
+"""Internal errors by place, for this process."""
+
+_listeners: Final[list[Callable[[str], None]]] = []
+_said: Final[set[str]] = set()
+
+
+def raising() -> bool:
+    """Whether internal errors are raised instead of swallowed."""
+    return os.environ.get(RAISE_ENV, "") not in ("", "0", "false", "no", "off")
+
+
+def listen(listener: Callable[[str], None]) -> None:
+    """Have the counting of internal errors repeated somewhere else (the metrics); one at a time."""
+    _listeners[:] = [listener]
+
+
+def report(where: str, error: Exception) -> None:
+    """Account for an error of ours: count it, log the first of its place; raise it in our tests."""
+    if raising():
+        raise error
+    errors[where] += 1
+    for listener in _listeners:
+        try:
+            listener(where)
+        except Exception:  # noqa: BLE001 - the last line of defence has nobody left to tell
+            pass
+    warn_once(f"internal:{where}", "tracereel: internal error in %s: %r", where, error)
+
+
+def warn_once(key: str, message: str, *args: object) -> None:
+    """Log a warning the first time its key is seen in this process."""
+    if key not in _said:
+        _said.add(key)
+        log.warning(message, *args)
+
+
+def forget_warning(key: str) -> None:
+    """Let a warning be given again, because the trouble it named has passed in between."""
+    _said.discard(key)
+
+
+class Guard:
+    """Context that keeps our errors from its surroundings; never touches other exceptions' flow."""
+
+    __slots__ = ("_where",)
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> Literal[True] | None:
+        if not isinstance(error, Exception):
+            return None
+        report(self._where, error)
+        return True

@@ -1,0 +1,283 @@
+"""The recorder: takes finished events and hands each to the spool, the metrics and the log.
+
+One is active per process. It is made by `configure`, or by the first traced call from the
+environment; a forked child makes its own.
+"""
+
+import atexit
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from opentelemetry.trace import TracerProvider
+
+from tracereel import _guard
+from tracereel import config as _config
+from tracereel._clock import sortable_id
+from tracereel._context import Trace
+from tracereel._sender import Sender
+from tracereel._shipper import FlushResult, Shipper
+from tracereel._spans import Spans
+from tracereel._spool import Spool
+from tracereel.config import Config
+from tracereel.errors import ConfigurationError
+from tracereel.logs import EventLogger, Logs
+from tracereel.metrics import metrics_of
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+MAX_REMEMBERED_TRACES: Final = 4096
+"""Traces whose count is kept: sibling runs of one OpenTelemetry trace go on with it."""
+
+
+class Recorder:
+    """Everything that one configuration needs to record; never raises into its callers."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        registry: "CollectorRegistry | None" = None,
+        tracer_provider: TracerProvider | None = None,
+        logger: EventLogger | None = None,
+    ) -> None:
+        self.config = config
+        self._wiring: dict[str, Any] = {
+            "registry": registry,
+            "tracer_provider": tracer_provider,
+            "logger": logger,
+        }
+        self.metrics = metrics_of(registry)
+        self.spans = Spans(tracer_provider, config.service)
+        self._logs = Logs(logger)
+        self._spool = Spool(
+            config.destination_dir, max_bytes=config.max_spool_bytes, on_late_drop=self.drop
+        )
+        self._shipper = Shipper(self._spool, Sender(config), self)
+        self._traces: dict[str, Trace] = {}
+        self._traces_lock = threading.Lock()
+        self._counts_lock = threading.Lock()
+        self._dropped = 0
+        self._delivered = 0
+        self.closed = False
+        _guard.listen(self.metrics.count_internal_error)
+
+    def trace(self, trace_id: str) -> Trace:
+        """The trace of a new root run; the same object while runs of that id follow each other."""
+        with self._traces_lock:
+            found = self._traces.pop(trace_id, None) or Trace(trace_id, sortable_id("req"))
+            self._traces[trace_id] = found
+            if len(self._traces) > MAX_REMEMBERED_TRACES:
+                del self._traces[next(iter(self._traces))]
+            return found
+
+    def record(
+        self,
+        event: dict[str, Any],
+        trace: Trace | None,
+        *,
+        closes_run: bool = False,
+        seconds: float | None = None,
+    ) -> None:
+        """Write an event down, count it, log it; each whatever becomes of the others."""
+        try:
+            self._store(event, trace, closes_run=closes_run)
+        except Exception as error:  # noqa: BLE001
+            _guard.report("spool", error)
+            self.drop("internal_error")
+        try:
+            self.metrics.observe(event, seconds)
+        except Exception as error:  # noqa: BLE001
+            _guard.report("metrics", error)
+        try:
+            self._logs.write(event)
+        except Exception as error:  # noqa: BLE001
+            _guard.report("logs", error)
+
+    def _store(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool) -> None:
+        reason = self._spool.append(event, trace, closes_run=closes_run)
+        if reason is not None:
+            self.drop(reason)
+            return
+        self.metrics.count_events("recorded")
+        self._shipper.wake()
+
+    def drop(self, reason: str) -> None:
+        """Account for an event that is not recorded."""
+        with self._counts_lock:
+            self._dropped += 1
+        with _guard.Guard("metrics"):
+            self.metrics.count_drop(reason)
+        if reason != "no_execution":
+            _guard.warn_once(
+                f"drop:{reason}",
+                "tracereel: events are dropped (%s); the spool is %s (TRACEREEL_SPOOL_DIR)",
+                reason,
+                self.config.destination_dir,
+            )
+
+    def settled(self, *, delivered: int, rejected: int, own: bool) -> None:
+        """The shipper reports what the collector answered for."""
+        if delivered:
+            self.metrics.count_events("delivered", delivered)
+        if rejected:
+            self.metrics.count_events("rejected", rejected)
+            _guard.warn_once(
+                "rejected", "tracereel: the collector refused events; they are kept in the spool"
+            )
+        if own:
+            with self._counts_lock:
+                self._delivered += delivered
+                self._dropped += rejected
+
+    def flush(self, timeout: float, *, give_up_unconnected: bool = False) -> FlushResult:
+        """Wait for delivery, at most `timeout` seconds."""
+        self._shipper.drain(timeout, give_up_unconnected=give_up_unconnected)
+        with self._counts_lock:
+            waiting = max(0, self._spool.recorded - self._shipper.settled)
+            return FlushResult(self._delivered, waiting, self._dropped)
+
+    def close(self, timeout: float, *, give_up_unconnected: bool = False) -> FlushResult:
+        """Deliver what can be in time, end the thread, leave the rest for a later process."""
+        started = time.monotonic()
+        result = self.flush(timeout, give_up_unconnected=give_up_unconnected)
+        ended = self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
+        self.closed = True
+        if ended:
+            self._spool.close(remove=result.spooled == 0)
+        return result
+
+    def successor(self) -> "Recorder":
+        """In a forked child: the same configuration, nothing of the parent's."""
+        self._spool.disown()
+        self._shipper.disown()
+        child = Recorder(self.config, **self._wiring)
+        child._spool.clock = self._spool.clock.copy()
+        return child
+
+
+_UNSET: Final = "unset"
+_active: Recorder | Literal["unset"] | None = _UNSET
+_lock = threading.RLock()
+
+
+def active() -> Recorder | None:
+    """The recorder in force; null when recording is off."""
+    if _active is _UNSET or isinstance(_active, str):
+        return _from_environment()
+    return _active
+
+
+def _from_environment() -> Recorder | None:
+    """First use without `configure`: bad settings turn recording off, they do not raise here."""
+    with _lock:
+        if isinstance(_active, str):
+            try:
+                configure()
+            except ConfigurationError as error:
+                _guard.log.error("tracereel: recording is off: %s", error)
+                _set_active(None)
+            except Exception as error:  # noqa: BLE001
+                _set_active(None)
+                _guard.report("configure", error)
+        return None if isinstance(_active, str) else _active
+
+
+def _set_active(recorder: Recorder | None) -> Recorder | None:
+    global _active
+    before, _active = _active, recorder
+    return None if isinstance(before, str) else before
+
+
+def configure(
+    *,
+    endpoint: str | None = None,
+    api_key: str | None = None,
+    service: str | None = None,
+    spool_dir: str | Path | None = None,
+    enabled: bool | None = None,
+    exit_timeout: float | None = None,
+    max_spool_bytes: int | None = None,
+    capture_content: bool | None = None,
+    compression: str | None = None,
+    registry: "CollectorRegistry | None" = None,
+    tracer_provider: TracerProvider | None = None,
+    logger: EventLogger | None = None,
+) -> None:
+    """Set the SDK up; what is not given comes from the environment (see `tracereel.config`).
+
+    May be called again: what the former configuration has recorded is flushed first, or left in its
+    spool for later delivery.
+
+    Args:
+        registry: Prometheus registry for the series; the default one if not given.
+        tracer_provider: where spans go; the global provider if there is one, else nowhere.
+        logger: a structlog logger for the lines; structlog's configured one if not given.
+
+    Raises:
+        ConfigurationError: a value cannot be used; nothing has changed.
+    """
+    config = _config.load(
+        endpoint=endpoint,
+        api_key=api_key,
+        service=service,
+        spool_dir=spool_dir,
+        enabled=enabled,
+        exit_timeout=exit_timeout,
+        max_spool_bytes=max_spool_bytes,
+        capture_content=capture_content,
+        compression=compression,
+    )
+    recorder = None
+    if config.enabled:
+        recorder = Recorder(
+            config, registry=registry, tracer_provider=tracer_provider, logger=logger
+        )
+    with _lock:
+        before = _set_active(recorder)
+    if before is not None:
+        before.close(before.config.exit_timeout, give_up_unconnected=True)
+
+
+def flush(timeout: float = 5.0) -> FlushResult:
+    """Wait until everything recorded so far is delivered, at most `timeout` seconds.
+
+    The counts are those since the configuration; `delivered + spooled + dropped` is every event.
+    """
+    recorder = None if isinstance(_active, str) else _active
+    with _guard.Guard("flush"):
+        if recorder is not None:
+            return recorder.flush(timeout)
+    return FlushResult(0, 0, 0)
+
+
+def shutdown(timeout: float = 2.0) -> FlushResult:
+    """Flush and end delivery. What is traced afterwards is spooled for a later process."""
+    recorder = None if isinstance(_active, str) else _active
+    with _guard.Guard("shutdown"):
+        if recorder is not None:
+            return recorder.close(timeout)
+    return FlushResult(0, 0, 0)
+
+
+def _at_exit() -> None:
+    recorder = None if isinstance(_active, str) else _active
+    with _guard.Guard("exit"):
+        if recorder is not None:
+            recorder.close(recorder.config.exit_timeout, give_up_unconnected=True)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+    recorder = None if isinstance(_active, str) else _active
+    with _guard.Guard("fork"):
+        if recorder is not None:
+            _set_active(recorder.successor())
+
+
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_after_fork)

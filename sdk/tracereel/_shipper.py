@@ -1,0 +1,314 @@
+"""Delivery: a thread that carries spooled events to the collector, for ever and in order.
+
+Own events come first, then those that dead processes left for the same destination. The collector
+drops what it already has by number, so whatever is in doubt is sent again, and the order of an
+emitter's events is never changed.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from opentelemetry import context as otel_context
+from opentelemetry.context import (
+    _SUPPRESS_HTTP_INSTRUMENTATION_KEY,
+    _SUPPRESS_INSTRUMENTATION_KEY,
+)
+
+from tracereel import _guard
+from tracereel._outbox import Outbox, dead_emitters
+from tracereel._sender import Accepted, Sender, UnavailableError
+from tracereel._spool import Spool
+from tracereel.config import Config
+
+LINGER: Final = 0.1
+"""Seconds a first event waits for company."""
+HURRY_BYTES: Final = 256 * 1024
+"""So much waiting ends the linger."""
+SCAN_INTERVAL: Final = 5.0
+"""Seconds between looks for spools of dead processes."""
+MAX_ADOPTED: Final = 16
+MIN_BACKOFF: Final = 0.1
+MAX_BACKOFF: Final = 30.0
+_TROUBLE: Final = "shipper:trouble"
+_jitter: Final = random.Random()  # noqa: S311 - and not the program's, which it may have seeded
+
+
+@dataclass(frozen=True, slots=True)
+class FlushResult:
+    """What became of events: the collector has them, they wait on disk, or they were not taken."""
+
+    delivered: int
+    spooled: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Lines the collector has answered for; some may be refused: (line, reason)."""
+
+    lines: list[bytes]
+    refused: tuple[tuple[bytes, str], ...]
+
+
+class Ledger(Protocol):
+    """Who is told about the end of events."""
+
+    def settled(self, *, delivered: int, rejected: int, own: bool) -> None:
+        """Some events have been answered for; `own` are those of this process."""
+
+
+def settle(sender: Sender, lines: list[bytes]) -> Iterator[Settled]:
+    """Send lines in order, halving what is refused until the culprits stand alone.
+
+    Raises:
+        UnavailableError: the rest has to wait; what was yielded before is settled.
+    """
+    waiting = [lines]
+    while waiting:
+        part = waiting.pop()
+        answer = sender.post(part)
+        if isinstance(answer, Accepted):
+            refused = {index: why for index, why in answer.rejected if 0 <= index < len(part)}
+            yield Settled(part, tuple((part[index], why) for index, why in refused.items()))
+        elif len(part) == 1:
+            yield Settled(part, ((part[0], answer.reason),))
+        else:
+            middle = len(part) // 2
+            waiting += [part[middle:], part[:middle]]
+
+
+def backoff(failures: int, retry_after: float | None) -> float:
+    """Seconds to wait after so many failures in a row; the destination may ask for more."""
+    delay = min(MAX_BACKOFF, MIN_BACKOFF * 2.0 ** min(failures - 1, 16))
+    return max(delay * _jitter.uniform(0.5, 1.0), retry_after or 0.0)
+
+
+class Shipper:
+    """The delivering thread of one recorder; started by the first event, a daemon."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        sender: Sender,
+        ledger: Ledger,
+        *,
+        linger: float = LINGER,
+        scan_interval: float = SCAN_INTERVAL,
+    ) -> None:
+        self._spool = spool
+        self._sender = sender
+        self._ledger = ledger
+        self._linger = linger
+        self._scan_interval = scan_interval
+        self._own: Outbox | None = None
+        self._adopted: list[Outbox] = []
+        self._thread: threading.Thread | None = None
+        self._start_lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._data = threading.Event()
+        self._kick = threading.Event()
+        self._lingering = False
+        self._progress = threading.Condition()
+        self._unconnected = 0
+        self._settled_bytes = 0
+        self.settled = 0
+        """Own events answered for; the spool's `recorded` minus this is waiting."""
+
+    def wake(self) -> None:
+        """There is a new event."""
+        if self._thread is None:
+            self._start()
+        if not self._data.is_set():
+            self._data.set()
+        elif self._lingering and self._waiting_bytes() >= HURRY_BYTES:
+            self._kick.set()
+
+    def drain(self, timeout: float, *, give_up_unconnected: bool = False) -> None:
+        """Wait until what is recorded now has been answered for, at most `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        target = self._spool.recorded
+        self._data.set()
+        self._kick.set()
+        with self._progress:
+            unconnected = self._unconnected
+            while self.settled < target and self._thread is not None and self._thread.is_alive():
+                left = deadline - time.monotonic()
+                if left <= 0 or (give_up_unconnected and self._unconnected > unconnected):
+                    return
+                self._progress.wait(min(left, 0.5))
+
+    def stop(self, timeout: float) -> bool:
+        """Ask the thread to end; true if it has ended in time (or never began)."""
+        self._stopping.set()
+        self._data.set()
+        self._kick.set()
+        thread = self._thread
+        if thread is None:
+            return True
+        thread.join(max(timeout, 0.0))
+        return not thread.is_alive()
+
+    def disown(self) -> None:
+        """In a forked child: let go of what the parent's thread holds."""
+        for outbox in self._adopted:
+            outbox.disown()
+
+    def _waiting_bytes(self) -> int:
+        return self._spool.recorded_bytes - self._settled_bytes
+
+    def _start(self) -> None:
+        with self._start_lock:
+            if self._thread is None and not self._stopping.is_set():
+                thread = threading.Thread(target=self._run, name="tracereel-shipper", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def _run(self) -> None:
+        quiet = otel_context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
+        otel_context.attach(otel_context.set_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY, True, quiet))
+        next_scan = 0.0
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                if time.monotonic() >= next_scan:
+                    self._adopt()
+                    next_scan = time.monotonic() + self._scan_interval
+                shipped = self._ship_next()
+                failures = 0
+                if not shipped:
+                    self._idle(next_scan)
+            except UnavailableError as trouble:
+                failures = self._rest(failures + 1, trouble)
+            except Exception as error:  # noqa: BLE001 - the thread must outlive our own mistakes
+                _survive(error)
+                failures = self._rest(failures + 1, UnavailableError(repr(error)))
+        self._sender.close()
+        for outbox in self._adopted:
+            outbox.release()
+
+    def _idle(self, next_scan: float) -> None:
+        """Sleep until there is an event, then let it have company."""
+        if self._data.wait(max(next_scan - time.monotonic(), 0.0)):
+            self._lingering = True
+            self._kick.wait(self._linger)
+            self._lingering = False
+            # Cleared before reading: an event that comes now wakes us again.
+            self._data.clear()
+            self._kick.clear()
+
+    def _rest(self, failures: int, trouble: UnavailableError) -> int:
+        """Wait before the next attempt; a flush shortens it. Gives the failures to go on with."""
+        _guard.warn_once(
+            _TROUBLE, "tracereel: events wait on disk, delivery fails: %s", trouble.reason
+        )
+        with self._progress:
+            self._unconnected += trouble.no_connection
+            self._progress.notify_all()
+        if self._kick.wait(backoff(failures, trouble.retry_after)):
+            self._kick.clear()
+            # Somebody waits for us: short pauses, but pauses.
+            self._stopping.wait(MIN_BACKOFF / 2)
+            return 0
+        return failures
+
+    def _adopt(self) -> None:
+        self._spool.refresh()
+        if len(self._adopted) >= MAX_ADOPTED:
+            return
+        for outbox in dead_emitters(self._spool.directory):
+            self._adopted.append(outbox)
+            if len(self._adopted) >= MAX_ADOPTED:
+                return
+
+    def _ship_next(self) -> bool:
+        """Send one batch: of our own, or of the oldest dead emitter; false if there is none."""
+        own = self._own_outbox()
+        if own is not None and self._ship(own, is_own=True):
+            return True
+        while self._adopted:
+            if self._ship(self._adopted[0], is_own=False):
+                return True
+            self._adopted.pop(0).finish()
+        return False
+
+    def _own_outbox(self) -> Outbox | None:
+        emitter_id = self._spool.emitter_id
+        if emitter_id is None:
+            return None
+        if self._own is None or self._own.emitter_id != emitter_id:
+            self._own = Outbox(self._spool.directory, emitter_id, on_unlink=self._spool.released)
+        return self._own
+
+    def _ship(self, outbox: Outbox, *, is_own: bool) -> bool:
+        batch = outbox.read()
+        if batch is None:
+            return False
+        for settled in settle(self._sender, batch.lines):
+            for line, reason in settled.refused:
+                outbox.set_aside(line, reason)
+            outbox.settle(settled.lines)
+            rejected = len(settled.refused)
+            self._ledger.settled(
+                delivered=len(settled.lines) - rejected, rejected=rejected, own=is_own
+            )
+            _guard.forget_warning(_TROUBLE)
+            with self._progress:
+                if is_own:
+                    self.settled += len(settled.lines)
+                    self._settled_bytes += sum(map(len, settled.lines))
+                self._progress.notify_all()
+        return True
+
+
+def _survive(error: Exception) -> None:
+    try:
+        _guard.report("shipper", error)
+    except Exception:  # noqa: BLE001 - raised in our tests only; the thread goes on all the same
+        _guard.log.exception("tracereel: internal error in the shipper")
+
+
+def ship_leftovers(
+    config: Config,
+    *,
+    timeout: float = 30.0,
+    progress: Callable[[FlushResult], None] | None = None,
+    sender: Sender | None = None,
+) -> FlushResult:
+    """Deliver what dead processes have left for this destination; spools in use are not touched.
+
+    `progress` is called after each answer with what is delivered and dropped, and waiting, so far.
+    """
+    deadline = time.monotonic() + timeout
+    sender = sender or Sender(config, timeout=min(timeout, 10.0))
+    outboxes = list(dead_emitters(config.destination_dir))
+    waiting, delivered, dropped, failures = sum(box.count() for box in outboxes), 0, 0, 0
+    try:
+        while outboxes and time.monotonic() < deadline:
+            batch = outboxes[0].read()
+            if batch is None:
+                outboxes.pop(0).finish()
+                continue
+            try:
+                for settled in settle(sender, batch.lines):
+                    failures = 0
+                    for line, reason in settled.refused:
+                        outboxes[0].set_aside(line, reason)
+                    outboxes[0].settle(settled.lines)
+                    dropped += len(settled.refused)
+                    delivered += len(settled.lines) - len(settled.refused)
+                    waiting = max(0, waiting - len(settled.lines))
+                    if progress is not None:
+                        progress(FlushResult(delivered, waiting, dropped))
+            except UnavailableError as trouble:
+                failures += 1
+                pause = backoff(failures, trouble.retry_after)
+                time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
+    finally:
+        sender.close()
+        for outbox in outboxes:
+            outbox.release()
+    return FlushResult(delivered, waiting, dropped)

@@ -1,0 +1,325 @@
+"""The spool: where events wait on disk until the collector has them.
+
+Layout, one directory per destination (a hash of endpoint and key), mode 0700, files 0600:
+
+    <spool_dir>/<destination>/
+        <emitter>.lock             held with flock while the process lives; names its pid
+        <emitter>.<n>.ndjson       segments, n = 00000001, 00000002, …; append-only
+        <emitter>.offset           "<n> <bytes>\\n": everything before it has been settled
+        <emitter>.rejected.ndjson  what the collector refused, each with the reason
+
+An emitter is one process (a forked child is another). Its events are numbered `emitter_seq` = 1,
+2, … without gaps, in file order: number, clock and write happen under one lock, and a number is
+spent only by a write that succeeded.
+
+- One event is one line, written by a single `write` to a file opened with O_APPEND, not synced:
+  the kernel keeps it when the process is killed, not when the power fails.
+- A line without its newline is a write that was cut short. The writer truncates it, or starts a
+  new segment; readers skip it once a later segment exists or the emitter is dead.
+- A segment is closed at 8 MiB (less for a small spool), never written again once the next exists.
+- The offset is replaced by rename after the collector has answered, before segments behind it are
+  unlinked. A missing or damaged offset file means the start of the oldest segment: events may be
+  sent twice, and the collector drops the second by `emitter_id` and `emitter_seq`.
+- A free lock means that its emitter is dead: whoever takes the lock may ship what is left, then
+  removes the files, the lock last. Having taken a lock, check that the path still names it.
+- All files of the directory together stay below a limit in bytes; above it new events are refused
+  before they are numbered.
+"""
+
+import errno
+import fcntl
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tracereel import _values
+from tracereel._clock import HybridClock, sortable_id
+from tracereel._context import Trace
+
+SEGMENT_BYTES: Final = 8 * 1024 * 1024
+SEGMENT_SUFFIX: Final = ".ndjson"
+LOCK_SUFFIX: Final = ".lock"
+OFFSET_SUFFIX: Final = ".offset"
+REJECTED_SUFFIX: Final = ".rejected.ndjson"
+SPOOL_FULL: Final = "spool_full"
+SPOOL_ERROR: Final = "spool_error"
+REOPEN_AFTER: Final = 1.0
+"""Seconds before a spool that could not be opened is tried again."""
+
+_LOCK_ATTEMPTS: Final = 5
+_DIRECTORY_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An event ready for its numbers: the JSON without them, its trace, whether it ends the run."""
+
+    body: bytes
+    trace: Trace | None
+    closes_run: bool
+
+
+class EmitterLock:
+    """The lock file of one emitter, held."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def take(cls, path: Path, *, create: bool) -> "EmitterLock | None":
+        """Take a lock, or nothing if another process holds it or it is gone."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        try:
+            descriptor = os.open(path, flags, _FILE_MODE)
+        except (FileExistsError, FileNotFoundError):
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Between open and flock another process may have finished this emitter and unlinked it.
+            if path.stat().st_ino != os.fstat(descriptor).st_ino:
+                raise FileNotFoundError(path)
+            if create:
+                os.write(descriptor, f"{os.getpid()}\n".encode())
+        except (BlockingIOError, FileNotFoundError):
+            os.close(descriptor)
+            return None
+        except OSError:
+            os.close(descriptor)
+            raise
+        return cls(path, descriptor)
+
+    def release(self, *, remove: bool) -> None:
+        """Give the lock up; remove its file first if the emitter is finished."""
+        if remove:
+            self.path.unlink(missing_ok=True)
+        self.disown()
+
+    def disown(self) -> None:
+        """Close the descriptor only: in a forked child the lock stays with the parent."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Spool:
+    """The writing end, one per recorder. Opened by the first event: idle processes leave no file.
+
+    `append` never raises for the disk's sake; it answers with the reason why an event was dropped.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        max_bytes: int,
+        segment_bytes: int = SEGMENT_BYTES,
+        clock: HybridClock | None = None,
+        on_late_drop: Callable[[str], None] = lambda _reason: None,
+    ) -> None:
+        self.directory = directory
+        self.clock = clock or HybridClock()
+        self._max_bytes = max_bytes
+        self._segment_bytes = min(segment_bytes, max(max_bytes // 4, 1))
+        self._lock = threading.RLock()
+        self._writing = False
+        self._reentered: deque[Draft] = deque()
+        self._on_late_drop = on_late_drop
+        self._foreign_bytes = 0
+        self._forget_emitter()
+        self.recorded = 0
+        """Events written since this spool was made, whatever the emitter."""
+        self.recorded_bytes = 0
+
+    def _forget_emitter(self) -> None:
+        self.emitter_id: str | None = None
+        self._emitter_lock: EmitterLock | None = None
+        self._file = -1
+        self._segment = 0
+        self._segment_size = 0
+        self._closed_bytes = 0
+        self._sequence = 0
+        self._failed_at = -REOPEN_AFTER
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the destination's directory, as last seen for other emitters, exact for ours."""
+        return self._foreign_bytes + self._closed_bytes + self._segment_size
+
+    def append(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool) -> str | None:
+        """Number and write an event; null when written, else the reason why it was dropped."""
+        draft = Draft(_values.encode(event)[:-1], trace, closes_run)
+        with self._lock:
+            if self._writing:
+                # A signal handler or finaliser came in while this thread wrote: it goes after.
+                self._reentered.append(draft)
+                return None
+            self._writing = True
+            try:
+                reason = self._write(draft)
+                while self._reentered:
+                    if (late := self._write(self._reentered.popleft())) is not None:
+                        self._on_late_drop(late)
+            finally:
+                self._writing = False
+        return reason
+
+    def _write(self, draft: Draft) -> str | None:
+        if self.used_bytes + len(draft.body) > self._max_bytes:
+            return SPOOL_FULL
+        try:
+            self._ensure_open(len(draft.body))
+        except OSError:
+            self._failed_at = time.monotonic()
+            return SPOOL_ERROR
+        if self._file < 0:
+            return SPOOL_ERROR
+        line = self._finish_line(draft)
+        if not self._write_line(line):
+            return SPOOL_ERROR
+        self._sequence += 1
+        self.recorded += 1
+        self.recorded_bytes += len(line)
+        self._segment_size += len(line)
+        if draft.trace is not None:
+            draft.trace.recorded += 1
+        return None
+
+    def _finish_line(self, draft: Draft) -> bytes:
+        """Splice in what only the moment of writing knows: cheaper than encoding under the lock."""
+        trace = draft.trace
+        ledger = (
+            f',"emitter_id":"{self.emitter_id}","emitter_seq":{self._sequence + 1}'
+            f',"hlc":"{self.clock.tick()}"'
+        )
+        if trace is not None:
+            if trace.emitter_id != self.emitter_id:
+                # A trace that lives on after a fork or a new configuration is counted anew.
+                trace.emitter_id = self.emitter_id
+                trace.recorded = 0
+            ledger += f',"trace_seq":{trace.recorded + 1}'
+            if draft.closes_run:
+                ledger += f',"trace_event_count":{trace.recorded + 1}'
+        return draft.body + ledger.encode() + b"}\n"
+
+    def _write_line(self, line: bytes) -> bool:
+        try:
+            written = os.write(self._file, line)
+        except OSError:
+            written = -1
+        if written == len(line):
+            return True
+        self._mend_tail()
+        return False
+
+    def _mend_tail(self) -> None:
+        """After a write that failed or was short: cut the segment back, or go on in a new one."""
+        try:
+            os.ftruncate(self._file, self._segment_size)
+        except OSError:
+            self._close_segment()
+
+    def _ensure_open(self, coming: int) -> None:
+        if self._segment_size > 0 and self._segment_size + coming > self._segment_bytes:
+            self._close_segment()
+        if self._file >= 0:
+            return
+        if self.emitter_id is None:
+            if time.monotonic() - self._failed_at < REOPEN_AFTER:
+                return
+            self._open_emitter()
+        number = self._segment + 1
+        path = segment_path(self.directory, str(self.emitter_id), number)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._file = os.open(path, flags, _FILE_MODE)
+        self._segment = number
+        self._segment_size = 0
+
+    def _open_emitter(self) -> None:
+        self.directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        for _attempt in range(_LOCK_ATTEMPTS):
+            emitter_id = sortable_id("emt")
+            lock = EmitterLock.take(self.directory / f"{emitter_id}{LOCK_SUFFIX}", create=True)
+            # Null when a shipper took our brand-new lock for that of a dead process: another name.
+            if lock is not None:
+                self._emitter_lock = lock
+                self.emitter_id = emitter_id
+                self._foreign_bytes = self._measure_others()
+                return
+        raise BlockingIOError(errno.EAGAIN, "no lock to be had", str(self.directory))
+
+    def _close_segment(self) -> None:
+        os.close(self._file)
+        self._file = -1
+        self._closed_bytes += self._segment_size
+        self._segment_size = 0
+
+    def released(self, size: int) -> None:
+        """A shipped segment of ours is gone from the disk."""
+        with self._lock:
+            self._closed_bytes = max(0, self._closed_bytes - size)
+
+    def refresh(self) -> None:
+        """Look again at what other emitters occupy."""
+        used = self._measure_others()
+        with self._lock:
+            self._foreign_bytes = used
+
+    def _measure_others(self) -> int:
+        mine = str(self.emitter_id)
+        total = 0
+        try:
+            with os.scandir(self.directory) as entries:
+                for entry in entries:
+                    if not entry.name.startswith(mine):
+                        try:
+                            total += entry.stat(follow_symlinks=False).st_size
+                        except OSError:  # shipped and unlinked meanwhile
+                            continue
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        return total
+
+    def close(self, *, remove: bool) -> None:
+        """End this emitter: leave its files for a later process, or remove them if all is shipped.
+
+        An event that still comes opens a new emitter.
+        """
+        with self._lock:
+            emitter_id, lock = self.emitter_id, self._emitter_lock
+            if self._file >= 0:
+                self._close_segment()
+            self._forget_emitter()
+            if emitter_id is None or lock is None:
+                return
+            if remove:
+                remove_files(self.directory, emitter_id)
+            lock.release(remove=remove)
+
+    def disown(self) -> None:
+        """In a forked child: let go of the parent's files without touching them."""
+        if self._file >= 0:
+            os.close(self._file)
+        if self._emitter_lock is not None:
+            self._emitter_lock.disown()
+        self._forget_emitter()
+
+
+def segment_path(directory: Path, emitter_id: str, number: int) -> Path:
+    """The file of a segment."""
+    return directory / f"{emitter_id}.{number:08d}{SEGMENT_SUFFIX}"
+
+
+def remove_files(directory: Path, emitter_id: str) -> None:
+    """Remove what a finished emitter leaves, except what was refused (for people) and the lock."""
+    for path in directory.glob(f"{emitter_id}.*{SEGMENT_SUFFIX}"):
+        if not path.name.endswith(REJECTED_SUFFIX):
+            path.unlink(missing_ok=True)
+    (directory / f"{emitter_id}{OFFSET_SUFFIX}").unlink(missing_ok=True)

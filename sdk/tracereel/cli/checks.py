@@ -1,0 +1,201 @@
+"""What `tracereel doctor` looks at: each check says ok, warn or fail, and what to do about it."""
+
+import contextlib
+import difflib
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from importlib.metadata import requires
+from pathlib import Path
+from typing import Final, Literal
+
+from tracereel import config
+from tracereel.cli.connection import START_HINT
+from tracereel.cli.version import installed_version
+from tracereel.client import Answer, ClientError, ReplayClient
+from tracereel.errors import ConfigurationError
+
+Status = Literal["ok", "warn", "fail"]
+
+CLOCK_WARN_SECONDS: Final = 2.0
+CLOCK_FAIL_SECONDS: Final = 60.0
+"""Beyond this, the collector's clock is not followed and causal order rests on timestamps."""
+
+_PREFIXES: Final = ("TRACEREEL_", "OTEL_")
+_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|HEADERS|CREDENTIAL")
+_USERINFO: Final = re.compile(r"://[^/@\s]*@")
+_REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9._-]+).*extra\s*==\s*['\"]([^'\"]+)['\"]")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding."""
+
+    area: str
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
+
+
+def configured(given: Mapping[str, object], environ: Mapping[str, str]) -> Iterator[Check]:
+    """Every setting in force and where it came from; what is set but unknown or unusable."""
+    table = config.settings()
+    for name, row in table.items():
+        source = f"${row.env}" if environ.get(row.env, "").strip() else "default"
+        if given.get(name) is not None:
+            source = f"--{name.replace('_', '-')}"
+        only = {name: given[name]} if given.get(name) is not None else {}
+        relevant = {key: value for key, value in environ.items() if key == row.env}
+        stand_ins = {key: value for key, value in environ.items() if key.startswith("OTEL_")}
+        try:
+            loaded = config.load({**stand_ins, **relevant}, **only)
+        except ConfigurationError as error:
+            yield Check("configured", name, "fail", str(error), f"correct or unset {row.env}")
+            continue
+        value = getattr(loaded, name)
+        if source == "default" and value != getattr(config.load({}), name):
+            source = "OpenTelemetry's variables"
+        shown = _masked(str(value)) if row.secret and value is not None else value
+        yield Check("configured", name, "ok", f"{'not set' if shown is None else shown} ({source})")
+    known = {row.env for row in table.values()}
+    for variable in sorted(environ):
+        if variable.startswith(_PREFIXES) and variable not in known:
+            yield _other_variable(variable, environ[variable], known)
+
+
+def reachable(client: ReplayClient, installed: str | None) -> Iterator[Check]:
+    """Whether the collector answers, is ready, takes the key, and agrees about the time."""
+    try:
+        health = client.get("/healthz")
+    except ClientError as error:
+        advice = f"{START_HINT}, or set TRACEREEL_ENDPOINT"
+        yield Check("reachable", "collector", "fail", str(error), advice)
+        return
+    said = _shown_body(health)
+    if health.status != 200:
+        advice = "is this the address of a tracereel collector?"
+        yield Check("reachable", "collector", "fail", f"/healthz: {said}", advice)
+        return
+    yield Check("reachable", "collector", "ok", f"{client.endpoint}: {said}")
+    yield from _version_agrees(health, installed)
+    yield from _ready(client)
+    yield _clock(health)
+
+
+def data_dir(path: Path | None) -> Iterator[Check]:
+    """Whether the collector's data directory, where one is named, can be written."""
+    if path is not None:
+        yield writable("data directory", path, "choose another --data-dir or change its owner")
+
+
+def writable(name: str, path: Path, advice: str) -> Check:
+    """Whether files can be made in a directory, or the directory itself can be made."""
+    try:
+        existing = next(place for place in (path, *path.parents) if place.exists())
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return Check("writable", name, "fail", f"{path}: cannot write ({reason})", advice)
+    state = "writable" if existing == path else "will be made when needed"
+    return Check("writable", name, "ok", f"{path}: {state}")
+
+
+def installed_parts() -> Iterator[Check]:
+    """The installed version and which extras are complete."""
+    current = installed_version("tracereel")
+    if current is None:
+        advice = "pip install tracereel (or pip install -e . in a clone)"
+        yield Check("installed", "tracereel", "warn", "runs from source, not installed", advice)
+        return
+    yield Check("installed", "tracereel", "ok", current)
+    for extra, packages in sorted(_extras().items()):
+        missing = [package for package in packages if installed_version(package) is None]
+        if not missing:
+            yield Check("installed", f"extra {extra}", "ok", "complete")
+            continue
+        detail = f"not installed (missing: {', '.join(missing)})"
+        advice = f"only if needed here: pip install 'tracereel[{extra}]'"
+        status: Status = "ok" if len(missing) == len(packages) else "warn"
+        yield Check("installed", f"extra {extra}", status, detail, advice)
+
+
+def _extras() -> dict[str, list[str]]:
+    extras: dict[str, list[str]] = {}
+    for line in requires("tracereel") or ():
+        if match := _REQUIREMENT.match(line):
+            extras.setdefault(match[2], []).append(match[1])
+    return extras
+
+
+def _other_variable(variable: str, value: str, known: set[str]) -> Check:
+    shown = _masked(value) if _SECRET_NAME.search(variable) else _USERINFO.sub("://***@", value)
+    meant = difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
+    if meant and variable.startswith("TRACEREEL_"):
+        return Check("configured", variable, "warn", shown, f"did you mean {meant[0]}?")
+    return Check("configured", variable, "ok", f"{shown} (${variable})")
+
+
+def _masked(secret: str) -> str:
+    return f"set, {len(secret)} characters"
+
+
+def _version_agrees(health: Answer, installed: str | None) -> Iterator[Check]:
+    theirs = re.search(rb'"version"\s*:\s*"([0-9A-Za-z.+-]{1,40})"', health.body)
+    if theirs is None or installed is None:
+        return
+    if theirs[1].decode() == installed:
+        yield Check("reachable", "version", "ok", f"collector and SDK are both {installed}")
+        return
+    detail = f"the collector is {theirs[1].decode()}, the SDK {installed}"
+    yield Check("reachable", "version", "warn", detail, "upgrade the older one")
+
+
+def _ready(client: ReplayClient) -> Iterator[Check]:
+    try:
+        ready, queries = client.get("/readyz"), client.get("/readyz/query")
+        probe = client.get("/v1/replay/tracereel-doctor")
+    except ClientError as error:
+        yield Check("reachable", "ready", "fail", str(error), "look at the collector's log")
+        return
+    if ready.status == 200:
+        yield Check("reachable", "ready", "ok", f"takes events: {_shown_body(ready)}")
+    else:
+        advice = "events wait in the spool until it is; look at the collector's log"
+        yield Check("reachable", "ready", "fail", f"/readyz: {_shown_body(ready)}", advice)
+    if queries.status == 200:
+        yield Check("reachable", "queries", "ok", "the store answers")
+    else:
+        advice = "events are kept meanwhile; look at the collector's log"
+        yield Check("reachable", "queries", "warn", _shown_body(queries), advice)
+    if probe.status in (401, 403):
+        advice = "pass --api-key or set TRACEREEL_API_KEY to a key the collector knows"
+        yield Check("reachable", "api key", "fail", f"refused: {_shown_body(probe)}", advice)
+    else:
+        yield Check("reachable", "api key", "ok", "accepted")
+
+
+def _clock(answer: Answer) -> Check:
+    theirs: datetime | None = None
+    with contextlib.suppress(ValueError, TypeError):
+        theirs = parsedate_to_datetime(answer.headers.get("date", ""))
+    if theirs is None:
+        return Check("clock", "clock", "ok", "not compared: the collector sends no date")
+    theirs = theirs.replace(tzinfo=theirs.tzinfo or UTC)
+    apart = abs((datetime.now(UTC) - theirs).total_seconds())
+    detail = f"{apart:.0f} s apart from the collector"
+    advice = "synchronise both clocks (NTP)"
+    if apart > CLOCK_FAIL_SECONDS:
+        return Check("clock", "clock", "fail", detail, advice)
+    if apart > CLOCK_WARN_SECONDS:
+        return Check("clock", "clock", "warn", detail, advice)
+    return Check("clock", "clock", "ok", "agrees with the collector's")
+
+
+def _shown_body(answer: Answer) -> str:
+    body = answer.body[:500].decode("utf-8", "replace").strip()
+    return body if answer.status == 200 and body else f"{answer.status} {body}".strip()

@@ -1,0 +1,57 @@
+"""The options with which a command reaches the collector, read like every other setting."""
+
+import argparse
+import math
+from typing import Final
+
+from tracereel import config
+from tracereel.client import ReplayClient
+
+START_HINT: Final = "start one with: tracereel serve"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add `--endpoint` and `--api-key`."""
+    table = config.settings()
+    parser.add_argument(
+        "--endpoint",
+        metavar="URL",
+        help="Address of the collector"
+        f" (default: ${table['endpoint'].env}, else the one on this machine).",
+    )
+    parser.add_argument(
+        "--api-key", metavar="KEY", help=f"API key (default: ${table['api_key'].env})."
+    )
+
+
+def config_of(args: argparse.Namespace) -> config.Config:
+    """The settings in force: the options given, else the environment, else the defaults.
+
+    Raises:
+        ConfigurationError: an option or a variable has a value that cannot be used.
+    """
+    names = config.settings().keys() & vars(args).keys()
+    return config.load(**{name: getattr(args, name) for name in names})
+
+
+def client_of(settings: config.Config, *, timeout: float) -> ReplayClient:
+    """A client for the collector that the settings name."""
+    return ReplayClient(settings.endpoint, settings.api_key, timeout)
+
+
+def seconds(text: str) -> float:
+    """An option's duration: a finite number of seconds, zero or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
+    return value
+
+
+def positive(text: str) -> int:
+    """An option's count: a whole number, one or more."""
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return int(text)

@@ -1,0 +1,126 @@
+"""`tracereel demo`: record a small agent pipeline, with no network but the way to the collector."""
+
+import argparse
+import logging
+import sys
+from typing import TYPE_CHECKING, Final
+
+from tracereel.cli import connection
+from tracereel.cli.command import Command
+from tracereel.cli.registry import BASE_COMMANDS
+from tracereel.cli.stopping import Stopped, Stopper
+
+if TYPE_CHECKING:
+    from tracereel.demo.run import RunReport
+
+SERVICE: Final = "tracereel-demo"
+EVENT_LOGGER: Final = "tracereel.events"
+DEFAULT_RUNS: Final = 5
+FLUSH_SECONDS: Final = 10.0
+UNANSWERED_SECONDS: Final = 2.0
+"""Nothing delivered by then: there is no collector, and nothing to wait for."""
+STOP_SECONDS: Final = 1.0
+"""After a signal: what cannot be delivered at once stays in the spool for the next process."""
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    connection.add_options(parser)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument(
+        "--runs",
+        type=connection.positive,
+        default=DEFAULT_RUNS,
+        metavar="N",
+        help=f"How many runs (default: {DEFAULT_RUNS}).",
+    )
+    length.add_argument("--forever", action="store_true", help="Keep running until stopped.")
+    parser.add_argument(
+        "--interval",
+        type=connection.seconds,
+        default=1.0,
+        metavar="SECONDS",
+        help="Pause between runs (default: 1).",
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="Same number, same requests, answers and failures."
+    )
+    logs = parser.add_mutually_exclusive_group()
+    logs.add_argument("--logs", action="store_true", help="Show the SDK's log lines as well.")
+    logs.add_argument(
+        "--quiet-logs",
+        dest="logs",
+        action="store_false",
+        help="Leave the SDK's log lines out (the default).",
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    # Imported here: the pipeline's decorators belong to this command alone.
+    import tracereel
+    from tracereel.demo.run import run_demo
+
+    stopper = Stopper()
+    with stopper.watching():
+        settings = connection.config_of(args)
+        _set_up_logs(shown=args.logs)
+        tracereel.configure(
+            endpoint=args.endpoint, api_key=args.api_key, service=settings.service or SERVICE
+        )
+        state = f"recording to {settings.endpoint}" if settings.enabled else "recording is off"
+        print(state, flush=True)
+        status, hurry = 0, False
+        try:
+            for report in run_demo(
+                runs=None if args.forever else args.runs,
+                interval=args.interval,
+                seed=args.seed,
+                sleep=stopper.sleep,
+            ):
+                _print_report(report, given_endpoint=args.endpoint)
+        except Stopped as stop:
+            # To be stopped is how a demo without end ends.
+            status = 0 if args.forever else 128 + stop.signal_number
+            hurry = True
+        try:
+            with stopper.interruptible():
+                _deliver(hurry=hurry)
+        except Stopped as stop:
+            status = status or 128 + stop.signal_number
+    return status
+
+
+def _print_report(report: "RunReport", *, given_endpoint: str | None) -> None:
+    print(
+        f"{report.trace_id or '-'}  {report.outcome}  {report.seconds:.2f} s  “{report.prompt}”",
+        flush=True,
+    )
+    if report.number == 1 and report.trace_id is not None:
+        there = f" --endpoint {given_endpoint}" if given_endpoint else ""
+        print(f"  try: tracereel replay {report.trace_id}{there}", flush=True)
+
+
+def _deliver(*, hurry: bool) -> None:
+    import tracereel
+
+    if not hurry and tracereel.flush(UNANSWERED_SECONDS).delivered:
+        tracereel.flush(FLUSH_SECONDS)
+    result = tracereel.shutdown(STOP_SECONDS)
+    if result.spooled:
+        print(
+            f"{result.spooled} events wait in the spool: no collector took them;"
+            f" {connection.START_HINT}, then: tracereel ship",
+            file=sys.stderr,
+        )
+    if result.dropped:
+        print(f"{result.dropped} events were dropped", file=sys.stderr)
+
+
+def _set_up_logs(*, shown: bool) -> None:
+    """Show the SDK's event lines on stderr, or keep them out of the demo's output."""
+    if shown:
+        logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    level = logging.INFO if shown else logging.CRITICAL + 1
+    logging.getLogger(EVENT_LOGGER).setLevel(level)
+
+
+COMMAND: Final = Command("demo", BASE_COMMANDS["demo"].help, _configure, _run)

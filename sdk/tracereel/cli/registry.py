@@ -1,0 +1,96 @@
+"""Which commands exist and where each is loaded from; only the one called is imported."""
+
+import importlib
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from tracereel.cli.command import Command
+
+ENTRY_POINT_GROUP: Final = "tracereel.commands"
+_OWN_PACKAGES: Final = ("tracereel", "tracereel_collector")
+
+
+@dataclass(frozen=True, slots=True)
+class BaseCommand:
+    """A command of the base install: its help line and the module that holds `COMMAND`."""
+
+    help: str
+    module: str
+
+
+BASE_COMMANDS: Final = {
+    "demo": BaseCommand("Run the demo agent pipeline and record it.", "tracereel.cli.demo"),
+    "replay": BaseCommand("Show what happened in a run, step by step.", "tracereel.cli.replay"),
+    "doctor": BaseCommand(
+        "Say what is configured, reachable, writable and installed.", "tracereel.cli.doctor"
+    ),
+    "ship": BaseCommand(
+        "Deliver the events that ended processes left behind.", "tracereel.cli.ship"
+    ),
+    "version": BaseCommand("Print the version.", "tracereel.cli.version"),
+}
+
+COLLECTOR_COMMANDS: Final = {
+    "serve": "Run the collector: receive, store and replay events.",
+    "engine": "Run the embedded column store alone.",
+}
+"""Known commands of the collector; listed from here so that `--help` does not import it."""
+
+
+class CommandUnavailableError(Exception):
+    """The command exists but what it needs is not installed; the message says what to do."""
+
+
+def help_lines() -> dict[str, str]:
+    """Every command with its one-line help, without importing any of them."""
+    lines = {**COLLECTOR_COMMANDS, **{name: base.help for name, base in BASE_COMMANDS.items()}}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        package = point.module.partition(".")[0]
+        lines.setdefault(point.name, f"Added by the package {package}.")
+    return lines
+
+
+def load(name: str) -> Command:
+    """The command of that name, importing what holds it.
+
+    Raises:
+        CommandUnavailableError: the command belongs to a package or extra that is not installed.
+    """
+    if (base := BASE_COMMANDS.get(name)) is not None:
+        command: Command = importlib.import_module(base.module).COMMAND
+        return command
+    points = tuple(entry_points(group=ENTRY_POINT_GROUP, name=name))
+    if not points:
+        raise CommandUnavailableError(_needs(name))
+    return _load_entry_point(points[0])
+
+
+def missing_package(error: ImportError) -> bool:
+    """Whether an import failed because somebody else's package is absent (not through our bug)."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return False
+    return error.name == "tracereel_collector" or (
+        error.name.partition(".")[0] not in _OWN_PACKAGES
+    )
+
+
+def unavailable(name: str, error: ImportError) -> CommandUnavailableError:
+    """What to tell the user when a command cannot be imported."""
+    if missing_package(error):
+        return CommandUnavailableError(_needs(name))
+    return CommandUnavailableError(f"tracereel {name} cannot be loaded: {error}")
+
+
+def _load_entry_point(point: EntryPoint) -> Command:
+    try:
+        command: Command = point.load()
+    except ImportError as error:
+        raise unavailable(point.name, error) from error
+    return command
+
+
+def _needs(name: str) -> str:
+    if name in COLLECTOR_COMMANDS:
+        return f"tracereel {name} needs the collector: pip install 'tracereel[collector]'"
+    return f"tracereel {name} needs a package that is not installed"

@@ -1,0 +1,247 @@
+"""One recorded event in words: its symbol, whose it is, and what happened.
+
+Everything here takes data nobody checked: any field may be absent, of another type, or hostile.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tracereel.cli.terminal import clean
+
+Details = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How one kind of event is shown."""
+
+    symbol: str
+    ascii_symbol: str
+    style: str
+    describe: Callable[[Details], list[str]]
+    is_moment: bool = False
+    """It happens inside its span instead of being one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What one line says, before indentation and colour."""
+
+    name: str
+    parts: tuple[str, ...]
+
+
+def words_of(event: str, details: Details) -> Words:
+    """The name and the parts of the line for one event."""
+    parts = [part for part in kind_of(event).describe(details) if part]
+    name = text(details, "agent_name") or text(details, "pipeline_type")
+    if event == "agent.fallback.triggered":
+        name = name or text(details, "primary_agent")
+    name = name or text(details, "span_name") or text(details, "service") or "-"
+    return Words(name, tuple(parts))
+
+
+def kind_of(event: str) -> Kind:
+    """How an event of that type is shown; a type nobody knows is shown like a custom one."""
+    if (kind := _KINDS.get(event)) is not None:
+        return kind
+    if "span" in event:
+        return _SPAN
+    return Kind("•", ".", "cyan", lambda details: _custom(event, details), is_moment=True)
+
+
+def text(details: Details, key: str) -> str:
+    """A field as clean text; empty when absent."""
+    value = details.get(key)
+    if value is None:
+        return ""
+    if isinstance(value, dict | list):
+        return clean(json.dumps(value, ensure_ascii=False, default=str))
+    return clean(value)
+
+
+def number(details: Details, key: str) -> float | None:
+    """A field as a finite number; None when it is anything else."""
+    value = details.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def duration(milliseconds: float | None) -> str:
+    """A duration for people."""
+    if milliseconds is None:
+        return ""
+    if abs(milliseconds) < 1_000:
+        return f"{milliseconds:.0f} ms"
+    if abs(milliseconds) < 60_000:
+        return f"{milliseconds / 1_000:.2f} s"
+    minutes, rest = divmod(milliseconds / 1_000, 60)
+    return f"{minutes:.0f} min {rest:.0f} s"
+
+
+def money(dollars: float | None) -> str:
+    """A cost for people, as exact as model prices are."""
+    return "" if dollars is None else "$" + f"{dollars:.6f}".rstrip("0").rstrip(".")
+
+
+def count(amount: float | None, unit: str, units: str) -> str:
+    """A whole number with its unit, singular or plural."""
+    return "" if amount is None else f"{amount:.0f} {unit if amount == 1 else units}"
+
+
+def _confidence(details: Details, key: str = "confidence") -> str:
+    value = number(details, key)
+    return "" if value is None else f"confidence {value:.2f}"
+
+
+def _quoted(value: str) -> str:
+    return f"“{value}”" if value else ""
+
+
+def _error(details: Details) -> str:
+    kind, message = text(details, "error_type"), text(details, "error_message")
+    return f"{kind}: {message}" if kind and message else kind or message
+
+
+def _started(details: Details) -> list[str]:
+    return ["started", text(details, "llm_model"), text(details, "input_summary")]
+
+
+def _completed(details: Details) -> list[str]:
+    return [
+        " in ".join(filter(None, ["completed", duration(number(details, "execution_time_ms"))])),
+        _confidence(details),
+        count(number(details, "llm_tokens_used"), "token", "tokens"),
+        money(number(details, "llm_cost_usd")),
+        text(details, "decision_type"),
+        text(details, "reasoning") or text(details, "output_summary"),
+    ]
+
+
+def _failed(details: Details) -> list[str]:
+    taken = duration(number(details, "execution_time_before_failure_ms"))
+    stage = text(details, "stage")
+    return [
+        " after ".join(filter(None, ["failed", taken])),
+        _error(details),
+        text(details, "error_category"),
+        f"during {stage}" if stage else "",
+    ]
+
+
+def _cancelled(details: Details) -> list[str]:
+    taken = duration(number(details, "execution_time_before_cancel_ms"))
+    return [" after ".join(filter(None, ["cancelled", taken])), text(details, "cancel_reason")]
+
+
+def _decision(details: Details) -> list[str]:
+    chosen, candidates = text(details, "chosen"), details.get("candidates")
+    among = f" of {len(candidates)}" if isinstance(candidates, list) and candidates else ""
+    return [
+        f"decided {text(details, 'decision_type')}".strip(),
+        _confidence(details),
+        f"chose {chosen}{among}" if chosen else "",
+        text(details, "reasoning"),
+    ]
+
+
+def _retry(details: Details) -> list[str]:
+    delay = number(details, "delay_seconds")
+    return [
+        f"retry {text(details, 'retry_attempt')}".strip(),
+        text(details, "retry_reason"),
+        f"after {duration(delay * 1_000)}" if delay is not None else "",
+        text(details, "original_error"),
+    ]
+
+
+def _fallback(details: Details) -> list[str]:
+    worked = details.get("fallback_successful")
+    return [
+        f"fell back to {text(details, 'fallback_agent')}".strip(),
+        {True: "worked", False: "failed too"}.get(worked, "") if isinstance(worked, bool) else "",
+        text(details, "trigger_reason"),
+        _confidence(details, "fallback_confidence"),
+        text(details, "primary_error"),
+    ]
+
+
+def _pipeline_started(details: Details) -> list[str]:
+    return [
+        "pipeline started",
+        count(number(details, "sequence_length"), "agent", "agents"),
+        _quoted(text(details, "user_prompt")),
+    ]
+
+
+def _pipeline_completed(details: Details) -> list[str]:
+    taken = duration(number(details, "total_execution_time_ms"))
+    return [
+        " in ".join(filter(None, ["pipeline ended", taken])),
+        text(details, "status"),
+        text(details, "final_outcome"),
+        _error(details),
+        _confidence(details, "final_confidence"),
+        text(details, "output_summary"),
+    ]
+
+
+def _call(details: Details, what: str) -> list[str]:
+    taken = duration(number(details, "duration_ms"))
+    status = text(details, "status")
+    return [
+        " in ".join(filter(None, [what, taken])),
+        "" if status == "success" else status,
+        _error(details),
+        count(number(details, "llm_tokens_used"), "token", "tokens"),
+        money(number(details, "llm_cost_usd")),
+    ]
+
+
+def _llm(details: Details) -> list[str]:
+    return _call(details, f"called {text(details, 'llm_model') or 'a model'}")
+
+
+def _tool(details: Details) -> list[str]:
+    what = f"used {text(details, 'tool_name') or 'a tool'}"
+    return [*_call(details, what), text(details, "result_summary") or text(details, "arguments")]
+
+
+def _message(details: Details) -> list[str]:
+    kind = text(details, "message_type") or "message"
+    return [kind, text(details, "role"), text(details, "content")]
+
+
+def _span(details: Details) -> list[str]:
+    status = text(details, "status") or text(details, "status_code")
+    return ["span", duration(number(details, "duration_ms")), status]
+
+
+def _custom(event: str, details: Details) -> list[str]:
+    del details  # what a custom event carries is only its sender's business; --json shows it
+    return [clean(event)]
+
+
+_SPAN: Final = Kind("─", "-", "dim", _span)
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    "agent.execution.started": Kind("▶", ">", "blue", _started),
+    "agent.execution.completed": Kind("✔", "+", "green", _completed),
+    "agent.execution.failed": Kind("✖", "x", "red", _failed),
+    "agent.execution.cancelled": Kind("■", "=", "yellow", _cancelled),
+    "agent.decision.recorded": Kind("◆", "*", "magenta", _decision, is_moment=True),
+    "agent.retry.attempted": Kind("↻", "~", "yellow", _retry, is_moment=True),
+    "agent.fallback.triggered": Kind("↪", "^", "yellow", _fallback, is_moment=True),
+    "agent.pipeline.started": Kind("┌", "[", "bold", _pipeline_started),
+    "agent.pipeline.completed": Kind("└", "]", "bold", _pipeline_completed),
+    "agent.llm.called": Kind("✦", "@", "cyan", _llm),
+    "agent.tool.called": Kind("⚙", "#", "cyan", _tool),
+    "agent.message.normalized": Kind("✉", "m", "dim", _message, is_moment=True),
+}

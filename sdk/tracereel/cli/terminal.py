@@ -1,0 +1,112 @@
+"""What a terminal needs to show recorded data safely: clean text, display width, colour."""
+
+import os
+import re
+import shutil
+import unicodedata
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+DEFAULT_WIDTH: Final = 120
+MIN_WIDTH: Final = 40
+ELLIPSIS: Final = "…"
+
+_ESCAPE_SEQUENCE: Final = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC: titles, links, clipboard
+    r"|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x1b\x9c]*(?:\x1b\\|\x9c)?"  # DCS and other strings
+    r"|\x1b[ -/]*[0-~]?"
+)
+_SPACES: Final = re.compile(r"\s+")
+# Controls, invisible formatting (bidi overrides can rewrite a line), lone surrogates, separators.
+_UNSHOWABLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_WIDTHLESS: Final = frozenset({"Mn", "Me"})
+
+_COLOURS: Final = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+
+
+class Stream(Protocol):
+    """What is asked of an output stream."""
+
+    @property
+    def encoding(self) -> str | None: ...
+    def isatty(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """What the output can show."""
+
+    width: int = DEFAULT_WIDTH
+    colour: bool = False
+    unicode: bool = True
+
+    @classmethod
+    def of(cls, stream: Stream) -> "Terminal":
+        """The capabilities of a stream; colour only on a terminal and without NO_COLOR."""
+        return cls(
+            width=max(MIN_WIDTH, shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns),
+            colour=stream.isatty() and not os.environ.get("NO_COLOR"),
+            unicode=_can_encode(stream.encoding, "▶…"),
+        )
+
+    def paint(self, text: str, *styles: str) -> str:
+        """The text in a colour, or unchanged where there is none."""
+        if not self.colour or not styles:
+            return text
+        codes = ";".join(_COLOURS[style] for style in styles)
+        return f"\x1b[{codes}m{text}\x1b[0m"
+
+    def fit(self, text: str, width: int) -> str:
+        """The text cut to so many columns, an ellipsis where something is missing."""
+        if display_width(text) <= width:
+            return text
+        mark = ELLIPSIS if self.unicode else "..."
+        room = width - len(mark)
+        used = 0
+        for index, character in enumerate(text):
+            used += _columns(character)
+            if used > room:
+                return text[:index].rstrip() + mark if room > 0 else ""
+        return text
+
+
+def clean(text: object) -> str:
+    """Recorded data as one line of text that cannot move the cursor or hide anything.
+
+    Recorded text comes from users and models: escape sequences, control characters, bidirectional
+    overrides and lone surrogates are removed, line breaks become spaces.
+    """
+    plain = _SPACES.sub(" ", _ESCAPE_SEQUENCE.sub("", str(text)))
+    if plain.isprintable():
+        return plain.strip()
+    shown = (c for c in plain if unicodedata.category(c) not in _UNSHOWABLE)
+    return "".join(shown).strip()
+
+
+def display_width(text: str) -> int:
+    """How many terminal columns a cleaned text takes."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in _WIDTHLESS:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _can_encode(encoding: str | None, sample: str) -> bool:
+    try:
+        sample.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

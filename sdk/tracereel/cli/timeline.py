@@ -1,0 +1,172 @@
+"""A recorded run as lines of text: a header, then one line per event, indented by its causes."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tracereel.cli.steps import (
+    Kind,
+    Words,
+    count,
+    duration,
+    kind_of,
+    money,
+    number,
+    text,
+    words_of,
+)
+from tracereel.cli.terminal import Terminal, clean, display_width
+from tracereel.client import Replay, Step
+
+MAX_INDENT: Final = 8
+"""Deeper steps stay at this level: the line must keep room for words."""
+_NAME_WIDTH: Final = 22
+_SEPARATOR: Final = " · "
+_COUNTS: Final = {
+    "total_events": ("event", "events"),
+    "agents_executed": ("agent", "agents"),
+    "decisions": ("decision", "decisions"),
+    "errors": ("error", "errors"),
+    "retries": ("retry", "retries"),
+    "fallbacks": ("fallback", "fallbacks"),
+}
+"""What the summary counts, in the order shown."""
+
+
+def render(replay: Replay, terminal: Terminal) -> Iterator[str]:
+    """The lines to print for a run."""
+    for label, value in header(replay):
+        shown = terminal.fit(value, terminal.width - 10)
+        yield f"{terminal.paint(f'{label:<9}', 'dim')} {_ascii_if_needed(shown, terminal)}"
+    yield ""
+    offsets = _offsets(replay.timeline)
+    column = max(map(len, offsets), default=0)
+    for step, offset, depth in zip(replay.timeline, offsets, depths(replay.timeline), strict=True):
+        yield _line(step, f"{offset:>{column}}", depth, terminal)
+
+
+def header(replay: Replay) -> list[tuple[str, str]]:
+    """What is known about the run as a whole, as label and value."""
+    summary, steps = replay.summary, replay.timeline
+    started = _last(steps, "agent.pipeline.started")
+    ended = _last(steps, "agent.pipeline.completed")
+    rows = [("trace", clean(replay.trace_id))]
+    pipeline = text(summary, "pipeline_type") or text(started, "pipeline_type")
+    status = text(ended, "status") or text(summary, "status")
+    status = status or ("not finished" if pipeline else "")
+    rows.append(("pipeline", _joined([pipeline, status, text(ended, "final_outcome")])))
+    rows.append(("prompt", text(started, "user_prompt")))
+    taken = number(ended, "total_execution_time_ms")
+    rows.append(("duration", duration(number(summary, "total_time_ms") or taken)))
+    counted = [count(number(summary, key), *units) for key, units in _COUNTS.items()]
+    rows.append(("counts", _joined(counted)))
+    tokens = _usage(summary, steps, "llm_tokens_used")
+    cost = _usage(summary, steps, "llm_cost_usd")
+    rows.append(("model", _joined([count(tokens, "token", "tokens"), money(cost)])))
+    if summary.get("truncated") is True:
+        rows.append(("note", f"only the first {len(steps)} events are shown"))
+    return [(label, value) for label, value in rows if value]
+
+
+def depths(steps: Sequence[Step]) -> list[int]:
+    """How far each step is indented: by its span's ancestors, or by its kind without spans."""
+    parents: dict[str, str] = {}
+    for step in steps:
+        span, parent = text(step.details, "span_id"), text(step.details, "parent_span_id")
+        if span:
+            parents[span] = parents.get(span) or parent
+    under_pipeline = any(step.event.startswith("agent.pipeline.") for step in steps)
+    levels: dict[str, int] = {}
+    result = []
+    for step in steps:
+        kind, span = kind_of(step.event), text(step.details, "span_id")
+        if span:
+            depth = _level(span, parents, levels)
+        else:
+            depth = int(under_pipeline and not step.event.startswith("agent.pipeline."))
+        result.append(min(depth + int(kind.is_moment), MAX_INDENT))
+    return result
+
+
+def _level(span: str, parents: Mapping[str, str], levels: dict[str, int]) -> int:
+    """How many recorded ancestors a span has; recorded links may be wrong and form a circle."""
+    chain: list[str] = []
+    seen: set[str] = set()
+    current = span
+    while current in parents and current not in levels and current not in seen:
+        seen.add(current)
+        chain.append(current)
+        current = parents[current]
+    depth = levels.get(current, -1)
+    for link in reversed(chain):
+        depth += 1
+        levels[link] = depth
+    return levels[span]
+
+
+def _line(step: Step, offset: str, depth: int, terminal: Terminal) -> str:
+    kind, words = kind_of(step.event), words_of(step.event, step.details)
+    symbol = kind.symbol if terminal.unicode else kind.ascii_symbol
+    indent = " " * min(2 * depth, terminal.width // 4)
+    room = terminal.width - len(offset) - len(indent) - 5
+    name, said = _fitted(words, room, terminal, name_width=max(8, _NAME_WIDTH - len(indent)))
+    return (
+        f"{terminal.paint(offset, 'dim')}  {indent}{_painted(symbol, kind, terminal)} "
+        f"{terminal.paint(name, 'bold')} {_painted(said, kind, terminal, only='red')}"
+    ).rstrip()
+
+
+def _fitted(words: Words, room: int, terminal: Terminal, *, name_width: int) -> tuple[str, str]:
+    """Name and words within the room there is, the name padded so that the words line up."""
+    name_width = min(name_width, max(1, room // 2))
+    name = terminal.fit(words.name, max(name_width, room // 3))
+    padding = " " * max(0, name_width - display_width(name))
+    said = terminal.fit(_joined(words.parts), max(0, room - display_width(name) - len(padding)))
+    return _ascii_if_needed(name + padding, terminal), _ascii_if_needed(said, terminal)
+
+
+def _painted(value: str, kind: Kind, terminal: Terminal, *, only: str | None = None) -> str:
+    return terminal.paint(value, kind.style) if only in (None, kind.style) else value
+
+
+def _ascii_if_needed(value: str, terminal: Terminal) -> str:
+    if terminal.unicode:
+        return value
+    plain = value.replace("·", "-").replace("“", '"').replace("”", '"')
+    return plain.encode("ascii", "replace").decode()
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return _SEPARATOR.join(part for part in parts if part)
+
+
+def _offsets(steps: Sequence[Step]) -> list[str]:
+    moments = [_moment(step.time) for step in steps]
+    start = next((moment for moment in moments if moment is not None), None)
+    return [
+        "?" if moment is None or start is None else f"{(moment - start).total_seconds():+.3f} s"
+        for moment in moments
+    ]
+
+
+def _moment(value: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _last(steps: Sequence[Step], event: str) -> Mapping[str, Any]:
+    return next((step.details for step in reversed(steps) if step.event == event), {})
+
+
+def _usage(summary: Mapping[str, Any], steps: Sequence[Step], key: str) -> float | None:
+    """The summary's figure, else that of the model calls, else that of the agents around them."""
+    if (total := number(summary, key)) is not None:
+        return total
+    for event in ("agent.llm.called", "agent.execution.completed"):
+        values = [number(step.details, key) for step in steps if step.event == event]
+        if known := [value for value in values if value is not None]:
+            return sum(known)
+    return None

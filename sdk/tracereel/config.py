@@ -1,0 +1,223 @@
+"""The settings of the SDK: one row each, from arguments and environment to a frozen `Config`."""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from tracereel.errors import ConfigurationError
+
+MIB: Final = 1024 * 1024
+_TRUE: Final = ("1", "true", "yes", "on")
+_FALSE: Final = ("0", "false", "no", "off")
+COMPRESSIONS: Final = ("auto", "gzip", "none")
+
+
+def _endpoint(value: object) -> str:
+    try:
+        url = urlsplit(str(value).strip())
+        usable = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:  # a port that is no number, a broken IPv6 address
+        usable = False
+    if not usable or url.query or url.fragment or url.username:
+        raise ValueError("a URL such as http://127.0.0.1:4318 or https://host/prefix")
+    return url.geturl().rstrip("/")
+
+
+def _text(value: object) -> str | None:
+    return str(value).strip() or None
+
+
+def _key(value: object) -> str | None:
+    key = str(value).strip()
+    if not key.isascii() or not (key.isprintable() or not key):
+        raise ValueError("printable ASCII characters")
+    return key or None
+
+
+def _flag(value: object) -> bool:
+    word = str(value).strip().lower()
+    if word not in _TRUE + _FALSE:
+        raise ValueError(f"one of {', '.join(_TRUE + _FALSE)}")
+    return word in _TRUE
+
+
+def _seconds(value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0.0 <= number <= 3600.0:
+        raise ValueError("seconds, from 0 to 3600")
+    return number
+
+
+def _bytes(value: object) -> int:
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        number = -1
+    if number < 64 * 1024:
+        raise ValueError("a number of bytes, at least 65536")
+    return int(number)
+
+
+def _directory(value: object) -> Path:
+    path = Path(str(value)).expanduser()
+    if not path.is_absolute():
+        raise ValueError("an absolute path")
+    return path
+
+
+def _compression(value: object) -> str:
+    word = str(value).strip().lower()
+    if word not in COMPRESSIONS:
+        raise ValueError(f"one of {', '.join(COMPRESSIONS)}")
+    return word
+
+
+def _default_spool() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or ""
+    # The XDG specification has relative paths ignored.
+    base = Path(state) if state.startswith("/") else Path("~/.local/state").expanduser()
+    return base / "tracereel" / "spool"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one row says about a setting, beside its name, type and default."""
+
+    env: str
+    parse: Callable[[object], Any]
+    doc: str
+    secret: bool = False
+
+
+def _row(
+    default: object, env: str, parse: Callable[[object], Any], doc: str, *, secret: bool = False
+) -> Any:
+    about = {"setting": Setting(env, parse, doc, secret)}
+    if callable(default):
+        return field(default_factory=default, metadata=about)
+    return field(default=default, metadata=about, repr=not secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Every setting; a row is: name, type, default, variable, how to read it, meaning."""
+
+    endpoint: str = _row(
+        "http://127.0.0.1:4318", "TRACEREEL_ENDPOINT", _endpoint, "Base URL of the collector."
+    )
+    api_key: str | None = _row(
+        None, "TRACEREEL_API_KEY", _key, "Key sent as `x-api-key`.", secret=True
+    )
+    service: str | None = _row(
+        None,
+        "TRACEREEL_SERVICE",
+        _text,
+        "Name of this program; else `OTEL_SERVICE_NAME`, else `service.name` of"
+        " `OTEL_RESOURCE_ATTRIBUTES`.",
+    )
+    spool_dir: Path = _row(  # noqa: RUF009 - a field, as every row
+        _default_spool,
+        "TRACEREEL_SPOOL_DIR",
+        _directory,
+        "Where events wait until they are delivered.",
+    )
+    enabled: bool = _row(
+        True,
+        "TRACEREEL_ENABLED",
+        _flag,
+        "Off: decorated code runs as if undecorated. `OTEL_SDK_DISABLED=true` turns it off too.",
+    )
+    exit_timeout: float = _row(
+        2.0,
+        "TRACEREEL_EXIT_TIMEOUT",
+        _seconds,
+        "Longest time the exit of the program waits for delivery.",
+    )
+    max_spool_bytes: int = _row(
+        256 * MIB,
+        "TRACEREEL_MAX_SPOOL_BYTES",
+        _bytes,
+        "Above this many bytes waiting, new events are dropped and counted.",
+    )
+    capture_content: bool = _row(
+        True,
+        "TRACEREEL_CAPTURE_CONTENT",
+        _flag,
+        "Off: no summaries, prompts, decision data or inputs of failed calls are recorded.",
+    )
+    compression: str = _row(
+        "auto",
+        "TRACEREEL_COMPRESSION",
+        _compression,
+        "`gzip`, `none`, or `auto`: gzip unless the collector is on this machine.",
+    )
+
+    @property
+    def destination_id(self) -> str:
+        """Short name of endpoint and key: events spooled for one are never sent to another."""
+        identity = f"{self.endpoint}\0{self.api_key or ''}"
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+    @property
+    def destination_dir(self) -> Path:
+        """Where the events for this destination wait."""
+        return self.spool_dir / self.destination_id
+
+
+def settings() -> dict[str, Setting]:
+    """The table: name of a setting → its row."""
+    return {item.name: item.metadata["setting"] for item in fields(Config)}
+
+
+def load(environ: Mapping[str, str] | None = None, /, **given: object) -> Config:
+    """The configuration: what is given (not `None`), else the environment, else the default.
+
+    Raises:
+        ConfigurationError: one or more values cannot be used; the message names each of them.
+    """
+    env = os.environ if environ is None else environ
+    table = settings()
+    if unknown := sorted(set(given) - set(table)):
+        raise ConfigurationError(f"unknown setting {unknown}; known: {', '.join(table)}")
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, row in table.items():
+        source, raw = name, given.get(name)
+        if raw is None:
+            source, raw = row.env, _from_environment(name, row, env)
+        if raw is None:
+            continue
+        try:
+            values[name] = row.parse(raw)
+        except ValueError as error:
+            shown = "a value" if row.secret else repr(raw)
+            problems.append(f"{source} is {shown}; expected {error}")
+    if problems:
+        raise ConfigurationError("; ".join(problems))
+    return Config(**values)
+
+
+def _from_environment(name: str, row: Setting, env: Mapping[str, str]) -> str | None:
+    """The variable of a setting, or OpenTelemetry's that stands in for it; empty is unset."""
+    if found := env.get(row.env, "").strip():
+        return found
+    if name == "service":
+        return env.get("OTEL_SERVICE_NAME", "").strip() or _resource_service(env)
+    if name == "enabled" and env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return "false"
+    return None
+
+
+def _resource_service(env: Mapping[str, str]) -> str | None:
+    for pair in env.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","):
+        key, _, value = pair.partition("=")
+        if key.strip() == "service.name":
+            return unquote(value.strip()) or None
+    return None

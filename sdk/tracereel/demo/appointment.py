@@ -1,0 +1,198 @@
+"""The recorded pipeline: five agents turn a request into an appointment, or say why not.
+
+This is what decorated agent code looks like; everything the flight recorder needs is in the
+decorators, `record_decision` and `current_execution().set`.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import tracereel
+from tracereel.demo.scripted_model import (
+    MODEL,
+    PROVIDER,
+    Completion,
+    LLMTimeoutError,
+    ScriptedModel,
+)
+
+PIPELINE: Final = "appointment_creation"
+AGENTS: Final = (
+    "parsing_agent",
+    "temporal_agent",
+    "geo_agent",
+    "validation_agent",
+    "availability_agent",
+)
+VERSION: Final = "1.0.0"
+USUAL_PLACE: Final = "the usual place"
+
+_LLM: Final[dict[str, Any]] = {
+    "version": VERSION,
+    "llm_provider": PROVIDER,
+    "llm_model": MODEL,
+    "temperature": 0.3,
+    "max_tokens": 500,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was read out of the user's words."""
+
+    contact: str
+    date: str
+    time: str
+    place: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When the appointment shall be."""
+
+    date: str
+    time: str
+    timezone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """How a request ended."""
+
+    outcome: str
+    appointment: str | None = None
+
+
+class AppointmentAssistant:
+    """The pipeline and its five agents, sharing one model."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self._model = model
+        self.trace_id: str | None = None
+        """The trace of the latest request."""
+        self._confidences: list[float] = []
+
+    @tracereel.traced_pipeline(PIPELINE, agents=list(AGENTS))
+    def create_appointment(self, user_prompt: str, *, user_timezone: str, user_id: str) -> Booking:
+        """Book what the user asked for.
+
+        Raises:
+            LLMTimeoutError: the model gave no answer to an agent the booking cannot do without.
+        """
+        del user_timezone, user_id  # recorded with the run
+        run = tracereel.current_execution()
+        if run is None:  # recording is switched off
+            return self._book(user_prompt)
+        self.trace_id = run.trace_id
+        booking = self._book(user_prompt)
+        # A chain of agents is as sure as the least sure of them.
+        run.set(outcome=booking.outcome, confidence=min(self._confidences))
+        return booking
+
+    def _book(self, prompt: str) -> Booking:
+        request = self.parse(prompt)
+        moment = self.resolve_time(request)
+        try:
+            place = self.resolve_place(request)
+        except LLMTimeoutError:
+            # A booking without a looked-up place is still a booking.
+            place = USUAL_PLACE
+        if not self.validate(moment):
+            return Booking("outside_opening_hours")
+        slot = self.find_slot(moment, contact=request.contact)
+        if slot is None:
+            return Booking("conflict_detected")
+        return Booking("appointment_created", f"{slot}, {request.contact}, {place}")
+
+    @tracereel.traced_agent("parsing_agent", **_LLM)
+    def parse(self, prompt: str) -> Request:
+        """Read contact, date, time and place out of the user's words."""
+        answer = self._ask("entity_extraction", prompt)
+        tracereel.record_decision(
+            "entity_extraction",
+            category="extraction",
+            reasoning=answer.reasoning,
+            confidence=answer.confidence,
+            input_data={"prompt": prompt},
+            output_data=dict(answer.content),
+        )
+        return Request(**answer.content)
+
+    @tracereel.traced_agent("temporal_agent", **_LLM)
+    def resolve_time(self, request: Request) -> Moment:
+        """Turn words such as 'mañana' into a date."""
+        answer = self._ask("temporal_resolution", request.date)
+        moment = Moment(*(answer.content[key] for key in ("date", "time", "timezone")))
+        tracereel.record_decision(
+            "temporal_resolution",
+            category="resolution",
+            reasoning=answer.reasoning,
+            confidence=answer.confidence,
+            input_data={"date": request.date, "time": request.time},
+            output_data=asdict(moment),
+            candidates=list(answer.content["readings"]),
+            chosen=moment.date,
+        )
+        return moment
+
+    @tracereel.traced_agent("geo_agent", **_LLM)
+    def resolve_place(self, request: Request) -> str:
+        """Find the place that is meant."""
+        answer = self._ask("place_resolution", request.place or request.contact)
+        place: str = answer.content["place"]
+        return place
+
+    @tracereel.traced_agent("validation_agent", **_LLM)
+    def validate(self, moment: Moment) -> bool:
+        """Check the booking rules."""
+        answer = self._ask("rule_check", f"{moment.date} {moment.time}")
+        valid: bool = answer.content["valid"]
+        tracereel.record_decision(
+            "rule_check",
+            category="validation",
+            reasoning=answer.reasoning,
+            confidence=answer.confidence,
+            input_data={"date": moment.date, "time": moment.time},
+            output_data=dict(answer.content),
+            candidates=["accept", "refuse"],
+            chosen="accept" if valid else "refuse",
+        )
+        return valid
+
+    @tracereel.traced_agent("availability_agent", **_LLM)
+    def find_slot(self, moment: Moment, *, contact: str) -> str | None:
+        """Take the slot that was asked for, if it is free."""
+        answer = self._ask("slot_choice", f"{contact} {moment.date} {moment.time}")
+        slot: str | None = answer.content["slot"]
+        tracereel.record_decision(
+            "slot_choice",
+            category="resolution",
+            reasoning=answer.reasoning,
+            confidence=answer.confidence,
+            input_data={"contact": contact, "wanted": f"{moment.date} {moment.time}"},
+            output_data={"slot": slot},
+            candidates=list(answer.content["offered"]),
+            chosen=slot,
+        )
+        return slot
+
+    def _ask(self, task: str, prompt: str) -> Completion:
+        """Ask the model, and note on the current execution what its answer cost and is worth."""
+        execution = tracereel.current_execution()
+        if execution is None:  # recording is switched off
+            return self._model.complete(task, prompt)
+        execution.set(stage="llm_call")
+        answer = self._model.complete(task, prompt)
+        self._confidences.append(answer.confidence)
+        execution.set(
+            stage="answer",
+            decision_type=task,
+            confidence=answer.confidence,
+            reasoning=answer.reasoning,
+            llm_tokens_used=answer.total_tokens,
+            llm_prompt_tokens=answer.prompt_tokens,
+            llm_completion_tokens=answer.completion_tokens,
+            llm_cost_usd=answer.cost_usd,
+            llm_duration_seconds=answer.seconds,
+        )
+        return answer

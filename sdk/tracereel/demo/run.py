@@ -1,0 +1,66 @@
+"""Runs the demo pipeline as often as asked and reports what came of each run."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from itertools import count
+
+from tracereel.demo.appointment import AppointmentAssistant
+from tracereel.demo.script_writer import Plan, write_plan
+from tracereel.demo.scripted_model import LLMTimeoutError, ScriptedModel
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """One run, ended."""
+
+    number: int
+    trace_id: str | None
+    outcome: str
+    seconds: float
+    prompt: str
+    failed: bool
+
+
+def run_demo(
+    *,
+    runs: int | None,
+    interval: float,
+    seed: int | None,
+    sleep: Callable[[float], None] = time.sleep,
+    pace: float = 1.0,
+    today: date | None = None,
+) -> Iterator[RunReport]:
+    """Run the pipeline `runs` times (None: for ever), `interval` seconds apart.
+
+    The first run is always an ordinary booking: it is the one a newcomer replays.
+    """
+    rng = random.Random(seed)  # noqa: S311 - a script, not a secret
+    for number in count(1) if runs is None else range(1, runs + 1):
+        if number > 1:
+            sleep(interval)
+        plan = write_plan(rng, today=today or datetime.now(UTC).date(), calm=number == 1)
+        yield _run_once(number, plan, ScriptedModel(plan.script, rng, sleep, pace))
+
+
+def _run_once(number: int, plan: Plan, model: ScriptedModel) -> RunReport:
+    assistant = AppointmentAssistant(model)
+    scenario = plan.scenario
+    started = time.monotonic()
+    try:
+        booking = assistant.create_appointment(
+            scenario.prompt, user_timezone=scenario.timezone, user_id=scenario.user_id
+        )
+        outcome, failed = booking.outcome, False
+    except LLMTimeoutError as error:
+        outcome, failed = f"failed: {error}", True
+    return RunReport(
+        number=number,
+        trace_id=assistant.trace_id,
+        outcome=outcome,
+        seconds=time.monotonic() - started,
+        prompt=scenario.prompt,
+        failed=failed,
+    )

@@ -1,0 +1,92 @@
+"""Turns a scenario into the script of one run: what the model says and what goes wrong."""
+
+import random
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Final
+
+from tracereel.demo.scenarios import SCENARIOS, Scenario
+from tracereel.demo.scripted_model import Answer, Script
+
+TIMEOUT_SHARE: Final = 0.12
+CONFLICT_SHARE: Final = 0.15
+OPENING_HOURS: Final = ("08:00", "18:00")
+
+_TASKS: Final = (
+    "entity_extraction",
+    "temporal_resolution",
+    "place_resolution",
+    "rule_check",
+    "slot_choice",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run, decided in advance."""
+
+    scenario: Scenario
+    script: Script
+    slot_is_taken: bool
+
+
+def write_plan(rng: random.Random, *, today: date, calm: bool = False) -> Plan:
+    """Decide one run; a calm one is an ordinary booking in which nothing goes wrong."""
+    scenario = SCENARIOS[0] if calm else rng.choice(SCENARIOS)
+    luck = rng.random()
+    unlucky_task = rng.choice(_TASKS)
+    silent_at = unlucky_task if luck < TIMEOUT_SHARE and not calm else None
+    taken = not calm and TIMEOUT_SHARE <= luck < TIMEOUT_SHARE + CONFLICT_SHARE
+    return Plan(scenario, _script(scenario, rng, today, taken, silent_at), taken)
+
+
+def _script(
+    scenario: Scenario, rng: random.Random, today: date, taken: bool, silent_at: str | None
+) -> Script:
+    def sure(base: float) -> float:
+        return round(min(1.0, max(0.0, base + rng.uniform(-0.04, 0.04))), 2)
+
+    day = today + timedelta(days=scenario.days_ahead)
+    slot = f"{day.isoformat()} {scenario.time}"
+    alternatives = [f"{day + timedelta(days=n)} {scenario.time}" for n in (1, 2)]
+    opens, closes = OPENING_HOURS
+    is_open = opens <= scenario.time < closes
+    hint = scenario.place_phrase
+    answers: dict[str, Answer] = {
+        "entity_extraction": (
+            {
+                "contact": scenario.contact,
+                "date": scenario.date_phrase,
+                "time": scenario.time,
+                "place": hint,
+            },
+            sure(scenario.clarity),
+            f"The request names {scenario.contact} and '{scenario.date_phrase}'",
+        ),
+        "temporal_resolution": (
+            {
+                "date": day.isoformat(),
+                "time": scenario.time,
+                "timezone": scenario.timezone,
+                "readings": [day.isoformat(), *scenario.rival_readings],
+            },
+            sure(1.0 - 0.12 * len(scenario.rival_readings)),
+            f"'{scenario.date_phrase}' seen from {today} in {scenario.timezone} is {day}",
+        ),
+        "place_resolution": (
+            {"place": scenario.place},
+            sure(0.9 if hint else 0.75),
+            f"'{hint}' matches one known place" if hint else "No place given: the usual one",
+        ),
+        "rule_check": (
+            {"valid": is_open, "rule": "opening_hours"},
+            sure(0.98),
+            f"{scenario.time} is {'within' if is_open else 'outside'} {opens} to {closes}",
+        ),
+        "slot_choice": (
+            {"slot": None if taken else slot, "offered": [slot, *alternatives]},
+            sure(0.55 if taken else 0.93),
+            f"{slot} is already taken" if taken else f"{slot} is free and is what was asked for",
+        ),
+    }
+    return Script(answers, silent_at)

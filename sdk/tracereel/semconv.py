@@ -1,0 +1,125 @@
+"""Names that leave the process: span names and attributes, metrics, log lines.
+
+The tables here say which field of an event becomes which attribute, so that the event stays the one
+source of everything an execution leaves behind.
+"""
+
+from typing import Final
+
+EVENT_VERSION: Final = "1.0.0"
+SUMMARY_LIMIT: Final = 200
+"""Both as in `tracereel.events`, which is not imported here: it loads pydantic. A test compares."""
+
+EXECUTION_STARTED: Final = "agent.execution.started"
+EXECUTION_COMPLETED: Final = "agent.execution.completed"
+EXECUTION_FAILED: Final = "agent.execution.failed"
+EXECUTION_CANCELLED: Final = "agent.execution.cancelled"
+DECISION_RECORDED: Final = "agent.decision.recorded"
+PIPELINE_STARTED: Final = "agent.pipeline.started"
+PIPELINE_COMPLETED: Final = "agent.pipeline.completed"
+
+SUCCESS: Final = "success"
+PARTIAL_SUCCESS: Final = "partial_success"
+FAILED: Final = "failed"
+CANCELLED: Final = "cancelled"
+
+OPERATION: Final = "gen_ai.operation.name"
+INVOKE_AGENT: Final = "invoke_agent"
+INVOKE_WORKFLOW: Final = "invoke_workflow"
+SPAN_TRACE_ID: Final = "trace_id"
+SPAN_REQUEST_ID: Final = "tracereel.request_id"
+SPAN_DECISION: Final = "decision_recorded"
+
+CODE_TIMEOUT: Final = "EXECUTION_TIMEOUT"
+
+SPAN_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
+    "agent_name": ("gen_ai.agent.name", "agent.name"),
+    "agent_version": ("gen_ai.agent.version", "agent.version"),
+    "pipeline_type": ("gen_ai.workflow.name", "pipeline.type"),
+    "request_id": (SPAN_REQUEST_ID,),
+    "execution_id": ("tracereel.execution_id",),
+    "llm_provider": ("gen_ai.provider.name", "llm.provider"),
+    "llm_model": ("gen_ai.request.model", "llm.model"),
+    "temperature": ("gen_ai.request.temperature", "llm.temperature"),
+    "max_tokens": ("gen_ai.request.max_tokens", "llm.max_tokens"),
+    "llm_tokens_used": ("llm.tokens_used",),
+    "llm_prompt_tokens": ("gen_ai.usage.input_tokens",),
+    "llm_completion_tokens": ("gen_ai.usage.output_tokens",),
+    "llm_cost_usd": ("llm.cost_usd",),
+    "confidence": ("agent.confidence",),
+    "decision_type": ("agent.decision_type",),
+    "stage": ("agent.stage",),
+    "error_type": ("error.type",),
+    "error_code": ("agent.error_code",),
+    "error_category": ("agent.error_category",),
+    "status": ("pipeline.status",),
+    "final_outcome": ("pipeline.outcome",),
+    "final_confidence": ("pipeline.confidence",),
+}
+"""Field of an event → attributes of its span: OpenTelemetry's GenAI names, then the contract's."""
+
+KNOWN_AT_START: Final = (
+    "agent_name",
+    "agent_version",
+    "pipeline_type",
+    "request_id",
+    "execution_id",
+)
+"""Fields that closing events repeat and whose attributes the span has since its beginning."""
+
+DECISION_ATTRIBUTES: Final[tuple[str, ...]] = ("decision_id", "decision_type", "confidence")
+"""Fields of a decision that its span event shows."""
+
+LOG_LINES: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
+    EXECUTION_STARTED: (
+        "agent_execution_started",
+        "info",
+        ("agent_name", "trace_id", "input_summary"),
+    ),
+    EXECUTION_COMPLETED: (
+        "agent_execution_completed",
+        "info",
+        ("agent_name", "trace_id", "execution_time_ms", "confidence"),
+    ),
+    EXECUTION_FAILED: (
+        "agent_execution_failed",
+        "error",
+        ("agent_name", "trace_id", "error_type", "was_retried", "retry_count"),
+    ),
+    EXECUTION_CANCELLED: (
+        "agent_execution_cancelled",
+        "info",
+        ("agent_name", "trace_id", "execution_time_before_cancel_ms"),
+    ),
+    DECISION_RECORDED: (
+        "agent_decision_recorded",
+        "info",
+        ("agent_name", "trace_id", "decision_id", "decision_type", "confidence"),
+    ),
+    PIPELINE_STARTED: (
+        "agent_pipeline_started",
+        "info",
+        ("pipeline_type", "trace_id", "request_id"),
+    ),
+    PIPELINE_COMPLETED: (
+        "agent_pipeline_completed",
+        "info",
+        ("pipeline_type", "trace_id", "status", "total_execution_time_ms", "agents_failed"),
+    ),
+}
+"""Event type → name of the log line, level, and the fields it shows."""
+
+AGENT_EXECUTIONS: Final = "agent_executions_total"
+AGENT_ERRORS: Final = "agent_errors_total"
+AGENT_RETRIES: Final = "agent_retries_total"
+AGENT_FALLBACKS: Final = "agent_fallbacks_total"
+AGENT_DURATION: Final = "agent_execution_duration_seconds"
+LLM_DURATION: Final = "llm_request_duration_seconds"
+AGENT_CONFIDENCE: Final = "agent_confidence"
+LLM_TOKENS_REMAINING: Final = "llm_tokens_remaining"
+SDK_EVENTS: Final = "tracereel_sdk_events_total"
+SDK_DROPPED: Final = "tracereel_sdk_events_dropped_total"
+SDK_INTERNAL_ERRORS: Final = "tracereel_sdk_internal_errors_total"
+
+AGENT_DURATION_BUCKETS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+LLM_DURATION_BUCKETS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0)

@@ -1,0 +1,98 @@
+"""Bodies are decompressed as they come and stop at their limits."""
+
+import asyncio
+import gzip
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tracereel_collector.errors import (
+    BadRequestError,
+    ThrottledError,
+    TooLargeError,
+    UnsupportedError,
+)
+from tracereel_collector.ingest.body import BodyReader
+
+
+def read(*chunks, headers=None, max_body=1000, inflight=10_000):
+    reader = BodyReader(max_body_bytes=max_body, max_inflight_bytes=inflight)
+
+    async def stream():
+        for chunk in chunks:
+            yield chunk
+
+    async def run():
+        async with reader.read(stream(), headers or {}) as data:
+            return data
+
+    return asyncio.run(run())
+
+
+GZIP = {"content-encoding": "gzip"}
+
+
+@given(st.lists(st.binary(max_size=50), max_size=10), st.sampled_from(["", "gzip", "deflate"]))
+def test_a_body_is_the_same_however_it_is_packed_and_cut(parts, encoding):
+    plain = b"".join(parts)
+    packed = {"": plain, "gzip": gzip.compress(plain), "deflate": zlib.compress(plain)}[encoding]
+    chunks = [packed[start : start + 7] for start in range(0, len(packed), 7)]
+
+    assert read(*chunks, headers={"content-encoding": encoding}) == plain
+
+
+def test_gzip_members_one_after_another_are_one_body():
+    assert read(gzip.compress(b"a") + gzip.compress(b"b"), headers=GZIP) == b"ab"
+
+
+def test_a_declared_length_over_the_limit_is_refused_before_reading():
+    async def never():
+        raise AssertionError("the body was read")
+        yield b""
+
+    async def run():
+        reader = BodyReader(max_body_bytes=10, max_inflight_bytes=10)
+        async with reader.read(never(), {"content-length": "11"}):
+            pass
+
+    with pytest.raises(TooLargeError, match="larger than 10 bytes"):
+        asyncio.run(run())
+
+
+def test_an_undeclared_body_stops_at_the_limit():
+    with pytest.raises(TooLargeError):
+        read(b"x" * 600, b"x" * 600)
+
+
+def test_a_bomb_stops_at_the_limit_without_being_unpacked():
+    with pytest.raises(TooLargeError):
+        read(gzip.compress(bytes(200_000_000), 9), headers=GZIP, max_body=1 << 20, inflight=1 << 22)
+
+
+@pytest.mark.parametrize("broken", [b"not gzip", gzip.compress(b"x" * 100)[:-9]])
+def test_broken_compression_is_a_bad_request(broken):
+    with pytest.raises(BadRequestError):
+        read(broken, headers=GZIP)
+
+
+def test_an_unknown_encoding_is_answered_with_the_known_ones():
+    with pytest.raises(UnsupportedError, match="'br' is not supported; expected one of identity"):
+        read(b"", headers={"content-encoding": "br"})
+
+
+def test_all_requests_together_hold_no_more_than_allowed():
+    reader = BodyReader(max_body_bytes=1000, max_inflight_bytes=1000)
+
+    async def stream():
+        yield b"x" * 700
+
+    async def run():
+        async with reader.read(stream(), {}):
+            with pytest.raises(ThrottledError):
+                async with reader.read(stream(), {}):
+                    pass
+        async with reader.read(stream(), {}) as data:
+            return len(data)
+
+    assert asyncio.run(run()) == 700

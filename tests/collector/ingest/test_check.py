@@ -1,0 +1,182 @@
+"""The door names every refusal, and lets pass what the contract allows as the bytes that came."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tracereel_collector.ingest.check import EventCheck
+from tracereel_collector.model import Run
+
+from tests.support.contract import EXAMPLES, PRINTED, example
+
+door = EventCheck(max_event_bytes=100_000)
+COMPLETED = example("agent.execution.completed")
+
+
+def reason(line):
+    checked = door.check([line if isinstance(line, bytes) else json.dumps(line).encode()])
+    assert checked.lines == []
+    (rejection,) = checked.rejected
+    return rejection.reason
+
+
+def without(field):
+    return {key: value for key, value in COMPLETED.items() if key != field}
+
+
+@pytest.mark.parametrize("printed", PRINTED, ids=[each["event_type"] for each in EXAMPLES])
+def test_the_contracts_examples_pass_with_every_field(printed):
+    checked = door.check([printed])
+
+    assert checked.rejected == []
+    assert json.loads(checked.lines[0]) == json.loads(printed)
+    assert b"\n" not in checked.lines[0]
+
+
+def test_a_line_that_passes_is_the_very_bytes_that_came():
+    lines = [json.dumps(each).encode() for each in EXAMPLES]
+
+    checked = door.check(lines)
+
+    assert all(kept is line for kept, line in zip(checked.lines, lines, strict=True))
+    assert not checked.changed
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (without("agent_name"), "agent_name: missing"),
+        (without("trace_id"), "trace_id: missing"),
+        (without("event_type"), "event_type: missing"),
+        (without("execution_time_ms"), "execution_time_ms: missing"),
+        ({**COMPLETED, "agent_name": 7}, "agent_name: expected `str`, got `int`"),
+        ({**COMPLETED, "agent_name": ""}, "agent_name: expected `str` of length >= 1"),
+        ({**COMPLETED, "execution_time_ms": "9"}, "execution_time_ms: expected `int`, got `str`"),
+        ({**COMPLETED, "execution_time_ms": -1}, "execution_time_ms: expected `int` >= 0; got -1"),
+        ({**COMPLETED, "confidence": 1.5}, "confidence: expected `float` <= 1.0; got 1.5"),
+        ({**COMPLETED, "event_type": "agent.unknown"}, "'agent.unknown' is unknown; expected one of"),
+        ({**COMPLETED, "event_type": 3}, "event_type: 3 is unknown"),
+        ({**COMPLETED, "event_version": "2.0.0"}, "'2.0.0' is not supported; expected a 1.x"),
+        ({**COMPLETED, "trace_id": "a b"}, "trace_id: expected"),
+        ({**COMPLETED, "trace_id": "newline\n"}, "trace_id: expected"),
+        ({**COMPLETED, "trace_id": "x" * 129}, "trace_id: expected"),
+        ({**COMPLETED, "timestamp": "soon"}, "timestamp: invalid RFC3339"),
+        ({**COMPLETED, "timestamp": "1969-12-31T23:59:59Z"}, "expected a year from 1970"),
+        ({**COMPLETED, "emitter_seq": 2**64}, "emitter_seq: expected `int` <="),
+        (b'["a"]', "expected a JSON object, got an array"),
+        (b"null", "expected a JSON object, got null"),
+        (b'{"event_type": ', "not valid JSON"),
+        (b'{"x": NaN}', "not valid JSON"),
+        (b'{"x": 1e400}', "a number must fit a 64-bit float"),
+        (b'{"x": "\xff"}', "invalid UTF-8"),
+        (b'{"x": "\\ud800"}', "not valid JSON"),
+        (b'{"x": ' + b"[" * 40_000 + b"]" * 40_000 + b"}", "nested too deep"),
+        (b'{"x": "' + b"y" * 100_000 + b'"}', "at most 100000 are accepted"),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_a_refusal_names_the_field_and_what_was_expected(event, said):
+    assert said in reason(event)
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.0.0", "1.7.23"])
+def test_any_version_1_is_accepted(version):
+    line = json.dumps({**COMPLETED, "event_version": version}).encode()
+
+    assert door.check([line]).rejected == []
+
+
+@pytest.mark.parametrize(
+    "field", ["confidence", "reasoning", "decision_type", "agent_version", "llm_tokens_used"]
+)
+def test_what_an_agent_does_not_have_may_be_null_or_absent(field):
+    lines = [json.dumps({**COMPLETED, field: None}).encode(), json.dumps(without(field)).encode()]
+
+    assert door.check(lines).rejected == []
+
+
+def test_users_own_types_and_unknown_fields_pass():
+    line = json.dumps(
+        {
+            "event_id": "1",
+            "event_type": "custom.cart.abandoned",
+            "timestamp": "2026-01-23T10:00:00",
+            "trace_id": "t",
+            "cart": {"items": 3},
+        }
+    ).encode()
+
+    assert door.check([line]).lines == [line]
+
+
+def test_in_a_batch_the_bad_are_named_by_position_and_the_good_kept():
+    good = json.dumps(COMPLETED).encode()
+
+    checked = door.check([good, b"nonsense", json.dumps({**COMPLETED, "confidence": 9}).encode()])
+
+    assert checked.lines == [good]
+    assert checked.changed
+    assert [(each.index, each.event_id) for each in checked.rejected] == [
+        (1, None),
+        (2, COMPLETED["event_id"]),
+    ]
+
+
+@pytest.mark.parametrize("field", ["tenant", "sequence_number", "ingested_at"])
+def test_what_only_the_collector_may_say_is_removed(field):
+    checked = door.check([json.dumps({**COMPLETED, field: "forged"}).encode()])
+
+    assert json.loads(checked.lines[0]) == COMPLETED
+    assert checked.changed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        msgspec.json.encode(COMPLETED)[:-1] + b',"event_id":"second"}',
+        msgspec.json.encode(COMPLETED)[:-1] + b' , "event_id" : "second" }',
+        b'{"event_id": "first", ' + json.dumps({**COMPLETED, "event_id": "second"}).encode()[1:],
+    ],
+)
+def test_a_key_said_twice_is_said_once_so_that_door_and_engine_read_the_same(line):
+    checked = door.check([line])
+
+    pairs = json.loads(checked.lines[0], object_pairs_hook=list)
+    assert [value for key, value in pairs if key == "event_id"] == ["second"]
+
+
+def test_text_that_looks_like_a_key_is_not_taken_for_one():
+    line = json.dumps({**COMPLETED, "reasoning": '{"event_id": 1}', "x": {"event_id": 2}}).encode()
+
+    assert door.check([line]).lines == [line]
+
+
+numbers = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(1, 5)), max_size=30)
+
+
+@given(numbers)
+def test_runs_tell_every_records_emitter_and_number(records):
+    lines = []
+    for emitter, number in records:
+        ledger = {"emitter_id": emitter, "emitter_seq": number} if emitter else {}
+        lines.append(msgspec.json.encode({**COMPLETED, **ledger}))
+
+    runs = door.check(lines).runs
+
+    unfolded = [
+        (run.emitter_id, run.first + step if run.emitter_id else None)
+        for run in runs
+        for step in range(run.count)
+    ]
+    assert unfolded == [(emitter, number if emitter else None) for emitter, number in records]
+    assert all(isinstance(run, Run) for run in runs)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_either_kept_or_refused_with_a_reason(line):
+    checked = door.check([line])
+
+    assert len(checked.lines) + len(checked.rejected) == 1
+    assert all(each.reason for each in checked.rejected)

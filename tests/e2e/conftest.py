@@ -1,0 +1,43 @@
+"""Real collectors for the end-to-end tests: one shared, and fresh ones for tests that break theirs."""
+
+import uuid
+
+import pytest
+
+from tests.support.collector import CollectorProcess
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "/e2e/" in str(item.path):
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="session")
+def collector(tmp_path_factory):
+    """A collector that every test may talk to and none may stop."""
+    running = CollectorProcess(tmp_path_factory.mktemp("collector")).start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def new_collector(tmp_path):
+    """Makes collectors of the test's own; all are gone afterwards."""
+    made = []
+
+    def make(data_dir=None, **options):
+        process = CollectorProcess(data_dir or tmp_path / "data", **options)
+        made.append(process)
+        return process
+
+    yield make
+    for process in made:
+        if process.process is not None and process.process.poll() is None:
+            process.kill()
+
+
+@pytest.fixture
+def trace_id():
+    """A trace id nobody else uses."""
+    return f"trc_{uuid.uuid4().hex}"

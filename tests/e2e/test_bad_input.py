@@ -1,0 +1,192 @@
+"""Whatever comes in: a 4xx that names the field, never a 500, never unbounded memory."""
+
+import gzip
+import json
+import socket
+import threading
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from tests.support.collector import http
+from tests.support.contract import example
+
+GOOD = example("agent.execution.started")
+
+
+def post(collector, body, **headers):
+    return http("POST", f"{collector.url}/v1/events?wait=stored", body, headers)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"", 400, "the body is empty"),
+        (b"   ", 400, "the body is empty"),
+        (b"{nope", 400, "not valid JSON"),
+        (b"[1, 2", 400, "not a valid JSON array"),
+        (json.dumps({**GOOD, "agent_name": 5}).encode(), 400, "agent_name: expected `str`"),
+        (json.dumps({**GOOD, "event_type": "x.y"}).encode(), 400, "event_type: 'x.y' is unknown"),
+        (
+            json.dumps({k: v for k, v in GOOD.items() if k != "request_id"}).encode(),
+            400,
+            "request_id: missing",
+        ),
+        (json.dumps({**GOOD, "event_version": "2.0.0"}).encode(), 400, "expected a 1.x version"),
+        (json.dumps({**GOOD, "x": float("nan")}).encode(), 400, "not valid JSON"),
+        (b'{"event_id": "\xff"}', 400, "invalid UTF-8"),
+        (b'{"x": 1e999}', 400, "a number must fit"),
+        (b"[" * 500_000, 400, "not a valid JSON array"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_bad_body_is_refused_with_a_reason(collector, body, status, said):
+    answer = post(collector, body)
+
+    assert answer.status == status
+    error = answer.json()["error"]
+    assert said in error["message"]
+    assert set(error) == {"code", "message", "hint"}
+
+
+def test_in_a_batch_the_good_are_stored_and_numbered_and_the_bad_named(collector, trace_id):
+    batch = [
+        {**GOOD, "event_id": f"{trace_id}-1", "trace_id": trace_id},
+        {**GOOD, "event_id": f"{trace_id}-2", "trace_id": trace_id, "input_size_bytes": -1},
+        {**GOOD, "event_id": f"{trace_id}-3", "trace_id": trace_id},
+    ]
+
+    answer = post(collector, json.dumps(batch).encode()).json()
+
+    assert answer["accepted"] == 2
+    assert [each["index"] for each in answer["rejected"]] == [1]
+    assert answer["rejected"][0]["event_id"] == f"{trace_id}-2"
+    assert "input_size_bytes" in answer["rejected"][0]["reason"]
+    timeline = collector.replay(trace_id).json()["timeline"]
+    first = answer["first_sequence_number"]
+    assert [entry["details"]["sequence_number"] for entry in timeline] == [first, first + 1]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"1e308",
+        b"-0.0",
+        b"123456789012345678901234567890",
+        b'"\\u0000\\ud83d\\ude00"',
+        b"[" * 300 + b"]" * 300,
+        b'{"event_id": "inner", "trace_id": 7}',
+        b'"' + "ñ€😀".encode() * 1000 + b'"',
+    ],
+    ids=range(7),
+)
+def test_odd_values_that_pass_the_door_are_read_by_the_engine_too(collector, trace_id, value):
+    line = json.dumps({**GOOD, "event_id": trace_id, "trace_id": trace_id}).encode()
+
+    assert post(collector, line[:-1] + b', "odd": ' + value + b"}").status == 200
+
+    (entry,) = collector.replay(trace_id).json()["timeline"]
+    assert entry["details"]["event_id"] == trace_id
+    assert entry["details"]["odd"] == json.loads(value)
+
+
+def test_a_key_said_twice_is_stored_under_the_name_that_was_checked(collector, trace_id):
+    line = json.dumps({**GOOD, "event_id": trace_id, "trace_id": trace_id}).encode()
+    twice = b'{"trace_id": "another-trace", ' + line[1:]
+
+    assert post(collector, twice).status == 200
+
+    assert collector.replay(trace_id).status == 200
+    assert collector.replay("another-trace").status == 404
+
+
+def test_wrong_routes_methods_and_encodings_say_what_is_accepted(collector):
+    assert http("GET", f"{collector.url}/v1/nothing").json()["error"]["code"] == "not_found"
+    assert http("PUT", f"{collector.url}/v1/events", b"{}").status == 405
+    answer = post(collector, b"{}", **{"Content-Encoding": "br"})
+    assert answer.status == 415
+    assert "gzip" in answer.json()["error"]["message"]
+    answer = collector.replay("no%20such%20trace")
+    assert answer.status == 400
+    assert "letters, digits" in answer.json()["error"]["message"]
+
+
+def resident(collector):
+    return psutil.Process(collector.process.pid).memory_info().rss
+
+
+def peak_while(collector, act):
+    """The most resident memory seen while something happens."""
+    peak, stop = resident(collector), threading.Event()
+
+    def watch():
+        nonlocal peak
+        while not stop.wait(0.01):
+            peak = max(peak, resident(collector))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        act()
+    finally:
+        stop.set()
+        thread.join()
+    return peak
+
+
+def test_a_huge_body_is_refused_before_it_is_read(collector):
+    url = urlsplit(collector.url)
+    before = resident(collector)
+
+    def send():
+        with socket.create_connection((url.hostname, url.port), timeout=10) as connection:
+            connection.sendall(
+                b"POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: 104857600\r\n\r\n"
+            )
+            assert connection.recv(100).startswith(b"HTTP/1.1 413")
+
+    assert peak_while(collector, send) - before < 32 << 20
+
+
+def test_a_huge_body_of_undeclared_length_stops_at_the_limit(collector):
+    url = urlsplit(collector.url)
+    before = resident(collector)
+    chunk = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
+
+    def send():
+        with socket.create_connection((url.hostname, url.port), timeout=30) as connection:
+            connection.sendall(
+                b"POST /v1/events HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
+            try:
+                for _ in range(100):
+                    connection.sendall(chunk)
+            except OSError:
+                pass  # the collector has hung up, as it should
+            try:
+                answer = connection.recv(100)
+            except OSError:
+                answer = b""
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 413")
+
+    assert peak_while(collector, send) - before < 160 << 20
+
+
+def test_a_gzip_bomb_stops_at_the_limit(collector):
+    bomb = gzip.compress(bytes(1 << 30), 9)
+    before = resident(collector)
+
+    def send():
+        answer = post(collector, bomb, **{"Content-Encoding": "gzip"})
+        assert answer.status == 413
+        assert "67108864" in answer.json()["error"]["message"]
+
+    assert peak_while(collector, send) - before < 160 << 20
+
+
+def test_after_all_that_an_ordinary_event_still_goes_through(collector, trace_id):
+    event = {**GOOD, "event_id": trace_id, "trace_id": trace_id}
+
+    assert post(collector, json.dumps(event).encode()).status == 200
+    assert collector.replay(trace_id).status == 200

@@ -1,0 +1,204 @@
+"""Starting, stopping, being killed: nothing is lost, nothing is left behind, and errors are one line."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from tests.support.collector import http
+from tests.support.contract import example
+from tests.support.waiting import wait_until
+
+EVENT = example("agent.execution.started")
+
+
+def event(name, trace_id):
+    return {**EVENT, "event_id": name, "trace_id": trace_id}
+
+
+def children_of(collector):
+    return psutil.Process(collector.process.pid).children(recursive=True)
+
+
+def engine_of(collector):
+    return wait_until(
+        lambda: next(
+            (each for each in children_of(collector) if "engine" in " ".join(each.cmdline())), None
+        )
+    )
+
+
+def gone(processes):
+    return all(
+        not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in processes
+    )
+
+
+def ids(collector, trace_id):
+    answer = collector.replay(trace_id)
+    assert answer.status == 200, answer.body
+    return [entry["details"]["event_id"] for entry in answer.json()["timeline"]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_everything_in_order_and_leaves_no_process(new_collector, number):
+    collector = new_collector().start()
+    assert collector.post_events([event("a", "t")]).status == 200
+    family = children_of(collector)
+    port = urlsplit(collector.url).port
+
+    assert collector.stop(number) == 0
+
+    assert gone(family)
+    assert collector.output[-1] == "stopped"
+    assert "Traceback" not in "\n".join(collector.output)
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", port))
+    assert ids(new_collector().start(), "t") == ["a"]
+
+
+def test_what_is_acknowledged_just_before_a_stop_is_there_afterwards(new_collector):
+    collector = new_collector().start()
+    for number in range(20):
+        assert collector.post_events([event(str(number), "t")], wait=False).status == 200
+    collector.stop()
+
+    again = new_collector().start()
+
+    wait_until(lambda: again.replay("t").status == 200 and len(ids(again, "t")) == 20)
+
+
+def test_a_second_serve_on_the_same_directory_names_the_holder_and_exits_2(new_collector):
+    first = new_collector().start()
+
+    second = subprocess.run(
+        [
+            *(sys.executable, "-m", "tracereel", "serve", "--port", "0"),
+            *("--data-dir", str(first.data_dir)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert second.returncode == 2
+    (line,) = second.stderr.strip().splitlines()
+    assert str(first.process.pid) in line
+    assert first.post_events([event("still-there", "t")]).status == 200
+
+
+def test_a_taken_port_is_one_line_and_exit_2(new_collector, tmp_path):
+    first = new_collector().start()
+    port = urlsplit(first.url).port
+
+    second = new_collector(tmp_path / "other", port=port).start(wait=False)
+
+    assert second.process.wait(60) == 2
+    wait_until(lambda: any(f"cannot listen on 127.0.0.1:{port}" in each for each in second.output))
+
+
+def test_a_public_address_without_keys_is_refused(tmp_path):
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tracereel", "serve", "--host", "0.0.0.0"),
+            *("--data-dir", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "refusing to listen on 0.0.0.0 without API keys" in done.stderr
+
+
+@pytest.mark.fault
+def test_a_killed_engine_is_started_again_and_ingest_does_not_notice(new_collector):
+    collector = new_collector().start()
+    assert collector.post_events([event("before", "t")]).status == 200
+    engine = engine_of(collector)
+
+    os.kill(engine.pid, signal.SIGKILL)
+    answers = [
+        collector.post_events([event(f"during-{n}", "t")], wait=False).status for n in range(10)
+    ]
+
+    assert answers == [200] * 10
+    assert collector.post_events([event("after", "t")]).status == 200
+    assert sorted(ids(collector, "t")) == sorted(
+        ["before", "after", *(f"during-{n}" for n in range(10))]
+    )
+    assert collector.metric("tracereel_engine_restarts_total") == 1
+
+
+@pytest.mark.fault
+def test_children_of_a_killed_collector_stop_by_themselves_and_free_everything(new_collector):
+    collector = new_collector(arguments=("--demo",)).start()
+    family = wait_until(
+        lambda: children if len(children := children_of(collector)) >= 2 else None, timeout=30
+    )
+
+    collector.kill()
+
+    wait_until(lambda: gone(family), timeout=15, message="children outlive their parent")
+    again = new_collector().start()
+    assert again.post_events([event("new", "t")]).status == 200
+
+
+def test_readiness_speaks_of_queue_and_store(collector):
+    answer = http("GET", f"{collector.url}/readyz")
+
+    assert answer.status == 200
+    body = answer.json()
+    assert body["status"] == "ready"
+    assert body["queue"]["accepts"] is True
+    assert body["store"]["answers"] is True
+    assert http("GET", f"{collector.url}/readyz/query").status == 200
+    assert http("GET", f"{collector.url}/healthz").json()["status"] == "ok"
+
+
+def test_the_conservation_counters_balance(new_collector):
+    collector = new_collector().start()
+    collector.post_events([event(str(n), "t") for n in range(5)] + [{"bad": 1}])
+    collector.post_events([event(str(n), "t") for n in range(5)] + [{"bad": 1}])
+
+    counted = {
+        name: collector.metric(f"tracereel_records_{name}_total", kind="events")
+        for name in ("received", "rejected", "duplicate", "appended", "stored", "quarantined")
+    }
+
+    assert counted == {
+        "received": 12,
+        "rejected": 2,
+        "duplicate": 5,
+        "appended": 5,
+        "stored": 5,
+        "quarantined": 0,
+    }
+    assert collector.metric("tracereel_records_pending", kind="events") == 0
+
+
+def test_without_a_store_events_are_still_taken(new_collector, tmp_path):
+    """A ClickHouse server that is away costs no event: ingest goes on, readiness tells."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    collector = new_collector(arguments=("--store", f"clickhouse://u:p@127.0.0.1:{port}/db")).start()
+
+    assert collector.post_events([event("a", "t")], wait=False).status == 200
+
+    assert http("GET", f"{collector.url}/readyz").status == 200
+    assert http("GET", f"{collector.url}/readyz/query").status == 503
+    answer = collector.replay("t")
+    assert answer.status == 503
+    assert json.loads(answer.body)["error"]["code"] == "store_unavailable"
+    assert collector.metric("tracereel_records_pending", kind="events") == 1

@@ -1,0 +1,100 @@
+"""`tracereel demo` as a process: what it prints, delivers, and how it ends."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.sdk.cli.answering_server import AnsweringServer
+from tests.support.waiting import wait_until
+
+
+def test_prints_each_run_and_how_to_replay_the_first(run_cli, collector):
+    """One line per run; the events have arrived when it ends."""
+    done = run_cli(
+        "demo", "--runs", "2", "--interval", "0", "--seed", "1", "--endpoint", collector.url
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    trace_id = lines[1].split()[0]
+    assert lines[0] == f"recording to {collector.url}"
+    assert "appointment_created" in lines[1]
+    assert lines[2] == f"  try: tracereel replay {trace_id} --endpoint {collector.url}"
+    assert len(lines) == 4
+    endings = [e for e in collector.events if e["event_type"] == "agent.pipeline.completed"]
+    assert [line.split()[0] for line in (lines[1], lines[3])] == [e["trace_id"] for e in endings]
+    assert {event["service"] for event in collector.events} == {"tracereel-demo"}
+
+
+def test_logs_shows_the_lines_of_the_sdk(run_cli, collector):
+    """They go to stderr, so that the demo's own output stays clean."""
+    done = run_cli("demo", "--runs", "1", "--logs", "--endpoint", collector.url)
+
+    assert '"event": "agent_execution_completed"' in done.stderr
+    assert "agent_execution_completed" not in done.stdout
+
+
+def test_without_a_collector_the_events_are_kept_and_the_way_on_is_named(run_cli):
+    """The demo itself does not fail: an agent does not notice that the collector is away."""
+    with AnsweringServer() as gone:
+        url = gone.url
+
+    done = run_cli("demo", "--runs", "1", "--endpoint", url)
+
+    assert done.returncode == 0
+    assert "16 events wait in the spool" in done.stderr
+    assert "tracereel ship" in done.stderr
+
+
+def test_switched_off_it_runs_and_says_so(run_cli, collector):
+    """Recording off: the pipeline runs all the same and there is nothing to replay."""
+    done = run_cli("demo", "--runs", "1", "--endpoint", collector.url, TRACEREEL_ENABLED="0")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("recording is off\n-  appointment_created")
+    assert "replay" not in done.stdout
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("length", "status"), [(["--forever"], 0), (["--runs", "9"], None)])
+def test_a_signal_ends_it_at_once_and_cleanly(cli_env, collector, stop, length, status):
+    """No traceback, nothing lost; a demo without end exits with 0, another with 128 + signal."""
+    words = ["demo", *length, "--interval", "3600", "--endpoint", collector.url]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tracereel", *words],
+        env=cli_env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as process:
+        assert process.stdout is not None
+        wait_until(lambda: "try:" in process.stdout.readline())
+        process.send_signal(stop)
+        rest, complaint = process.communicate(timeout=30)
+
+    assert (process.returncode, rest, complaint) == (
+        128 + stop if status is None else status,
+        "",
+        "",
+    )
+    assert collector.events[-1]["event_type"] == "agent.pipeline.completed"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--runs", "0"], "'0' is not a whole number, 1 or more"),
+        (["--interval", "-1"], "'-1' is not a number of seconds, 0 or more"),
+        (["--runs", "2", "--forever"], "not allowed with"),
+        (["--endpoint", "nowhere"], "endpoint is 'nowhere'; expected a URL such as"),
+    ],
+)
+def test_words_that_cannot_be_meant_are_refused(run_cli, words, expected):
+    """The message names what came and what is accepted."""
+    done = run_cli("demo", *words)
+
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr

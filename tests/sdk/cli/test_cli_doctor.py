@@ -1,0 +1,163 @@
+"""`tracereel doctor` as a process: each finding, its advice, and the verdict."""
+
+import json
+
+import pytest
+
+from tests.sdk.cli.answering_server import AnsweringServer
+from tests.sdk.cli.test_cli_ship import leave_events, spool_of
+
+
+@pytest.fixture
+def examine(run_cli):
+    """The exit status and the findings by name."""
+
+    def run(*words, **env):
+        done = run_cli("doctor", "--json", *words, **env)
+        assert done.stderr == ""
+        document = json.loads(done.stdout)
+        assert document["usable"] == (done.returncode == 0)
+        return done.returncode, {check["name"]: check for check in document["checks"]}
+
+    return run
+
+
+def test_a_working_set_up_is_usable(examine, collector):
+    """Collector up, spool writable: status 0."""
+    status, found = examine("--endpoint", collector.url)
+
+    assert status == 0
+    assert all(check["status"] != "fail" for check in found.values())
+    assert found["collector"]["status"] == "ok"
+    assert '"version": "0.1.0"' in found["collector"]["detail"]
+    assert "store" in found["ready"]["detail"]
+    assert found["api key"]["detail"] == "accepted"
+    assert found["clock"]["detail"] == "agrees with the collector's"
+
+
+def test_a_collector_that_is_away_is_a_failure_with_advice(examine):
+    """Status 1, and how to start it."""
+    with AnsweringServer() as gone:
+        url = gone.url
+
+    status, found = examine("--endpoint", url)
+
+    assert status == 1
+    assert found["collector"]["status"] == "fail"
+    assert "tracereel serve" in found["collector"]["advice"]
+
+
+def test_a_collector_that_is_not_ready_is_a_failure(examine, collector):
+    """The body of /readyz is shown."""
+    collector.answer("/readyz", {"queue": "disk full"}, status=503)
+
+    status, found = examine("--endpoint", collector.url)
+
+    assert status == 1
+    assert "disk full" in found["ready"]["detail"]
+
+
+def test_a_store_that_does_not_answer_is_a_warning(examine, collector):
+    """Events are still taken, so the set-up is usable."""
+    collector.answer("/readyz/query", {"status": "not_ready"}, status=503)
+
+    status, found = examine("--endpoint", collector.url)
+
+    assert (status, found["queries"]["status"]) == (0, "warn")
+
+
+def test_a_refused_key_is_a_failure(examine, collector):
+    """A key is tried, not only printed."""
+    refusal = {"error": {"message": "unknown key"}}
+    collector.answer("/v1/replay/tracereel-doctor", refusal, status=401)
+
+    status, found = examine("--endpoint", collector.url)
+
+    assert (status, found["api key"]["status"]) == (1, "fail")
+
+
+def test_settings_say_where_they_came_from_and_secrets_stay_secret(examine, collector, run_cli):
+    """Option, variable, OpenTelemetry's variable or default."""
+    env = {
+        "TRACEREEL_API_KEY": "hunter2",
+        "OTEL_SERVICE_NAME": "booking",
+        "OTEL_EXPORTER_OTLP_HEADERS": "authorization=hunter2",
+        "TRACEREEL_STORE": "clickhouse://me:hunter2@db:8123/x",
+        "TRACEREEL_ENDPIONT": "http://typo",
+    }
+    _, found = examine("--endpoint", collector.url, **env)
+
+    assert f"{collector.url} (--endpoint)" == found["endpoint"]["detail"]
+    assert found["api_key"]["detail"] == "set, 7 characters ($TRACEREEL_API_KEY)"
+    assert found["service"]["detail"] == "booking (OpenTelemetry's variables)"
+    assert found["exit_timeout"]["detail"] == "2.0 (default)"
+    assert found["TRACEREEL_ENDPIONT"]["advice"] == "did you mean TRACEREEL_ENDPOINT?"
+    assert "hunter2" not in run_cli("doctor", "--endpoint", collector.url, **env).stdout
+
+
+def test_a_setting_that_cannot_be_used_is_a_failure_that_names_it(examine, collector):
+    """The variable, what came, what is accepted."""
+    status, found = examine(
+        "--endpoint", collector.url, TRACEREEL_EXIT_TIMEOUT="soon", TRACEREEL_COMPRESSION="zip"
+    )
+
+    assert status == 1
+    assert "TRACEREEL_EXIT_TIMEOUT is 'soon'" in found["exit_timeout"]["detail"]
+    assert "TRACEREEL_COMPRESSION is 'zip'" in found["compression"]["detail"]
+
+
+def test_events_left_by_ended_processes_are_counted(examine, cli_env, collector):
+    """They are a warning, and `tracereel ship` is the advice."""
+    leave_events(spool_of(cli_env, collector.url), 4)
+
+    status, found = examine("--endpoint", collector.url)
+
+    left = found["spool, ended processes"]
+    assert (status, left["status"]) == (0, "warn")
+    assert left["detail"].startswith("4 events (")
+    assert left["advice"] == "run: tracereel ship"
+
+
+def test_events_left_for_another_destination_are_counted_apart(examine, cli_env, collector):
+    """A changed endpoint or key does not make earlier events disappear from view."""
+    leave_events(spool_of(cli_env, "http://elsewhere:4318"), 2)
+
+    _, found = examine("--endpoint", collector.url)
+
+    assert found["spool, ended processes"]["detail"] == "nothing waits"
+    assert found["spool, other destination"]["detail"].startswith("2 events (")
+
+
+def test_a_directory_that_cannot_be_written_is_a_failure(examine, collector):
+    """Spool and data directory are tried; in /proc not even root can make files."""
+    status, found = examine(
+        "--endpoint", collector.url, "--data-dir", "/proc", TRACEREEL_SPOOL_DIR="/proc/spool"
+    )
+
+    assert status == 1
+    assert {"fail"} == {found["spool"]["status"], found["data directory"]["status"]}
+
+
+def test_a_directory_that_is_a_file_is_a_failure(examine, collector, tmp_path):
+    """The reason is named."""
+    (tmp_path / "file").write_text("")
+
+    status, found = examine("--endpoint", collector.url, "--data-dir", str(tmp_path / "file"))
+
+    assert (status, found["data directory"]["status"]) == (1, "fail")
+
+
+def test_people_get_one_line_per_finding_with_the_advice_below(run_cli, collector):
+    """Grouped by area, without colour in a pipe."""
+    shown = run_cli("doctor", "--endpoint", collector.url)
+
+    lines = shown.stdout.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == [
+        "configured",
+        "reachable",
+        "clock",
+        "writable",
+        "installed",
+    ]
+    assert f"  ok    endpoint: {collector.url} (--endpoint)" in lines
+    assert "\x1b" not in shown.stdout

@@ -1,0 +1,99 @@
+"""What the SDK's tests share: a sink, a recorder configured to it, child processes that use it."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.support.ingest_sink import IngestSink
+from tests.support.waiting import wait_until
+
+import tracereel
+from tracereel import _guard, _recorder
+from tracereel.events import parse_event
+
+SDK = Path(tracereel.__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _clean_sdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Each test begins unconfigured, with its own spool, and our own errors are raised."""
+    for name in list(os.environ):
+        if name.startswith(("TRACEREEL_", "OTEL_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("TRACEREEL_RAISE_INTERNAL_ERRORS", "1")
+    monkeypatch.setenv("TRACEREEL_SPOOL_DIR", str(tmp_path / "spool"))
+    _guard._said.clear()
+    before = _recorder._active
+    _recorder._active = "unset"
+    yield
+    tracereel.shutdown(timeout=1.0)
+    _recorder._active = before
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def sink() -> Iterator[IngestSink]:
+    with IngestSink() as running:
+        yield running
+        for event in running.events:
+            parse_event(event)
+
+
+@pytest.fixture
+def recorded(sink: IngestSink, registry: CollectorRegistry) -> Callable[[], list[dict[str, object]]]:
+    """Configures the SDK to the sink; call it to have everything delivered and see the events."""
+    tracereel.configure(endpoint=sink.url, service="tests", registry=registry)
+
+    def deliver() -> list[dict[str, object]]:
+        result = tracereel.flush(20.0)
+        assert result.spooled == 0
+        return list(sink.events)
+
+    return deliver
+
+
+Child = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[Child]:
+    """Starts a Python child that uses the SDK; its environment is that of the test."""
+    children: list[subprocess.Popen[str]] = []
+
+    def start(code: str, **env: str) -> subprocess.Popen[str]:
+        script = tmp_path / f"child_{len(children)}.py"
+        script.write_text(textwrap.dedent(code))
+        process = subprocess.Popen(
+            [sys.executable, "-W", "error", str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(SDK), **env},
+        )
+        children.append(process)
+        return process
+
+    yield start
+    for process in children:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def spool_files(directory: Path) -> list[str]:
+    """Names of the files under a spool directory."""
+    return sorted(path.name for path in directory.rglob("*") if path.is_file())
+
+
+def wait_for_events(sink: IngestSink, count: int) -> None:
+    wait_until(lambda: len(sink.events) >= count, message=f"{count} events, got {len(sink.events)}")

@@ -1,0 +1,633 @@
+"""Decorated code behaves as undecorated code, and leaves the right events, spans, metrics, lines."""
+
+import asyncio
+import contextvars
+import functools
+import gc
+import inspect
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import CoroutineType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry
+from tests.sdk.test_values import values
+from tests.support.ingest_sink import IngestSink
+
+import tracereel
+from tracereel import current_execution, traced_agent, traced_pipeline
+
+Deliver = Callable[[], list[dict[str, Any]]]
+
+
+def types(events: list[dict[str, Any]]) -> list[str]:
+    return [event["event_type"].removeprefix("agent.") for event in events]
+
+
+def one(events: list[dict[str, Any]], event_type: str) -> dict[str, Any]:
+    (found,) = [event for event in events if event["event_type"] == event_type]
+    return found
+
+
+@pytest.fixture
+def spans(
+    recorded: Deliver, sink: IngestSink, registry: CollectorRegistry
+) -> InMemorySpanExporter:
+    """The SDK configured anew, with a tracer provider of the program's."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracereel.configure(endpoint=sink.url, tracer_provider=provider, registry=registry)
+    return exporter
+
+
+def test_a_call_leaves_started_and_completed(recorded: Deliver) -> None:
+    @traced_agent(
+        "parsing_agent",
+        version="1.2.0",
+        llm_provider="qwen",
+        llm_model="qwen-2.5",
+        temperature=0.3,
+        max_tokens=500,
+    )
+    def parse(prompt: str, days: int = 1) -> dict[str, str]:
+        execution = current_execution()
+        assert execution is not None
+        execution.set(
+            confidence=0.9, reasoning="clear", decision_type="extraction", llm_tokens_used=42
+        )
+        return {"who": "Ana"}
+
+    assert parse("tomorrow at ten", days=2) == {"who": "Ana"}
+    events = recorded()
+    assert types(events) == ["execution.started", "execution.completed"]
+    started, completed = events
+    expected = {
+        "agent_name": "parsing_agent",
+        "agent_version": "1.2.0",
+        "input_type": "str",
+        "input_summary": "prompt: 'tomorrow at ten', days: 2",
+        "input_size_bytes": len('"tomorrow at ten"2'),
+        "llm_provider": "qwen",
+        "llm_model": "qwen-2.5",
+        "temperature": 0.3,
+        "max_tokens": 500,
+        "service": "tests",
+        "parent_span_id": None,
+        "parent_trace_id": None,
+        "emitter_seq": 1,
+        "trace_seq": 1,
+    }
+    assert expected == {key: started[key] for key in expected}
+    assert started["request_id"].startswith("req_")
+    expected = {
+        "output_type": "dict",
+        "output_summary": "{'who': 'Ana'}",
+        "confidence": 0.9,
+        "reasoning": "clear",
+        "decision_type": "extraction",
+        "llm_tokens_used": 42,
+        "llm_cost_usd": None,
+        "was_retried": False,
+        "emitter_seq": 2,
+        "trace_seq": 2,
+        "trace_event_count": 2,
+        "span_name": "invoke_agent parsing_agent",
+        **{key: started[key] for key in ("trace_id", "span_id", "execution_id", "request_id")},
+    }
+    assert expected == {key: completed[key] for key in expected}
+    assert completed["span_start_unix_nano"] <= completed["span_end_unix_nano"]
+    assert started["hlc"] < completed["hlc"]
+
+
+def test_what_is_not_known_is_null(recorded: Deliver) -> None:
+    traced_agent("a")(lambda: None)()
+    started, completed = recorded()
+    for key in ("agent_version", "llm_provider", "llm_model", "temperature", "max_tokens"):
+        assert started[key] is None
+    for key in ("confidence", "decision_type", "reasoning", "llm_tokens_used"):
+        assert completed[key] is None
+    assert (started["input_type"], started["input_summary"]) == ("NoneType", "")
+
+
+class CodedError(Exception):
+    code = "LLM_TIMEOUT"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "category"),
+    [
+        (TimeoutError("slow"), "EXECUTION_TIMEOUT", "transient"),
+        (ConnectionResetError("gone"), None, "transient"),
+        (ValueError("bad"), None, "validation"),
+        (TypeError("bad"), None, "validation"),
+        (KeyError("x"), None, None),
+        (CodedError("coded"), "LLM_TIMEOUT", None),
+        (SystemExit(3), None, None),
+    ],
+)
+def test_a_failure_is_described_and_raised_unchanged(
+    recorded: Deliver, error: BaseException, code: str | None, category: str | None
+) -> None:
+    @traced_agent("a")
+    def fail(prompt: str) -> None:
+        execution = current_execution()
+        assert execution is not None
+        execution.set(stage="llm_call")
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        fail("hello")
+    assert caught.value is error
+    failed = one(recorded(), "agent.execution.failed")
+    assert (failed["error_type"], failed["error_message"]) == (type(error).__name__, str(error))
+    assert (failed["error_code"], failed["error_category"]) == (code, category)
+    assert (failed["stage"], failed["input_at_error"]) == ("llm_call", {"prompt": "hello"})
+    assert "raise error" in failed["stack_trace"]
+    assert failed["retry_count"] == 0
+    assert failed["was_retried"] is failed["max_retries_reached"] is False
+
+
+def test_an_exception_whose_text_raises_is_recorded_all_the_same(
+    recorded: Deliver, spans: InMemorySpanExporter
+) -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    @traced_agent("a")
+    def fail() -> None:
+        raise MuteError
+
+    with pytest.raises(MuteError):
+        fail()
+    assert one(recorded(), "agent.execution.failed")["error_type"] == "MuteError"
+
+
+def test_cancellation_is_not_failure(recorded: Deliver, registry: CollectorRegistry) -> None:
+    @traced_agent("sleeper")
+    async def sleep() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(sleep())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    events = recorded()
+    assert types(events) == ["execution.started", "execution.cancelled"]
+    assert events[1]["cancel_reason"] == "CancelledError"
+    labels = {"agent_name": "sleeper", "status": "cancelled"}
+    assert registry.get_sample_value("agent_executions_total", labels) == 1
+
+
+def test_keyboard_interrupt_is_cancellation(recorded: Deliver) -> None:
+    @traced_agent("a")
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert types(recorded()) == ["execution.started", "execution.cancelled"]
+
+
+def test_a_coroutine_closed_elsewhere_makes_no_noise(
+    recorded: Deliver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Closing it from another context leaves that context alone and logs no error."""
+
+    @traced_agent("a")
+    async def wait() -> None:
+        await asyncio.sleep(0)
+
+    coroutine = wait()
+    contextvars.copy_context().run(coroutine.send, None)
+    contextvars.copy_context().run(coroutine.close)
+    assert current_execution() is None
+    assert types(recorded()) == ["execution.started", "execution.cancelled"]
+    assert not caplog.records
+
+
+def test_nested_agents_share_the_trace_and_nest_their_spans(
+    recorded: Deliver, spans: InMemorySpanExporter
+) -> None:
+    @traced_agent("inner")
+    async def inner() -> str:
+        return "x"
+
+    @traced_agent("outer")
+    async def outer() -> str:
+        return await inner()
+
+    asyncio.run(outer())
+    events = recorded()
+    assert len({event["trace_id"] for event in events}) == 1
+    assert len({event["request_id"] for event in events}) == 1
+    outer_started, inner_started, _, outer_completed = events
+    assert inner_started["parent_span_id"] == outer_started["span_id"]
+    assert [event.get("trace_event_count") for event in events] == [None, None, None, 4]
+    assert [event["trace_seq"] for event in events] == [1, 2, 3, 4]
+    by_name = {span.name: span for span in spans.get_finished_spans()}
+    inner_span, outer_span = by_name["invoke_agent inner"], by_name["invoke_agent outer"]
+    assert inner_span.parent is not None
+    assert inner_span.parent.span_id == outer_span.context.span_id
+    assert f"{outer_span.context.trace_id:032x}" == outer_completed["otel_trace_id"]
+    assert outer_span.start_time == outer_completed["span_start_unix_nano"]
+    assert outer_span.end_time == outer_completed["span_end_unix_nano"]
+
+
+def test_a_span_carries_both_vocabularies(spans: InMemorySpanExporter, recorded: Deliver) -> None:
+    @traced_agent("a", version="2", llm_provider="qwen", llm_model="m", temperature=0.5)
+    def agent() -> None:
+        execution = current_execution()
+        assert execution is not None
+        execution.set(llm_prompt_tokens=5, confidence=0.25)
+
+    agent()
+    recorded()
+    (span,) = spans.get_finished_spans()
+    attributes = dict(span.attributes or {})
+    assert attributes.pop("trace_id") == f"{span.context.trace_id:032x}"
+    assert attributes.pop("tracereel.request_id").startswith("req_")
+    assert attributes.pop("tracereel.execution_id").startswith("exe_")
+    assert attributes == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "a",
+        "agent.name": "a",
+        "gen_ai.agent.version": "2",
+        "agent.version": "2",
+        "gen_ai.provider.name": "qwen",
+        "llm.provider": "qwen",
+        "gen_ai.request.model": "m",
+        "llm.model": "m",
+        "gen_ai.request.temperature": 0.5,
+        "llm.temperature": 0.5,
+        "gen_ai.usage.input_tokens": 5,
+        "agent.confidence": 0.25,
+    }
+
+
+def test_a_span_nests_under_the_programs_own(spans: InMemorySpanExporter, recorded: Deliver) -> None:
+    own = TracerProvider(shutdown_on_exit=False).get_tracer("program")
+    with own.start_as_current_span("request") as around:
+        traced_agent("a")(lambda: None)()
+    ids = around.get_span_context()
+    started = recorded()[0]
+    assert started["trace_id"] == f"{ids.trace_id:032x}"
+    assert started["parent_span_id"] == f"{ids.span_id:016x}"
+
+
+def test_sibling_runs_in_one_opentelemetry_trace_go_on_counting(recorded: Deliver) -> None:
+    agent = traced_agent("a")(lambda: None)
+    with TracerProvider(shutdown_on_exit=False).get_tracer("p").start_as_current_span("request"):
+        agent()
+        agent()
+    assert [event["trace_seq"] for event in recorded()] == [1, 2, 3, 4]
+
+
+def test_a_failure_is_an_error_on_the_span(spans: InMemorySpanExporter, recorded: Deliver) -> None:
+    @traced_agent("a")
+    def fail() -> None:
+        raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad"):
+        fail()
+    recorded()
+    (span,) = spans.get_finished_spans()
+    assert span.status.status_code is trace.StatusCode.ERROR
+    assert [event.name for event in span.events] == ["exception"]
+    assert (span.attributes or {})["error.type"] == "ValueError"
+
+
+def test_a_no_op_provider_still_gives_events_with_ids(
+    sink: IngestSink, registry: CollectorRegistry
+) -> None:
+    provider = trace.NoOpTracerProvider()
+    tracereel.configure(endpoint=sink.url, tracer_provider=provider, registry=registry)
+    inner = traced_agent("inner")(lambda: None)
+    traced_agent("outer")(lambda: inner())()
+    tracereel.flush()
+    assert len({event["trace_id"] for event in sink.events}) == 1
+    assert len({event["span_id"] for event in sink.events}) == 2
+
+
+def test_the_global_provider_is_never_set(recorded: Deliver) -> None:
+    traced_agent("a")(lambda: None)()
+    assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def test_a_pipeline_counts_its_agents_in_tasks_and_threads(recorded: Deliver) -> None:
+    @traced_agent("good")
+    def good(x: int) -> int:
+        return x
+
+    @traced_agent("bad")
+    async def bad() -> None:
+        raise ValueError("no")
+
+    @traced_pipeline("booking", agents=["good", "bad"])
+    async def run(prompt: str, *, timezone: str, user_id: int) -> str:
+        execution = current_execution()
+        assert execution is not None
+        execution.set(confidence=0.8, outcome="booked")
+        await asyncio.to_thread(good, 1)
+        await asyncio.gather(bad(), asyncio.create_task(bad()), return_exceptions=True)
+        context = contextvars.copy_context()
+        with ThreadPoolExecutor() as pool:
+            pool.submit(context.run, good, 2).result()
+        return "apt_1"
+
+    asyncio.run(run("tomorrow", timezone="UTC", user_id=7))
+    events = recorded()
+    started, completed = events[0], events[-1]
+    expected = {
+        "pipeline_type": "booking",
+        "agent_sequence": ["good", "bad"],
+        "sequence_length": 2,
+        "user_prompt": "tomorrow",
+        "user_timezone": "UTC",
+        "user_id": "7",
+        "span_id": started["span_id"],
+    }
+    assert expected == {key: started[key] for key in expected}
+    expected = {
+        "event_type": "agent.pipeline.completed",
+        "status": "partial_success",
+        "final_outcome": "booked",
+        "agents_executed": 4,
+        "agents_succeeded": 2,
+        "agents_failed": 2,
+        "agents_retried": 0,
+        "output_summary": "apt_1",
+        "final_confidence": 0.8,
+        "trace_event_count": 10,
+        "span_name": "invoke_workflow booking",
+    }
+    assert expected == {key: completed[key] for key in expected}
+    assert {event["trace_id"] for event in events} == {started["trace_id"]}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(None, "success"), (ValueError("x"), "failed"), (KeyboardInterrupt(), "cancelled")],
+)
+def test_a_pipeline_says_how_it_ended(
+    recorded: Deliver, error: BaseException | None, status: str
+) -> None:
+    @traced_pipeline("p")
+    def run() -> None:
+        if error is not None:
+            raise error
+
+    try:
+        run()
+    except BaseException as raised:
+        assert raised is error
+    started, completed = recorded()
+    assert completed["status"] == status
+    assert (started["agent_sequence"], started["user_prompt"]) == (None, None)
+    assert (completed["final_confidence"], completed["final_outcome"]) == (None, None)
+
+
+def test_nested_pipelines_count_for_each_other(recorded: Deliver) -> None:
+    agent = traced_agent("a")(lambda: None)
+    inner = traced_pipeline("inner")(lambda: agent())
+
+    @traced_pipeline("outer")
+    def outer() -> None:
+        agent()
+        inner()
+
+    outer()
+    counts = {
+        event["pipeline_type"]: event["agents_executed"]
+        for event in recorded()
+        if event["event_type"] == "agent.pipeline.completed"
+    }
+    assert counts == {"inner": 1, "outer": 2}
+
+
+def test_methods_leave_self_out(recorded: Deliver) -> None:
+    class Agent:
+        @traced_agent("method")
+        def process(self, prompt: str) -> str:
+            return prompt
+
+        @traced_agent("class")
+        @classmethod
+        def build(cls, size: int) -> int:
+            return size
+
+        @staticmethod
+        @traced_agent("static")
+        def plain(size: int) -> int:
+            return size
+
+    assert (Agent().process("x"), Agent.build(1), Agent.plain(2)) == ("x", 1, 2)
+    summaries = [event["input_summary"] for event in recorded() if "input_summary" in event]
+    assert summaries == ["prompt: 'x'", "size: 1", "size: 2"]
+
+
+def test_signature_name_and_kind_are_kept() -> None:
+    async def agent(prompt: str, *, days: int = 1) -> str:
+        """What it does."""
+        return prompt
+
+    decorated = traced_agent("a")(agent)
+    assert inspect.signature(decorated) == inspect.signature(agent)
+    assert (decorated.__name__, decorated.__doc__) == ("agent", "What it does.")
+    assert inspect.iscoroutinefunction(decorated)
+
+
+def test_partials_and_callable_objects_are_traced_by_kind(recorded: Deliver) -> None:
+    class Caller:
+        async def __call__(self, x: int) -> int:
+            return x
+
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    partial = functools.partial(add, 1)
+    assert asyncio.run(traced_agent("object")(Caller())(3)) == 3
+    assert asyncio.run(traced_agent("partial")(partial)(2)) == 3
+    assert len(recorded()) == 4
+
+
+def test_misuse_is_told_when_decorating() -> None:
+    def generator() -> Any:
+        yield 1
+
+    with pytest.raises(TypeError, match="takes a name"):
+        traced_agent(lambda: None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="takes a name"):
+        traced_pipeline("")
+    with pytest.raises(TypeError, match="generator"):
+        traced_agent("a")(generator)
+
+
+class OwnError(Exception):
+    pass
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    arguments=st.lists(values, max_size=3),
+    keywords=st.dictionaries(st.sampled_from(["a", "prompt", "user_id"]), values, max_size=2),
+    result=values,
+    error=st.sampled_from([None, OwnError, ValueError, StopIteration, RecursionError, SystemExit]),
+    is_async=st.booleans(),
+    is_pipeline=st.booleans(),
+)
+def test_decorated_and_bare_behave_identically(
+    recorded: Deliver,
+    arguments: list[Any],
+    keywords: dict[str, Any],
+    result: Any,
+    error: type[BaseException] | None,
+    is_async: bool,
+    is_pipeline: bool,
+) -> None:
+    """Same arguments seen, same object returned, same exception raised, whatever the values."""
+    seen: list[Any] = []
+    raised = error("x") if error is not None else None
+
+    def body(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        seen.append((tuple(map(id, args)), {key: id(value) for key, value in kwargs.items()}))
+        tracereel.record_decision(
+            "d", input_data=kwargs, output_data={"out": result}, chosen=result, candidates=list(args)
+        )
+        if raised is not None:
+            raise raised
+        return result
+
+    def sync(*args: Any, **kwargs: Any) -> Any:
+        return body(args, kwargs)
+
+    async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(0)
+        return body(args, kwargs)
+
+    bare: Callable[..., Any] = coroutine if is_async else sync
+    decorate = traced_pipeline("p") if is_pipeline else traced_agent("a")
+    outcomes = [_outcome(call, arguments, keywords) for call in (bare, decorate(bare))]
+    assert outcomes[0][0] is outcomes[1][0]
+    if not (is_async and error is StopIteration):
+        assert outcomes[0][1] is outcomes[1][1]
+    assert type(outcomes[0][1]) is type(outcomes[1][1])
+    assert seen[0] == seen[1]
+    assert current_execution() is None
+
+
+def _outcome(
+    call: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]
+) -> tuple[Any, BaseException | None]:
+    try:
+        value = call(*arguments, **keywords)
+        if type(value) is not CoroutineType:
+            return value, None
+        while True:
+            value.send(None)
+    except StopIteration as stop:
+        return (stop.value, None) if inspect.iscoroutinefunction(call) else (None, stop)
+    except BaseException as raised:
+        return None, raised
+
+
+def test_sixty_four_threads_number_without_gaps(recorded: Deliver) -> None:
+    """Every thread's run has its own trace; emitter numbers are 1..n in file order."""
+    agent = traced_agent("a")(lambda number: number)
+    pipeline = traced_pipeline("p")(lambda number: [agent(number) for _ in range(10)])
+    barrier = threading.Barrier(64)
+
+    def work(number: int) -> None:
+        barrier.wait()
+        pipeline(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    events = recorded()
+    assert [event["emitter_seq"] for event in events] == list(range(1, 64 * 22 + 1))
+    assert [event["hlc"] for event in events] == sorted(event["hlc"] for event in events)
+    traces: dict[str, list[int]] = {}
+    for event in events:
+        traces.setdefault(event["trace_id"], []).append(event["trace_seq"])
+    assert list(traces.values()) == [list(range(1, 23))] * 64
+    done = [event for event in events if event["event_type"] == "agent.pipeline.completed"]
+    assert {event["agents_executed"] for event in done} == {10}
+    assert {event["trace_event_count"] for event in done} == {22}
+
+
+def test_switched_off_nothing_is_left(tmp_path: Path) -> None:
+    tracereel.configure(enabled=False)
+    assert traced_agent("a")(lambda: 1)() == 1
+    assert current_execution() is None
+    assert not (tmp_path / "spool").exists()
+    assert tracereel.flush() == tracereel.FlushResult(0, 0, 0)
+
+
+def test_content_can_be_kept_out(sink: IngestSink, registry: CollectorRegistry) -> None:
+    tracereel.configure(endpoint=sink.url, registry=registry, capture_content=False)
+
+    @traced_agent("a")
+    def fail(secret: str) -> None:
+        tracereel.record_decision("d", reasoning="hunter2", input_data={"k": "hunter2"})
+        raise ValueError("boom")
+
+    @traced_pipeline("p")
+    def run(prompt: str) -> str:
+        with pytest.raises(ValueError, match="boom"):
+            fail(prompt)
+        return prompt
+
+    run("hunter2")
+    tracereel.flush()
+    assert len(sink.events) == 5
+    assert not any("hunter2" in str(event) for event in sink.events)
+
+
+def test_bad_settings_in_the_environment_never_reach_the_call(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TRACEREEL_ENDPOINT", "nonsense")
+    assert traced_agent("a")(lambda: 5)() == 5
+    assert "TRACEREEL_ENDPOINT is 'nonsense'" in caplog.text
+
+
+def test_no_cycle_keeps_a_failed_calls_frame_alive(recorded: Deliver) -> None:
+    """The exception and what its frames hold are freed without the garbage collector."""
+    import weakref
+
+    class Big:
+        pass
+
+    refs: list[weakref.ref[Big]] = []
+
+    @traced_agent("a")
+    def fail() -> None:
+        big = Big()
+        refs.append(weakref.ref(big))
+        raise ValueError("x")
+
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="x") as caught:
+            fail()
+        del caught
+        assert refs[0]() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,201 @@
+"""The demo pipeline: deterministic, alive, and recorded in full."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sdk.cli.answering_server import AnsweringServer
+from tracereel.demo.script_writer import write_plan
+from tracereel.demo.scripted_model import LLMTimeoutError, ScriptedModel
+from tracereel.events import parse_event
+
+TODAY = date(2026, 1, 22)
+REPOSITORY = Path(__file__).parents[2]
+
+# The SDK records for a whole process, so each recording runs in one of its own.
+RECORDING = """
+import sys, tracereel
+from datetime import date
+from tracereel.cli.stopping import Stopped
+from tracereel.demo.run import run_demo
+
+stop_at, naps = int(sys.argv[3]), 0
+
+def sleep(seconds):
+    global naps
+    naps += 1
+    if naps == stop_at:
+        raise Stopped(2)
+
+tracereel.configure(endpoint=sys.argv[1], spool_dir=sys.argv[2], service="demo-test")
+reports = run_demo(runs=40, interval=0, seed=11, sleep=sleep, today=date(2026, 1, 22))
+try:
+    for report in reports:
+        print(report.trace_id, report.outcome)
+except Stopped:
+    print("stopped")
+assert tracereel.flush(30).spooled == 0
+"""
+
+
+def record(server: AnsweringServer, spool: Path, *, stop_at: int = 0) -> list[str]:
+    """Run the pipeline against a server; what it reports, line by line."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("TRACEREEL_", "OTEL_"))}
+    paths = [str(REPOSITORY / "sdk"), env.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-c", RECORDING, server.url, str(spool), str(stop_at)],
+        env={
+            **env,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "PYTHONIOENCODING": "utf-8",
+            "TRACEREEL_RAISE_INTERNAL_ERRORS": "1",
+        },
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory) -> tuple[list[str], list[dict[str, Any]]]:
+    """Forty runs: the reports, and the events as the collector got them."""
+    with AnsweringServer() as server:
+        return record(server, tmp_path_factory.mktemp("spool")), server.events
+
+
+def of_type(events: list[dict[str, Any]], event_type: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["event_type"] == event_type]
+
+
+class TestPlan:
+    def test_the_same_seed_gives_the_same_runs(self):
+        first, second = (
+            [write_plan(rng, today=TODAY) for _ in range(30)]
+            for rng in (random.Random(5), random.Random(5))
+        )
+
+        assert first == second
+
+    def test_different_seeds_give_different_runs(self):
+        first, second = (
+            [write_plan(rng, today=TODAY).scenario for _ in range(30)]
+            for rng in (random.Random(5), random.Random(6))
+        )
+
+        assert first != second
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_a_calm_run_has_nothing_go_wrong(self, seed):
+        plan = write_plan(random.Random(seed), today=TODAY, calm=True)
+
+        assert (plan.script.silent_at, plan.slot_is_taken) == (None, False)
+
+    def test_confidences_are_between_none_and_all(self):
+        rng = random.Random(1)
+        for _ in range(200):
+            answers = write_plan(rng, today=TODAY).script.answers.values()
+            assert all(0.0 <= confidence <= 1.0 for _, confidence, _ in answers)
+
+
+class TestScriptedModel:
+    def test_says_what_it_used_and_what_that_costs(self):
+        plan = write_plan(random.Random(1), today=TODAY, calm=True)
+        naps: list[float] = []
+        answer = ScriptedModel(plan.script, random.Random(1), naps.append).complete(
+            "entity_extraction", "cita"
+        )
+
+        assert answer.total_tokens == answer.prompt_tokens + answer.completion_tokens
+        assert 0 < answer.cost_usd < 0.01
+        assert naps == [answer.seconds]
+
+    def test_falls_silent_where_the_script_says(self):
+        plan = write_plan(random.Random(1), today=TODAY, calm=True)
+        script = type(plan.script)(plan.script.answers, silent_at="rule_check")
+        model = ScriptedModel(script, random.Random(1), lambda _: None)
+
+        with pytest.raises(LLMTimeoutError, match="no answer from qwen"):
+            model.complete("rule_check", "2026-01-23 10:00")
+
+
+class TestRecording:
+    def test_every_event_keeps_the_contract(self, recorded):
+        _, events = recorded
+
+        for event in events:
+            parse_event(event)
+
+    def test_every_kind_of_ending_occurs(self, recorded):
+        reports, events = recorded
+
+        outcomes = {line.split(" ", 1)[1].split(":")[0] for line in reports}
+        assert outcomes == {
+            "appointment_created",
+            "conflict_detected",
+            "outside_opening_hours",
+            "failed",
+        }
+        assert {event["status"] for event in of_type(events, "agent.pipeline.completed")} == {
+            "success",
+            "partial_success",
+            "failed",
+        }
+
+    def test_the_first_run_has_all_five_agents_with_usage_and_decisions(self, recorded):
+        reports, events = recorded
+        run = [event for event in events if event["trace_id"] == reports[0].split()[0]]
+
+        assert reports[0].endswith(" appointment_created")
+        completed = of_type(run, "agent.execution.completed")
+        started = of_type(run, "agent.pipeline.started")[0]
+        assert started["agent_sequence"] == [event["agent_name"] for event in completed]
+        assert started["user_prompt"] == "cita mañana 10am con Dr. Pérez"
+        for event in completed:
+            assert event["llm_tokens_used"] > 0
+            assert event["llm_cost_usd"] > 0
+            assert event["reasoning"]
+        decisions = {event["decision_type"]: event for event in of_type(run, DECISION)}
+        assert decisions["temporal_resolution"]["candidates"] == ["2026-01-23", "esta mañana"]
+        assert decisions["temporal_resolution"]["chosen"] == "2026-01-23"
+
+    def test_a_silent_model_is_recorded_as_a_transient_failure_of_its_agent(self, recorded):
+        _, events = recorded
+
+        failure = of_type(events, "agent.execution.failed")[0]
+        assert failure["error_type"] == "LLMTimeoutError"
+        assert failure["error_code"] == "LLM_TIMEOUT"
+        assert failure["error_category"] == "transient"
+        assert failure["stage"] == "llm_call"
+
+    def test_the_same_seed_is_recorded_the_same(self, recorded, tmp_path):
+        with AnsweringServer() as server:
+            again = record(server, tmp_path)
+
+        assert [told(event) for event in recorded[1]] == [told(event) for event in server.events]
+        assert len(again) == 40
+
+    def test_a_run_that_is_stopped_is_recorded_as_cancelled(self, tmp_path):
+        with AnsweringServer() as server:
+            assert record(server, tmp_path, stop_at=3) == ["stopped"]
+
+        types = [event["event_type"] for event in server.events]
+        assert types[-2:] == ["agent.execution.cancelled", "agent.pipeline.completed"]
+        assert server.events[-1]["status"] == "cancelled"
+
+
+DECISION = "agent.decision.recorded"
+
+
+def told(event: dict[str, Any]) -> str:
+    """What an event says, without the fields that no two runs share."""
+    own = ("agent_name", "event_type", "decision_type", "reasoning", "confidence", "error_message")
+    return json.dumps([event.get(key) for key in (*own, "llm_tokens_used", "final_outcome")])

@@ -1,0 +1,210 @@
+"""Arbitrary values become bounded text, sizes and JSON, and none of their code is run."""
+
+import enum
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from tracereel import _values, events, semconv
+
+
+class Hostile:
+    """Every way of looking at it raises."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "visible", 1)
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError("touched")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("touched")
+
+    __str__ = __hash__ = __len__ = __iter__ = __bool__ = __eq__ = __repr__  # type: ignore[assignment]
+
+
+class LazyList(list):  # type: ignore[type-arg]
+    """A list whose iteration would query a database."""
+
+    def __iter__(self) -> Any:
+        raise RuntimeError("evaluated")
+
+    __len__ = __iter__
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+@dataclass
+class Parsed:
+    contact: str
+    days: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Slotted:
+    a: int = 1
+
+
+class Model(BaseModel):
+    prompt: str
+
+
+class Struct(msgspec.Struct):
+    a: int
+
+
+Point = namedtuple("Point", "x y")
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters())
+    | st.binary(max_size=20)
+    | st.datetimes()
+    | st.uuids()
+    | st.decimals()
+    | st.complex_numbers()
+    | st.builds(Hostile)
+    | st.builds(LazyList, st.just([1]))
+    | st.sampled_from([Colour.RED, int, len])
+    | st.builds(lambda: 10**5000)
+    | st.just("\ud800lone")
+)
+keys = st.text(st.characters()) | st.integers() | st.none() | st.tuples(st.integers())
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(keys, inner, max_size=5)
+        | st.tuples(inner, inner)
+        | st.builds(Parsed, inner)
+        | st.builds(deque, st.lists(inner, max_size=3))
+    ),
+    max_leaves=30,
+)
+
+
+@given(values)
+def test_any_value_encodes_to_strict_json_with_unique_keys(value: object) -> None:
+    """What the spool writes is decoded by a strict reader, whatever the value."""
+    line = _values.encode({"data": _values.plain(value)})
+    assert b"\n" not in line
+    decoded = msgspec.json.decode(line, strict=True)
+    assert _values.encode(decoded) == line
+
+
+@given(values)
+def test_a_raw_value_put_in_an_event_is_mended_rather_than_raised(value: object) -> None:
+    """The encoder has a way out even for values nobody has prepared."""
+    msgspec.json.decode(_values.encode({"data": value}))
+
+
+@given(values)
+def test_summaries_are_bounded_and_encodable(value: object) -> None:
+    """At most 200 characters, valid UTF-8, for every value."""
+    shown = _values.summary(value)
+    assert len(shown) <= semconv.SUMMARY_LIMIT
+    shown.encode()
+    assert len(_values.call_summary([("x", value), ("y", value)])) <= semconv.SUMMARY_LIMIT
+    assert _values.size(value) >= 0
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("as it is", "as it is"),
+        (None, "None"),
+        ({"a": 1, "b": [1.5, True]}, "{'a': 1, 'b': [1.5, True]}"),
+        (Parsed("Ana", [1]), "Parsed(contact: 'Ana', days: [1])"),
+        (Slotted(), "Slotted(a: 1)"),
+        (Model(prompt="hi"), "Model(prompt: 'hi')"),
+        (Struct(a=2), "Struct(a: 2)"),
+        (Point(1, 2), "(1, 2)"),
+        (Colour.RED, "Colour.RED"),
+        (b"abc", "<3 bytes>"),
+        (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02 00:00:00+00:00"),
+        (10**1000, "<int of 3322 bits>"),
+        (object(), "<object>"),
+        (LazyList([1, 2]), "[1, 2]"),
+        (defaultdict(int, a=1), "{'a': 1}"),
+        (OrderedDict(a=1), "{'a': 1}"),
+        ({1}, "{1}"),
+        (len, "<function len>"),
+        (int, "<class int>"),
+        (ValueError("no"), "ValueError(args: ('no'))"),
+    ],
+)
+def test_summary_shows_structure(value: object, expected: str) -> None:
+    assert expected == _values.summary(value)
+
+
+def test_no_code_of_the_value_is_run() -> None:
+    """Objects that raise on every touch are described by their class and fields."""
+    assert "Hostile(visible: 1)" == _values.summary(Hostile())
+    assert {"visible": 1} == _values.plain(Hostile())
+    assert _values.size(Hostile()) > 0
+
+
+def test_cycles_end() -> None:
+    loop: list[Any] = [1]
+    loop.append(loop)
+    assert [1, "<cycle>"] == _values.plain(loop)
+    assert len(_values.summary(loop)) <= semconv.SUMMARY_LIMIT
+    assert _values.size(loop) > 0
+
+
+def test_work_on_huge_values_is_bounded() -> None:
+    """Ten million entries are sampled: size is extrapolated, the copy is cut."""
+    huge = [0] * 10_000_000
+    assert len(_values.plain(huge)) <= 2_000
+    assert 19_000_000 < _values.size(huge) < 31_000_000
+    assert len(_values.plain("x" * 50_000_000)) == _values.TEXT_LIMIT
+
+
+def test_size_of_small_values_is_that_of_their_json() -> None:
+    assert _values.size("abc") == len('"abc"')
+    assert _values.size("mañana") == len('"mañana"'.encode())
+    assert _values.size([1, 22]) == len("[1,22]") + 1
+
+
+def test_keys_that_become_equal_in_json_stay_apart() -> None:
+    assert {"1": "a", "1'": "b"} == _values.plain({1: "a", "1": "b"})
+
+
+def test_numbers_json_cannot_hold_become_null_or_text() -> None:
+    assert [None, None, str(2**63)] == _values.plain([float("nan"), float("inf"), 2**63])
+
+
+def test_surrogates_are_mended() -> None:
+    assert "a\N{REPLACEMENT CHARACTER}" == _values.text("a\ud800")
+    assert "\U0001f600" == _values.text("\ud83d\ude00")
+
+
+@pytest.mark.parametrize("value", [1.5, -0.1, float("nan"), "0.5", True, object(), None])
+def test_an_impossible_ratio_is_null(value: object) -> None:
+    assert _values.ratio(Hostile()) is None
+    assert _values.ratio(value) is None
+
+
+@pytest.mark.parametrize("value", [-1, 2**63, 1.5, "3", True, object(), None])
+def test_an_impossible_count_is_null(value: object) -> None:
+    assert _values.count(Hostile()) is None
+    assert _values.count(value) is None
+
+
+def test_limits_are_those_of_the_contract() -> None:
+    """The constants that keep pydantic out of the import agree with the event models."""
+    assert semconv.EVENT_VERSION == events.EVENT_VERSION
+    assert semconv.SUMMARY_LIMIT == events.SUMMARY_LIMIT
+    assert set(semconv.LOG_LINES) <= set(events.EVENT_TYPES)

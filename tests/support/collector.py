@@ -1,0 +1,113 @@
+"""A real collector in a process of its own, as a user would start it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.waiting import wait_until
+
+
+@dataclass
+class Answer:
+    """Status, headers and body of one response."""
+
+    status: int
+    headers: dict
+    body: bytes
+
+    def json(self):
+        return json.loads(self.body)
+
+
+def http(method, url, body=None, headers=None, timeout=30):
+    """One request; errors with a status are answers, not exceptions."""
+    request = urllib.request.Request(url, data=body, headers=headers or {}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as response:
+            return Answer(response.status, dict(response.headers), response.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return Answer(error.code, dict(error.headers), error.read())
+
+
+@dataclass
+class CollectorProcess:
+    """`tracereel serve` as a child; the data directory outlives it."""
+
+    data_dir: Path
+    environ: dict = field(default_factory=dict)
+    arguments: tuple = ()
+    port: int = 0
+    process: subprocess.Popen | None = None
+    output: list = field(default_factory=list)
+
+    def start(self, *, wait=True):
+        self.output = []
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tracereel", "serve", "--port", str(self.port)),
+                *("--data-dir", str(self.data_dir), *self.arguments),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **self.environ},
+            text=True,
+        )
+        threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
+        if wait:
+            wait_until(lambda: self.url or self._ended(), timeout=60, message="no URL was printed")
+        return self
+
+    def _read(self, process):
+        with process.stdout as lines:
+            for line in lines:
+                self.output.append(line.rstrip())
+
+    def _ended(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"exit {self.process.returncode}: {self.output}")
+
+    @property
+    def url(self):
+        found = re.search(r"collector at (http://\S+)", "\n".join(self.output))
+        return found.group(1) if found else None
+
+    def kill(self):
+        """kill -9: nothing is told, nothing is flushed."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, number=signal.SIGTERM):
+        """An orderly stop; the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+    def post_events(self, events, *, headers=None, wait=True, raw=None):
+        body = raw if raw is not None else b"\n".join(json.dumps(each).encode() for each in events)
+        return http(
+            "POST",
+            f"{self.url}/v1/events{'?wait=stored' if wait else ''}",
+            body,
+            {"Content-Type": "application/x-ndjson", **(headers or {})},
+        )
+
+    def replay(self, trace_id, **options):
+        return http("GET", f"{self.url}/v1/replay/{trace_id}", **options)
+
+    def metric(self, name, **labels):
+        """One sample of /metrics."""
+        wanted = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+        text = http("GET", f"{self.url}/metrics").body.decode()
+        for line in text.splitlines():
+            if line.startswith(f"{name}{{{wanted}}} " if wanted else f"{name} "):
+                return float(line.rsplit(" ", 1)[1])
+        raise AssertionError(f"{name} {labels} is not exported")

@@ -1,0 +1,61 @@
+"""The published schema is the contract's, and the contract's own examples are valid under it."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from tracereel.events import EVENT_TYPES, UnknownEventTypeError, parse_event
+
+from tests.support.contract import EXAMPLES, example
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_generated_documents_are_current():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+
+    stale = [
+        path.name
+        for path, text in generate.generated().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+
+    assert stale == [], "run `make docs`"
+
+
+@pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event["event_type"])
+def test_an_example_keeps_its_fields_through_the_model(event):
+    dumped = parse_event(event).model_dump(mode="json")
+
+    assert {key: dumped[key] for key in event} == event
+
+
+def test_all_eight_types_of_the_contract_have_an_example():
+    assert {each["event_type"] for each in EXAMPLES} < set(EVENT_TYPES)
+    assert len(EXAMPLES) == 8
+
+
+def test_a_timestamp_without_a_zone_is_utc():
+    event = example("agent.retry.attempted")
+
+    parsed = parse_event({**event, "timestamp": "2026-01-23T10:00:35"})
+
+    assert parsed.timestamp == parse_event(event).timestamp
+
+
+def test_unknown_fields_are_kept():
+    assert parse_event({**EXAMPLES[0], "ours": 1}).model_extra == {"ours": 1}
+
+
+def test_a_type_of_nobody_is_refused_by_name():
+    with pytest.raises(UnknownEventTypeError, match=r"'agent\.magic' is unknown"):
+        parse_event({**EXAMPLES[0], "event_type": "agent.magic"})
+
+
+@pytest.mark.parametrize("version", ["2.0.0", "0.9", "1", "one"])
+def test_another_major_version_is_refused(version):
+    with pytest.raises(ValidationError, match="event_version"):
+        parse_event({**EXAMPLES[0], "event_version": version})
