@@ -30,7 +30,7 @@ def event(rnd: random.Random, emitter: str, number: int) -> bytes:
         "execution_time_ms": rnd.randrange(5000),
         "execution_time_seconds": 1.85,
         "output_type": "ParsingOutput",
-        "output_summary": TEXT[: rnd.randrange(80, 130)],
+        "output_summary": TEXT[: rnd.randrange(40, 80)],
         "output_size_bytes": 512,
         "confidence": 0.92,
         "decision_type": "entity_extraction",

@@ -40,7 +40,7 @@ class Settings:
     commit_bytes: int = _setting(16 * MIB, "Most bytes that share one commit of the queue.")
     batch_bytes: int = _setting(12 * MIB, "Most bytes in one insert.")
     batch_records: int = _setting(20_000, "Most records in one insert.")
-    linger_seconds: float = _setting(0.25, "How long a batch waits to fill up.")
+    linger_seconds: float = _setting(1.0, "Longest time a batch waits to fill up.")
     retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
 
     query_seconds: float = _setting(30.0, "Longest time a query may take.")

@@ -72,9 +72,7 @@ def _held(data_dir: Path) -> Iterator[None]:
     """The data directory for us alone; a second collector is told who has it."""
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        lock = StoreLock.acquire(
-            data_dir / "serve.lock", wait_seconds=0, owner="another collector"
-        )
+        lock = StoreLock.acquire(data_dir / "serve.lock", wait_seconds=0, owner="another collector")
     except StoreInUseError as error:
         raise StartupError(str(error)) from error
     try:

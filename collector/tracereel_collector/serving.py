@@ -62,6 +62,7 @@ def serve_until_signal(
             timeout_keep_alive=75,
             timeout_graceful_shutdown=int(stop_seconds),
             server_header=False,
+            proxy_headers=False,
         )
     )
 

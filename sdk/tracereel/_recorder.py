@@ -50,6 +50,7 @@ class Recorder:
             "tracer_provider": tracer_provider,
             "logger": logger,
         }
+        self._forked_from: Recorder | None = None
         self.metrics = metrics_of(registry)
         self.spans = Spans(tracer_provider, config.service)
         self._logs = Logs(logger)
@@ -155,6 +156,8 @@ class Recorder:
         self._spool.disown()
         self._shipper.disown()
         child = Recorder(self.config, **self._wiring)
+        # Kept, so that the child's garbage collector does not close sockets it shares with us.
+        child._forked_from = self
         child._spool.clock = self._spool.clock.copy()
         return child
 

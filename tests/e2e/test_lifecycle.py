@@ -35,9 +35,7 @@ def engine_of(collector):
 
 
 def gone(processes):
-    return all(
-        not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in processes
-    )
+    return all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in processes)
 
 
 def ids(collector, trace_id):
@@ -192,7 +190,9 @@ def test_without_a_store_events_are_still_taken(new_collector, tmp_path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    collector = new_collector(arguments=("--store", f"clickhouse://u:p@127.0.0.1:{port}/db")).start()
+    collector = new_collector(
+        arguments=("--store", f"clickhouse://u:p@127.0.0.1:{port}/db")
+    ).start()
 
     assert collector.post_events([event("a", "t")], wait=False).status == 200
 

@@ -75,8 +75,10 @@ def test_a_span_of_the_stock_exporter_is_stored_with_everything_it_said(collecto
 
 def request_with_one_span(name):
     request = ExportTraceServiceRequest()
-    span = request.resource_spans.add().scope_spans.add().spans.add(
-        name=name, trace_id=b"\1" * 16, span_id=name.encode()[-8:]
+    span = (
+        request.resource_spans.add()
+        .scope_spans.add()
+        .spans.add(name=name, trace_id=b"\1" * 16, span_id=name.encode()[-8:])
     )
     span.start_time_unix_nano, span.end_time_unix_nano = 2**64 - 1, 5
     value = span.attributes.add(key="nested").value

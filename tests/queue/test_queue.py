@@ -182,9 +182,7 @@ def test_delivered_bodies_leave_the_file(open_queue, body, path):
 
 
 def test_appends_are_refused_when_too_much_waits_and_taken_again_afterwards(open_queue, body):
-    queue = open_queue(
-        QueueLimits(commit_bytes=1 << 20, max_pending_bytes=100, retain_seconds=0)
-    )
+    queue = open_queue(QueueLimits(commit_bytes=1 << 20, max_pending_bytes=100, retain_seconds=0))
     append(queue, body(b"x" * 90))
     with pytest.raises(ThrottledError, match="the limit is 100"):
         queue.append(body(b"y" * 20))

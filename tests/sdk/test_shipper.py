@@ -262,7 +262,9 @@ def test_a_resend_after_a_lost_offset_is_dropped_by_the_collector(sink: IngestSi
     outbox = next(_shipper.dead_emitters(settings.destination_dir))
     batch = outbox.read()
     assert batch is not None
-    list(_shipper.settle(_shipper.Sender(settings), batch.lines))
+    sender = _shipper.Sender(settings)
+    list(_shipper.settle(sender, batch.lines))
+    sender.close()
     outbox.release()
     assert ship_leftovers(settings) == FlushResult(10, 0, 0)
     assert [event["emitter_seq"] for event in sink.events] == list(range(1, 11))

@@ -75,7 +75,7 @@ def test_segments_rotate_and_shipped_ones_are_unlinked(tmp_path: Path) -> None:
     before = len(list(spool.directory.glob("*.ndjson")))
     outbox = Outbox(spool.directory, str(spool.emitter_id), on_unlink=spool.released)
     assert [event["number"] for event in drain(outbox)] == list(range(50))
-    assert before > 5
+    assert before >= 5
     assert len(list(spool.directory.glob("*.ndjson"))) == 1
     assert spool.used_bytes == sum(
         path.stat().st_size for path in spool.directory.glob("*.ndjson")

@@ -78,7 +78,9 @@ class IngestSink:
                 """A client that was killed in the middle is not news."""
 
         self._server = Server(("127.0.0.1", port), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
 
     @property
     def port(self) -> int:
@@ -127,9 +129,7 @@ class IngestSink:
         handler.end_headers()
         handler.wfile.write(answer)
 
-    def _answer(
-        self, behaviour: Behaviour, lines: list[bytes], raw_size: int
-    ) -> tuple[int, bytes]:
+    def _answer(self, behaviour: Behaviour, lines: list[bytes], raw_size: int) -> tuple[int, bytes]:
         if behaviour.body is not None:
             return behaviour.status, behaviour.body
         if behaviour.status != 200:

@@ -46,9 +46,7 @@ def send_until_acknowledged(address, body):
     while time.monotonic() < deadline:
         connection = http.client.HTTPConnection(*address, timeout=10)
         try:
-            connection.request(
-                "POST", "/v1/events", body, {"Content-Type": "application/x-ndjson"}
-            )
+            connection.request("POST", "/v1/events", body, {"Content-Type": "application/x-ndjson"})
             response = connection.getresponse()
             answer = response.read()
             if response.status == 200:

@@ -39,6 +39,7 @@ async def _wait_until_stored(parts: Parts, receipt: Receipt) -> None:
     body_id = receipt.body_id
     if body_id is None:
         return
+    parts.queue.hurry(Kind.EVENTS)
     stored = await parts.delivered.wait_until(
         lambda: parts.queue.is_delivered(Kind.EVENTS, body_id), timeout=parts.wait_stored_seconds
     )

@@ -26,6 +26,10 @@ class QueueView(Protocol):
         """Whether an append would be taken now."""
         ...
 
+    def hurry(self, kind: Kind, /) -> None:
+        """Ask for delivery of what waits, now."""
+        ...
+
     def is_delivered(self, kind: Kind, body_id: int, /) -> bool:
         """Whether a body is in the store."""
         ...

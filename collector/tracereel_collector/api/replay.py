@@ -16,7 +16,5 @@ async def get_replay(request: Request, trace_id: str) -> Response:
     """`timeline` holds every event once, chronological and causal; `summary` what it amounts to."""
     parts = parts_of(request)
     tenant = parts.keyring.tenant_of(request.headers)
-    document = await asyncio.to_thread(
-        parts.replay.document, tenant, check_trace_id(trace_id)
-    )
+    document = await asyncio.to_thread(parts.replay.document, tenant, check_trace_id(trace_id))
     return Response(document, media_type="application/json")

@@ -19,6 +19,8 @@ log = structlog.get_logger(__name__)
 
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 10.0
 IDLE_SECONDS = 0.5
+BUSY_RECORDS = 1_000
+QUIET_SHARE = 0.1
 
 
 class Stores(Protocol):
@@ -57,6 +59,7 @@ class DeliveryWorker:
         self._metrics = metrics
         self._prepare = prepare
         self._on_delivered = on_delivered
+        self._last_records = dict.fromkeys(Kind, 0)
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(kind,), name=f"deliver-{kind}", daemon=True)
@@ -95,12 +98,18 @@ class DeliveryWorker:
             if not self._queue.wait_for_bytes(kind, 1, timeout=IDLE_SECONDS):
                 self._queue.tidy()
                 return
-            self._queue.wait_for_bytes(kind, limits.max_bytes, timeout=limits.linger_seconds)
+            self._queue.wait_for_bytes(kind, limits.max_bytes, timeout=self._linger(kind))
         batch = self._queue.next_batch(
             kind, max_records=limits.max_records, max_bytes=limits.max_bytes
         )
         if batch is not None:
             self._deliver(batch)
+            self._last_records[kind] = batch.records
+
+    def _linger(self, kind: Kind) -> float:
+        """An insert has a price of its own: wait a second when much comes, a moment when little."""
+        busy = self._last_records[kind] / BUSY_RECORDS
+        return self._limits.linger_seconds * min(1.0, max(QUIET_SHARE, busy))
 
     def _deliver(self, batch: Batch) -> None:
         bodies = self._queue.bodies_of(batch)

@@ -117,7 +117,9 @@ def _fill_up(path: Path) -> None:
     if header.startswith(b"SQLite format 3\0"):
         page_size = int.from_bytes(header[16:18], "big")
         pages = int.from_bytes(header[28:32], "big")
-        os.truncate(path, max(path.stat().st_size, (65536 if page_size == 1 else page_size) * pages))
+        os.truncate(
+            path, max(path.stat().st_size, (65536 if page_size == 1 else page_size) * pages)
+        )
 
 
 def _readable_bodies(connection: sqlite3.Connection) -> Iterator[tuple[str, str, int, int, bytes]]:

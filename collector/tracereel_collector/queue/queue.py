@@ -46,6 +46,7 @@ class DurableQueue:
         self._appender = Appender()
         self._appended = threading.Condition()
         self._unsealed = dict.fromkeys(Kind, 0)
+        self._hurried: set[Kind] = set()
         self._forgotten_at = 0.0
         self._disk_full = False
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,10 +120,18 @@ class DurableQueue:
     # Delivery
 
     def wait_for_bytes(self, kind: Kind, at_least: int, *, timeout: float) -> int:
-        """Sleep until so many unsealed bytes of a kind wait, or the time is over; how many do."""
+        """Sleep until so many unsealed bytes of a kind wait, somebody hurries, or time is over."""
         with self._appended:
-            self._appended.wait_for(lambda: self._unsealed[kind] >= at_least, timeout)
+            self._appended.wait_for(
+                lambda: self._unsealed[kind] >= at_least or kind in self._hurried, timeout
+            )
             return self._unsealed[kind]
+
+    def hurry(self, kind: Kind) -> None:
+        """Somebody waits for the store: let the next batch go as it is."""
+        with self._appended:
+            self._hurried.add(kind)
+            self._appended.notify_all()
 
     def has_open_batch(self, kind: Kind) -> bool:
         """Whether a sealed batch waits to be delivered (again)."""
@@ -145,6 +154,7 @@ class DurableQueue:
             )
             with self._appended:
                 self._unsealed[kind] = self._unsealed_bytes(connection, kind)
+                self._hurried.discard(kind)
             return batch
 
         result: Batch | None = self._writer.submit(work).result()

@@ -18,7 +18,9 @@ from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.store.envelope import messages_of_spans, rows_of_events
 from tracereel_collector.store.otlp_types import PROTO_SCHEMA
 
-DATA_ERRORS = frozenset({6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 444, 636})
+DATA_ERRORS = frozenset(
+    {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 444, 636}
+)
 """ClickHouse error codes that mean: this data, not this moment (parsing, conversion, schema of a body)."""
 
 _INSERT = {
@@ -75,7 +77,9 @@ class StoreAddress:
             raise StartupError(f"store {dsn!r}: {error}") from error
         secure = url.scheme == "clickhouses"
         if not url.hostname:
-            raise StartupError("the store's DSN has no host; expected clickhouse://user:pass@host/db")
+            raise StartupError(
+                "the store's DSN has no host; expected clickhouse://user:pass@host/db"
+            )
         return cls(
             host=url.hostname,
             port=port or (8443 if secure else 8123),

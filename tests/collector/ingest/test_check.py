@@ -56,7 +56,10 @@ def test_a_line_that_passes_is_the_very_bytes_that_came():
         ({**COMPLETED, "execution_time_ms": "9"}, "execution_time_ms: expected `int`, got `str`"),
         ({**COMPLETED, "execution_time_ms": -1}, "execution_time_ms: expected `int` >= 0; got -1"),
         ({**COMPLETED, "confidence": 1.5}, "confidence: expected `float` <= 1.0; got 1.5"),
-        ({**COMPLETED, "event_type": "agent.unknown"}, "'agent.unknown' is unknown; expected one of"),
+        (
+            {**COMPLETED, "event_type": "agent.unknown"},
+            "'agent.unknown' is unknown; expected one of",
+        ),
         ({**COMPLETED, "event_type": 3}, "event_type: 3 is unknown"),
         ({**COMPLETED, "event_version": "2.0.0"}, "'2.0.0' is not supported; expected a 1.x"),
         ({**COMPLETED, "trace_id": "a b"}, "trace_id: expected"),
