@@ -30,7 +30,8 @@ def test_pipelined_requests_on_one_connection(engine: Supervisor) -> None:
 
 
 def test_expect_100_continue(engine: Supervisor) -> None:
-    head = b"POST / HTTP/1.1\r\nX-ClickHouse-Key: %b\r\nExpect: 100-continue\r\nContent-Length: 8\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nX-ClickHouse-Key: %b\r\nExpect: 100-continue\r\n"
+    head += b"Content-Length: 8\r\n\r\n"
     got = raw(engine, head % engine.secret.encode() + b"SELECT 7", answers=2)
     assert got.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
 
@@ -53,7 +54,8 @@ def test_what_is_not_http_ends_the_connection_and_nothing_else(
 
 def test_a_body_cut_short_is_not_executed(engine: Supervisor, http_call: Http) -> None:
     http_call("POST", "/", "CREATE TABLE IF NOT EXISTS cut (a Int64) ENGINE = MergeTree ORDER BY a")
-    head = b"POST /?query=INSERT+INTO+cut+FORMAT+CSV HTTP/1.1\r\nX-ClickHouse-Key: %b\r\nContent-Length: 100\r\n\r\n1\n2\n"
+    head = b"POST /?query=INSERT+INTO+cut+FORMAT+CSV HTTP/1.1\r\nX-ClickHouse-Key: %b\r\n"
+    head += b"Content-Length: 100\r\n\r\n1\n2\n"
     with socket.create_connection((engine.host, engine.port), timeout=10) as connection:
         connection.sendall(head % engine.secret.encode())
     assert http_call("POST", "/", "SELECT count() FROM cut")[2] == b"0\n"

@@ -1,4 +1,4 @@
-"""The engine's life: start, death, orphanhood, hanging, stopping; with real processes and signals."""
+"""The engine's life: start, death, hanging, stopping; with real processes and signals."""
 
 import dataclasses
 import os
@@ -110,7 +110,11 @@ def test_a_killed_engine_comes_back_with_its_port_and_data(settings: EngineSetti
         assert (supervisor.port, supervisor.restarts) == (port, 1)
         assert connect_to(supervisor).command("SELECT count() FROM t") == 1000
         assert "exited with -9" in str(supervisor.last_error)
-        assert [e for e in events if e != "engine.said"] == ["engine.ready", "engine.died", "engine.ready"]  # fmt: skip
+        assert [e for e in events if e != "engine.said"] == [
+            "engine.ready",
+            "engine.died",
+            "engine.ready",
+        ]
 
 
 @pytest.mark.fault
@@ -181,7 +185,13 @@ def test_a_second_engine_names_the_first_in_one_line(settings: EngineSettings) -
 
 def test_the_child_exits_2_when_the_store_is_held(settings: EngineSettings) -> None:
     with Supervisor(settings) as first, socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [sys.executable, "-m", "tracereel_collector.engine", "--listen-fd", str(listener.fileno())]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "tracereel_collector.engine",
+            "--listen-fd",
+            str(listener.fileno()),
+        ]
         command += ["--parent", str(os.getpid()), "--settings", settings.to_json()]
         child = subprocess.Popen(
             command,
