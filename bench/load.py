@@ -22,7 +22,7 @@ def event(rnd: random.Random, emitter: str, number: int) -> bytes:
         "event_id": f"evt_{rnd.getrandbits(96):024x}",
         "event_type": "agent.execution.completed",
         "event_version": "1.0.0",
-        "timestamp": "2026-11-16T02:00:00.%06dZ" % rnd.randrange(10**6),
+        "timestamp": f"2026-11-16T02:00:00.{rnd.randrange(10**6):06d}Z",
         "trace_id": f"{rnd.getrandbits(128):032x}" if number % 50 == 1 else emitter,
         "agent_name": f"agent_{number % 7}",
         "agent_version": "1.0.0",

@@ -43,3 +43,22 @@ def test_every_module_says_its_job_first():
     files = [*(ROOT / "sdk").rglob("*.py"), *(ROOT / "collector").rglob("*.py")]
 
     assert [str(file) for file in files if not file.read_text().startswith('"""')] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("tracereel_collector.app", ["chdb"]),
+        ("tracereel_collector.serve", ["chdb"]),
+        ("tracereel", ["fastapi", "uvicorn", "clickhouse_connect", "chdb", "tracereel_collector"]),
+        ("tracereel.cli", ["fastapi", "chdb", "tracereel_collector", "pydantic"]),
+    ],
+)
+def test_importing_a_part_does_not_load_what_it_can_do_without(module, absent):
+    script = f"import sys, {module}; print([name for name in {absent!r} if name in sys.modules])"
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "[]"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from tracereel.events import EVENT_TYPES, UnknownEventTypeError, parse_event
 
 from tests.support.contract import EXAMPLES, example
+from tracereel.events import EVENT_TYPES, UnknownEventTypeError, parse_event
 
 ROOT = Path(__file__).parent.parent
 

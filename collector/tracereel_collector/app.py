@@ -50,15 +50,12 @@ class _Preparation:
         self._done = False
 
     def __call__(self) -> None:
-        if self._done:
-            return
         with self._lock:
-            if self._done:
-                return
-            self._store.prepare()
-            for migration in migrate(self._store):
-                log.info("migration_applied", number=migration.number, name=migration.name)
-            self._done = True
+            if not self._done:
+                self._store.prepare()
+                for migration in migrate(self._store):
+                    log.info("migration_applied", number=migration.number, name=migration.name)
+                self._done = True
 
 
 class Collector:

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 from tracereel.cli.command import Command
-
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 

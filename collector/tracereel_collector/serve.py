@@ -1,5 +1,6 @@
 """`tracereel serve`: takes the data directory, brings the collector up, tells where it is."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -97,9 +98,10 @@ def _start_demo(url: str, settings: Settings) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(  # noqa: S603 - our own interpreter and command
         [
             *(sys.executable, "-m", "tracereel", "demo", "--forever", "--endpoint", url),
-            *("--spool-dir", str(settings.data_dir / "demo-spool"), "--until-stdin-closes"),
+            "--until-stdin-closes",
         ],
         stdin=subprocess.PIPE,
+        env={**os.environ, "TRACEREEL_SPOOL_DIR": str(settings.data_dir / "demo-spool")},
     )
 
 

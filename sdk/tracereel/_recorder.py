@@ -153,6 +153,8 @@ class Recorder:
 
     def successor(self) -> "Recorder":
         """In a forked child: the same configuration, nothing of the parent's."""
+        # Calls that began before the fork end in the child too: with its recorder, not with this.
+        self.closed = True
         self._spool.disown()
         self._shipper.disown()
         child = Recorder(self.config, **self._wiring)

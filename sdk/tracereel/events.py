@@ -368,7 +368,7 @@ def parse_event(event: dict[str, Any]) -> Envelope:
 
 def json_schema() -> dict[str, Any]:
     """The whole contract as one JSON Schema document (what `docs/events.schema.json` holds)."""
-    models = (*EVENT_MODELS, CustomEvent)
+    models: tuple[type[Envelope], ...] = (*EVENT_MODELS, CustomEvent)
     refs, schema = models_json_schema([(model, "validation") for model in models])
     for definition in schema["$defs"].values():
         # `event_type` has a default in Python only: on the wire it says which type this is.

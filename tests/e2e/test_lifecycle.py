@@ -141,9 +141,9 @@ def test_a_killed_engine_is_started_again_and_ingest_does_not_notice(new_collect
 @pytest.mark.fault
 def test_children_of_a_killed_collector_stop_by_themselves_and_free_everything(new_collector):
     collector = new_collector(arguments=("--demo",)).start()
-    family = wait_until(
-        lambda: children if len(children := children_of(collector)) >= 2 else None, timeout=30
-    )
+    wait_until(lambda: any("tracereel replay" in line for line in collector.output), timeout=30)
+    family = children_of(collector)
+    assert len(family) == 2
 
     collector.kill()
 

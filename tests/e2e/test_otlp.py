@@ -8,7 +8,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.trace import SpanKind, Status as SpanStatus, StatusCode
+from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import Status as SpanStatus
 
 from tests.support.collector import http
 from tests.support.waiting import wait_until

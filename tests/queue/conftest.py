@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+
 from tracereel_collector.model import Body, Kind, Run
 from tracereel_collector.queue import DurableQueue, QueueLimits
 

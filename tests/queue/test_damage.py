@@ -1,6 +1,7 @@
 """A damaged queue file never stops a start: it is set aside, and what is readable is delivered."""
 
 import pytest
+
 from tracereel_collector.model import Kind
 
 BIG = {"max_records": 1_000_000, "max_bytes": 1 << 30}

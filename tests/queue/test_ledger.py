@@ -1,7 +1,10 @@
 """The ledger of seen numbers agrees with a plain set, whatever order numbers come in."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tracereel_collector.model import Run
 from tracereel_collector.queue.ledger import MAX_INTERVALS, Seen, new_positions
 
@@ -29,7 +32,7 @@ def test_intervals_stay_sorted_disjoint_and_survive_being_written_down(added):
         seen.add(first, last)
 
     pairs = seen.intervals
-    assert all(a[1] + 1 < b[0] for a, b in zip(pairs, pairs[1:], strict=False))
+    assert all(a[1] + 1 < b[0] for a, b in pairwise(pairs))
     assert Seen.parse(seen.dump()).intervals == pairs
 
 

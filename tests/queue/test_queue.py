@@ -3,6 +3,7 @@
 import sqlite3
 
 import pytest
+
 from tracereel_collector.errors import QueueUnavailableError, ThrottledError
 from tracereel_collector.model import Kind, Quarantined
 from tracereel_collector.queue import QueueLimits

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,10 +32,12 @@ def agent(number: int) -> int:
     return number
 
 
-def gone() -> str:
-    """An address nobody listens at."""
-    with IngestSink() as sink:
-        return sink.url
+@pytest.fixture
+def gone() -> Iterator[str]:
+    """An address nobody listens at, nor can anybody else take it meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
 def finish(process: "object") -> tuple[int, str, str]:
@@ -42,9 +46,9 @@ def finish(process: "object") -> tuple[int, str, str]:
 
 
 @pytest.mark.fault
-def test_kill_9_loses_nothing_and_leftovers_are_shipped(child: Child) -> None:
+def test_kill_9_loses_nothing_and_leftovers_are_shipped(sink: IngestSink, child: Child) -> None:
     """Every event that was recorded before the kill arrives, without a gap."""
-    url = gone()
+    sink.behaviour = Behaviour(status=503)
     process = child(
         AGENT
         + """
@@ -54,20 +58,18 @@ def test_kill_9_loses_nothing_and_leftovers_are_shipped(child: Child) -> None:
     while True:
         agent(-1)
     """,
-        TRACEREEL_ENDPOINT=url,
+        TRACEREEL_ENDPOINT=sink.url,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "done\n"
     process.send_signal(signal.SIGKILL)
     process.wait()
-    settings = config.load(endpoint=url)
-    with IngestSink(int(url.rpartition(":")[2])) as sink:
-        result = ship_leftovers(settings, timeout=60.0)
-        assert result == FlushResult(len(sink.events), 0, 0)
-        assert [event["emitter_seq"] for event in sink.events] == list(
-            range(1, len(sink.events) + 1)
-        )
-        assert len(sink.events) >= 600
+    settings = config.load(endpoint=sink.url)
+    sink.behaviour = Behaviour()
+    result = ship_leftovers(settings, timeout=60.0)
+    assert result == FlushResult(len(sink.events), 0, 0)
+    assert [event["emitter_seq"] for event in sink.events] == list(range(1, len(sink.events) + 1))
+    assert len(sink.events) >= 600
     assert spool_files(settings.destination_dir) == []
 
 
@@ -112,11 +114,11 @@ def test_exit_by_os_exit_leaves_the_events_in_the_spool(sink: IngestSink, child:
     assert ship_leftovers(config.load(endpoint=sink.url)) == FlushResult(2, 0, 0)
 
 
-def test_exit_with_nobody_listening_gives_up_at_once(child: Child) -> None:
+def test_exit_with_nobody_listening_gives_up_at_once(child: Child, gone: str) -> None:
     """A refused connection ends the wait: far below the hour that it was given."""
     code, _, err = finish(
         child(
-            AGENT + "    agent(1)", TRACEREEL_ENDPOINT=gone(), TRACEREEL_EXIT_TIMEOUT="3600"
+            AGENT + "    agent(1)", TRACEREEL_ENDPOINT=gone, TRACEREEL_EXIT_TIMEOUT="3600"
         )
     )
     assert code == 0, err
@@ -233,10 +235,10 @@ def test_forks_among_busy_threads_neither_hang_nor_lose(sink: IngestSink, child:
 
 
 def test_a_full_spool_drops_with_a_count_and_the_agent_goes_on(
-    registry: CollectorRegistry,
+    registry: CollectorRegistry, gone: str
 ) -> None:
     tracereel.configure(
-        endpoint=gone(), registry=registry, max_spool_bytes=65_536, exit_timeout=0.0
+        endpoint=gone, registry=registry, max_spool_bytes=65_536, exit_timeout=0.0
     )
     assert [agent(number) for number in range(500)] == list(range(500))
     result = tracereel.flush(0.1)
@@ -339,8 +341,8 @@ def test_our_own_errors_never_reach_the_program(
     assert tracereel.flush(1.0).dropped == 2
 
 
-def test_remembered_traces_are_bounded(registry: CollectorRegistry) -> None:
-    tracereel.configure(registry=registry, endpoint=gone())
+def test_remembered_traces_are_bounded(registry: CollectorRegistry, gone: str) -> None:
+    tracereel.configure(registry=registry, endpoint=gone)
     recorder = _recorder.active()
     assert recorder is not None
     for number in range(_recorder.MAX_REMEMBERED_TRACES + 100):

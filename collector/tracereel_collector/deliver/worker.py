@@ -88,7 +88,7 @@ class DeliveryWorker:
                 if not self._stop.is_set():
                     log.error("delivery_interrupted", kind=kind, reason=error.message)
                     self._stop.wait(1.0)
-            except Exception as error:  # noqa: BLE001 - delivery must go on whatever one batch does
+            except Exception as error:
                 log.exception("delivery_failed", kind=kind, reason=str(error))
                 self._stop.wait(1.0)
 

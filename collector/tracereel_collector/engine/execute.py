@@ -3,9 +3,9 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tracereel_collector.engine.failures import (
@@ -33,7 +33,7 @@ class Result:
     body: bytes
     format: str | None
     summary: Mapping[str, str]
-    more: Iterator[bytes] | None = field(default=None)
+    more: Generator[bytes] | None = None
 
 
 class Executor:
@@ -176,7 +176,7 @@ def _stream(handle: Any, request: Request) -> Result:
     return Result(body=first or b"", format=request.result_format, summary=summary, more=more)
 
 
-def _rest(stream: Any, block: bytes | None) -> Iterator[bytes]:
+def _rest(stream: Any, block: bytes | None) -> Generator[bytes]:
     try:
         while block is not None:
             yield block

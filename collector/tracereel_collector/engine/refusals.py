@@ -13,7 +13,7 @@ STATEMENTS = _words("""
     OPTIMIZE SHOW DESCRIBE DESC EXPLAIN EXISTS CHECK DELETE UPDATE SYSTEM KILL BACKUP RESTORE
 """)
 SESSION_STATEMENTS = _words("SET USE BEGIN COMMIT ROLLBACK")
-CREATABLE = _words("TABLE DATABASE VIEW MATERIALIZED FUNCTION INDEX")
+CREATABLE = _words("TABLE DATABASE VIEW MATERIALIZED INDEX")
 SYSTEM_COMMANDS = _words("START STOP FLUSH DROP CLEAR REFRESH WAIT CANCEL SYNC")
 
 # Table functions that stay inside the store; every other one the engine knows is refused.
@@ -37,11 +37,17 @@ OUTER_ENGINES = _words("""
     file url s3 mysql postgresql sqlite executable executablepool kafka distributed buffer merge
     alias dictionary filesystem overlay lazy backup
 """)
-# Settings whose value is something the engine opens.
-FILE_SETTINGS = _words("""
-    FORMAT_TEMPLATE_ROW FORMAT_TEMPLATE_RESULTSET FORMAT_SCHEMA FORMAT_SCHEMA_SOURCE
-    FORMAT_AVRO_SCHEMA_REGISTRY_URL
+# Settings that open something, or that change how a statement is read after we have read it.
+REFUSED_SETTINGS = _words("""
+    format_template_row format_template_resultset format_avro_schema_registry_url
+    input_format_record_errors_file_path dialect polyglot_dialect profile
+    filesystem_cache_name rename_files_after_processing
 """)
+# Accepted beside a statement under a condition, never inside one.
+SCHEMA_SETTINGS = _words("format_schema format_schema_source")
+FILTER_SETTINGS = _words("additional_result_filter additional_table_filters filter")
+# Names that chDB's Python side takes for something else than a format.
+REFUSED_FORMATS = _words("dataframe datastore arrowtable debug")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tracereel_collector.engine.failures import (
 )
 from tracereel_collector.engine.http_body import Body
 from tracereel_collector.engine.http_message import Head
-from tracereel_collector.engine.refusals import Rules
+from tracereel_collector.engine.refusals import REFUSED_FORMATS, Rules
 from tracereel_collector.engine.statements import (
     Statement,
     check_identifiers,
@@ -84,9 +84,20 @@ def read_request(head: Head, body: Body, *, rules: Rules, max_sql: int, database
         whole_body_is_form = True
     settings = _settings(fields, readonly=head.method == "GET")
     parameters = {name[6:]: value for name, value in fields.items() if name.startswith("param_")}
+    for name in parameters:
+        if not (name.isidentifier() and name.isascii()):
+            raise QueryError(BAD_ARGUMENTS, f"Parameter {name!r} is not a name.")
     in_url = fields.get("query", "").encode("utf-8", "surrogateescape")
     statement, data = _statement(in_url, None if whole_body_is_form else body, rules, max_sql)
     check_identifiers(statement, parameters, rules)
+    result_format = (
+        statement.format
+        or fields.get("default_format")
+        or head.header("x-clickhouse-format")
+        or "TabSeparated"
+    )
+    if not result_format.isidentifier() or result_format.lower() in REFUSED_FORMATS:
+        raise QueryError(73, f"Unknown format {result_format}.")
     wanted = fields.get("database") or head.header("x-clickhouse-database") or database
     return Request(
         statement=statement,
@@ -94,10 +105,7 @@ def read_request(head: Head, body: Body, *, rules: Rules, max_sql: int, database
         database=database if wanted in {"default", "__default__"} else wanted,
         settings=settings,
         parameters=parameters,
-        result_format=statement.format
-        or fields.get("default_format")
-        or head.header("x-clickhouse-format")
-        or "TabSeparated",
+        result_format=result_format,
         data=data,
         wait_end=fields.get("wait_end_of_query") == "1",
     )

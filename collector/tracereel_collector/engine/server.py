@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from tracereel_collector.engine.compression import (
@@ -251,7 +251,7 @@ class _Exchange:
             self._send_stream(headers, result.body, result.more, squeeze)
 
     def _send_stream(
-        self, headers: dict[str, str], first: bytes, more: Iterator[bytes], squeeze: Compressor
+        self, headers: dict[str, str], first: bytes, more: Generator[bytes], squeeze: Compressor
     ) -> None:
         tag = secrets.token_hex(8)
         headers["X-ClickHouse-Exception-Tag"] = tag
@@ -272,7 +272,7 @@ class _Exchange:
             self._wire.chunk(squeeze.feed(marked) + squeeze.finish())
             raise
         finally:
-            more.close()  # type: ignore[attr-defined]
+            more.close()
         self._wire.chunk(squeeze.finish())
         self._wire.end_chunks()
 

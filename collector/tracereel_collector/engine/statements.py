@@ -19,8 +19,10 @@ from tracereel_collector.engine.failures import (
 from tracereel_collector.engine.lexer import Kind, Token, tokens
 from tracereel_collector.engine.refusals import (
     CREATABLE,
-    FILE_SETTINGS,
+    FILTER_SETTINGS,
     INNER_ENGINES,
+    REFUSED_SETTINGS,
+    SCHEMA_SETTINGS,
     SESSION_STATEMENTS,
     STATEMENTS,
     SYSTEM_COMMANDS,
@@ -28,6 +30,8 @@ from tracereel_collector.engine.refusals import (
 )
 
 _SAFE_IDENTIFIER = re.compile(r"[\w.\- ]+")
+# `filter` is left out, being a likely name of a column; its value is looked at instead.
+_NOT_INSIDE = (REFUSED_SETTINGS | SCHEMA_SETTINGS | FILTER_SETTINGS) - {"filter"}
 _DATA_START = re.compile(rb"[ \t\f]*;?[ \t\f]*\r?\n?")
 _ESCAPES = (b"\\", b"``", b'""')
 
@@ -104,16 +108,21 @@ def check_identifiers(statement: Statement, parameters: dict[str, str], rules: R
 
 def check_settings(settings: dict[str, str]) -> None:
     """Settings sent beside the statement must not open files either."""
-    for name in settings:
+    for name, value in settings.items():
         if not name.isidentifier() or not name.isascii():
-            raise QueryError(115, f"Setting {name!r} is not a name of a setting. (UNKNOWN_SETTING)")
-        if name.upper() not in FILE_SETTINGS:
-            continue
-        schema = name.startswith("format_schema")
-        if schema and settings.get("format_schema_source") == "string":
-            continue
-        hint = " without format_schema_source = 'string'" if schema else ""
-        raise QueryError(ACCESS_DENIED, f"Setting {name}{hint} is refused: it names a file.")
+            raise QueryError(115, f"Setting {name!r} is not a name of a setting.")
+        if name in REFUSED_SETTINGS:
+            raise QueryError(
+                ACCESS_DENIED, f"Setting {name} is refused: it reaches files or changes the guard."
+            )
+        if name in SCHEMA_SETTINGS and settings.get("format_schema_source") != "string":
+            raise QueryError(
+                ACCESS_DENIED,
+                f"Setting {name} is accepted only beside format_schema_source = 'string'.",
+            )
+        # Their values are expressions, inside strings the lexer does not open.
+        if name in FILTER_SETTINGS and "(" in value:
+            raise QueryError(ACCESS_DENIED, f"Setting {name} is accepted without function calls.")
 
 
 def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rules) -> Statement:
@@ -224,11 +233,15 @@ def _check_tokens(seen: list[Token], rules: Rules, *, backup: bool) -> None:
                 )
         if following.word in {"INFILE", "OUTFILE"} and token.word in {"FROM", "INTO"}:
             raise QueryError(ACCESS_DENIED, f"{token.word} {following.word} is refused.")
-        if following.text == b"=" and _plain(token, upper=True) in FILE_SETTINGS:
+        if token.word == "PARALLEL" and following.word == "WITH":
+            raise QueryError(SYNTAX_ERROR, "Syntax error: PARALLEL WITH joins several statements.")
+        value = seen[index + 2] if index + 2 < len(seen) else token
+        hidden_call = _plain(token) == "filter" and value.kind is Kind.STRING and b"(" in value.text
+        if following.text == b"=" and (hidden_call or _plain(token) in _NOT_INSIDE):
             raise QueryError(
                 ACCESS_DENIED,
-                f"Setting {_plain(token)} is refused inside a statement: it names a file. Send "
-                "format_schema with the request, beside format_schema_source = 'string'.",
+                f"Setting {_plain(token)} is refused inside a statement; format_schema and filters "
+                "are accepted beside it.",
             )
 
 
@@ -255,7 +268,7 @@ def _check_create(seen: list[Token], rules: Rules) -> None:
             )
 
 
-def _plain(token: Token, *, upper: bool = False) -> str | None:
+def _plain(token: Token) -> str | None:
     """A name without its quotes, folded; None when escapes hide what it says."""
     if token.kind is Kind.WORD:
         text = token.text
@@ -266,8 +279,7 @@ def _plain(token: Token, *, upper: bool = False) -> str | None:
             return None
     else:
         return ""
-    folded = text.decode("utf-8", "replace")
-    return folded.upper() if upper else folded.lower()
+    return text.decode("utf-8", "replace").lower()
 
 
 def _result_format(seen: list[Token]) -> str | None:

@@ -69,6 +69,7 @@ class Supervisor:
             self.state = "starting"
             self._stopping.clear()
             try:
+                _check_path(self.settings.store_dir)
                 self.settings.store_dir.mkdir(parents=True, exist_ok=True)
                 self.secret = keep_secret(self.settings.secret_file)
                 self._listener = self._bind()
@@ -86,14 +87,14 @@ class Supervisor:
 
     def stop(self) -> None:
         """SIGTERM, wait, SIGKILL; leaves no process and no port.  Safe at any time, and again."""
+        self._stopping.set()  # before the lock: a start that waits for its child gives up
         with self._lifecycle:
-            self._stopping.set()
-            child = self._child
-            if child is not None:
-                child.gone.set()  # wakes the monitor
-            if self._monitor is not None:
-                self._monitor.join()
-                self._monitor = None
+            while self._monitor is not None and self._monitor.is_alive():
+                # The monitor may be putting a new child in place, so look again each time.
+                if self._child is not None:
+                    self._child.gone.set()
+                self._monitor.join(0.05)
+            self._monitor = None
             child = self._child
             if child is not None:
                 child.end(grace=self.settings.stop_seconds + _KILL_MARGIN)
@@ -172,7 +173,7 @@ class Supervisor:
             missed = 0 if self._answers() else missed + 1
             if missed >= self.settings.ping_failures:
                 return f"no answer to {missed} health checks"
-            if missed:
+            if missed and not self._stopping.is_set():
                 self._tell("engine.health_missed", pid=child.pid, missed=missed)
         return f"exited with {child.exit_code}"
 
@@ -193,8 +194,12 @@ class Supervisor:
         self._tell("engine.said", line=line)
 
     def _tell(self, event: str, **fields: object) -> None:
-        if self._on_event is not None:
+        if self._on_event is None:
+            return
+        try:
             self._on_event(event, fields)
+        except Exception as error:  # noqa: BLE001 - a broken logger must not leave the engine unwatched
+            self.last_error = f"on_event failed on {event}: {error}"
 
     def _close_listener(self) -> None:
         if self._listener is not None:
@@ -311,6 +316,15 @@ def keep_secret(path: Path) -> str:
         file.flush()
         os.fsync(file.fileno())
     return secret
+
+
+def _check_path(store_dir: Path) -> None:
+    """chDB reads its path as a URL: data would land in another directory without a word."""
+    if found := sorted(set("?&") & set(str(store_dir.resolve()))):
+        raise EngineStartError(
+            f"the store directory {store_dir} contains {' and '.join(found)}",
+            hint="choose a path without ? and &",
+        )
 
 
 def _with_store(settings: EngineSettings, store_dir: Path) -> EngineSettings:

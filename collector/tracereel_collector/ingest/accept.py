@@ -75,15 +75,12 @@ class Accept:
     ) -> tuple[Body, list[Rejection], bool]:
         lines, changed, single = split_events(data, content_type=content_type)
         checked = self._check.check(lines)
-        if changed or checked.changed or single:
-            kept = b"\n".join(checked.lines)
-        else:
-            kept = data.strip()
+        as_it_came = not (changed or checked.changed or single)
         body = Body(
             kind=Kind.EVENTS,
             tenant=tenant,
             received_unix_nano=self._now(),
-            data=kept,
+            data=data.strip() if as_it_came else b"\n".join(checked.lines),
             records=len(checked.lines),
             rejected=len(checked.rejected),
             runs=checked.runs,

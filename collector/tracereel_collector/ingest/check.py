@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from tracereel.events import RESERVED_FIELDS, UnknownEventTypeError
 
+from tracereel.events import RESERVED_FIELDS, UnknownEventTypeError
 from tracereel_collector.ingest.decoders import EventDecoders
 from tracereel_collector.model import Run
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
+
 from tracereel.events import CUSTOM_PREFIX, UnknownEventTypeError, json_schema
 
 _PLAIN: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}

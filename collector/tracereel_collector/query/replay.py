@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
-from tracereel.events import TRACE_ID_PATTERN
 
+from tracereel.events import TRACE_ID_PATTERN
 from tracereel_collector.errors import BadRequestError, NotFoundError
 from tracereel_collector.store.sql import query
 

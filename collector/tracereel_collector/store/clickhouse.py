@@ -215,6 +215,8 @@ class ClickHouseStore:
 
 def _translate(error: DatabaseError) -> Exception:
     code = getattr(error, "code", None)
+    if code is None:
+        return StoreUnavailableError(f"the store does not answer: {_brief(error)}")
     if code in DATA_ERRORS:
         return BadDataError(f"ClickHouse code {code}: {_brief(error)}")
     return StoreUnavailableError(f"ClickHouse code {code}: {_brief(error)}")

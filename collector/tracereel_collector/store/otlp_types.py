@@ -99,17 +99,26 @@ def _json(value: str, level: int) -> str:
         branches += [
             (
                 f"{value}.value = 'array_value'",
-                f"concat('[', arrayStringConcat(arrayMap({each} -> {_json(each, level - 1)},"
-                f" {value}.array_value.values), ','), ']')",
+                _joined("[", "]", each, _json(each, level - 1), f"{value}.array_value.values"),
             ),
             (
                 f"{value}.value = 'kvlist_value'",
-                f"concat('{{', arrayStringConcat(arrayMap({each} -> concat(toJSONString({each}.key),"
-                f" ':', {_json(f'{each}.value', level - 1)}), {value}.kvlist_value.values), ','),"
-                " '}')",
+                _joined(
+                    "{",
+                    "}",
+                    each,
+                    f"concat(toJSONString({each}.key), ':', {_json(f'{each}.value', level - 1)})",
+                    f"{value}.kvlist_value.values",
+                ),
             ),
         ]
     return f"multiIf({', '.join(f'{test}, {result}' for test, result in branches)}, 'null')"
+
+
+def _joined(begin: str, end: str, name: str, each: str, values: str) -> str:
+    """SQL for a list of texts between brackets, with commas."""
+    texts = f"arrayStringConcat(arrayMap({name} -> {each}, {values}), ',')"
+    return f"concat('{begin}', {texts}, '{end}')"
 
 
 def attribute_map(attributes: str) -> str:

@@ -2,7 +2,10 @@
 
 import argparse
 import logging
+import os
+import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Final
 
 from tracereel.cli import connection
@@ -44,6 +47,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, metavar="N", help="Same number, same requests, answers and failures."
     )
+    parser.add_argument(
+        "--until-stdin-closes",
+        action="store_true",
+        help="End when standard input closes: how a parent takes its demo with it.",
+    )
     logs = parser.add_mutually_exclusive_group()
     logs.add_argument("--logs", action="store_true", help="Show the SDK's log lines as well.")
     logs.add_argument(
@@ -61,6 +69,8 @@ def _run(args: argparse.Namespace) -> int:
 
     stopper = Stopper()
     with stopper.watching():
+        if args.until_stdin_closes:
+            threading.Thread(target=_stop_when_stdin_closes, daemon=True).start()
         settings = connection.config_of(args)
         _set_up_logs(shown=args.logs)
         tracereel.configure(
@@ -76,7 +86,7 @@ def _run(args: argparse.Namespace) -> int:
                 seed=args.seed,
                 sleep=stopper.sleep,
             ):
-                _print_report(report, given_endpoint=args.endpoint)
+                _print_report(report, given_endpoint=args.endpoint, endpoint=settings.endpoint)
         except Stopped as stop:
             # To be stopped is how a demo without end ends.
             status = 0 if args.forever else 128 + stop.signal_number
@@ -89,7 +99,14 @@ def _run(args: argparse.Namespace) -> int:
     return status
 
 
-def _print_report(report: "RunReport", *, given_endpoint: str | None) -> None:
+def _stop_when_stdin_closes() -> None:
+    # The descriptor, not sys.stdin: a daemon thread inside a buffered read blocks the exit.
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _print_report(report: "RunReport", *, given_endpoint: str | None, endpoint: str) -> None:
     print(
         f"{report.trace_id or '-'}  {report.outcome}  {report.seconds:.2f} s  “{report.prompt}”",
         flush=True,
@@ -97,6 +114,7 @@ def _print_report(report: "RunReport", *, given_endpoint: str | None) -> None:
     if report.number == 1 and report.trace_id is not None:
         there = f" --endpoint {given_endpoint}" if given_endpoint else ""
         print(f"  try: tracereel replay {report.trace_id}{there}", flush=True)
+        print(f"  or open: {endpoint}/#{report.trace_id}", flush=True)
 
 
 def _deliver(*, hurry: bool) -> None:

@@ -210,6 +210,19 @@ def test_failures_carry_clickhouse_codes(
     assert client.command("EXISTS TABLE t") == 1
 
 
+def test_names_of_parameters_settings_and_formats_are_not_sql(http_call: Http, table: str) -> None:
+    insert = "/?query=INSERT+INTO+t+FORMAT+CSV"
+    for target, code in (
+        (f"{insert}&param_x%3D1%3BDROP+TABLE+t%3B--=1", "36"),
+        (f"{insert}&max_threads%3D1%3BDROP+TABLE+t%3B--=1", "115"),
+        ("/?default_format=CSV%3BDROP+TABLE+t", "73"),
+        ("/?default_format=dataframe", "73"),
+    ):
+        _, headers, _ = http_call("POST", target, "1,a\n" if "INSERT" in target else "SELECT 1")
+        assert headers["x-clickhouse-exception-code"] == code
+    assert http_call("POST", "/", "EXISTS TABLE t")[2] == b"1\n"
+
+
 def test_summary_and_headers(http_call: Http, table: str) -> None:
     status, headers, _ = http_call("POST", "/?query=INSERT+INTO+t+FORMAT+CSV", "1,a\n2,b\n")
     assert status == 200

@@ -100,6 +100,7 @@ def test_tokens_cover_the_text_in_order(text: str) -> None:
         "  -- nothing",
         "1 + 1",
         "GRANT ALL TO x",
+        "DROP TABLE a PARALLEL WITH DROP TABLE b",
         "INSERT INTO t",
         "INSERT INTO t; SELECT 1",
     ],
@@ -143,6 +144,11 @@ def test_more_or_less_than_one_statement_is_a_syntax_error(sql: str) -> None:
         "SELECT * FROM default . '/etc/hosts'",
         "SELECT 1 FORMAT Template SETTINGS format_template_resultset = '/etc/hosts'",
         "SELECT 1 SETTINGS format_schema = '/etc/hosts'",
+        "SELECT 1 SETTINGS dialect = 'prql'",
+        "SELECT 1 SETTINGS `input_format_record_errors_file_path` = '/tmp/x'",
+        "SELECT 1 SETTINGS additional_result_filter = 'file(1)'",
+        "SELECT 1 SETTINGS filter = 'file(1)'",
+        "CREATE FUNCTION f AS x -> x",
         "SYSTEM SHUTDOWN",
         "SYSTEM KILL",
         "BACKUP TABLE t TO S3('x')",
@@ -170,7 +176,7 @@ def test_session_statements_are_refused_with_a_hint(sql: str) -> None:
         "SELECT 1;;",
         "SELECT 'file(''x'')', \"url(\" FROM t -- ; file('x')",
         "SELECT engine FROM system.tables",
-        "SELECT file, url FROM t",
+        "SELECT file, url FROM t WHERE filter = 'x'",
         "(SELECT 1) UNION ALL (SELECT 2)",
         "CREATE TABLE t (a Int8 DEFAULT .5, file String) ENGINE = ReplacingMergeTree ORDER BY a",
         "CREATE MATERIALIZED VIEW v TO t AS SELECT engine FROM system.tables",
@@ -205,7 +211,13 @@ def test_identifiers_sent_as_parameters_are_held_to_the_same_rules() -> None:
 
 def test_settings_that_name_files_are_denied_unless_the_schema_is_text() -> None:
     check_settings({"format_schema": "syntax...", "format_schema_source": "string"})
-    for bad in ({"format_schema": "/etc/hosts"}, {"format_template_row": "/etc/hosts"}):
+    check_settings({"additional_table_filters": "{'t': 'tenant = 1'}"})
+    for bad in (
+        {"format_schema": "/etc/hosts"},
+        {"format_template_row": "/etc/hosts"},
+        {"dialect": "prql"},
+        {"additional_result_filter": "file('/etc/hosts') = ''"},
+    ):
         with pytest.raises(QueryError) as refused:
             check_settings(bad)
         assert refused.value.code == 497

@@ -212,6 +212,45 @@ def test_the_child_exits_2_when_the_store_is_held(settings: EngineSettings) -> N
             pipe.close()
 
 
+@pytest.mark.parametrize("name", ["a?b", "a&b"])
+def test_a_path_that_chdb_would_misread_is_a_start_error(tmp_path: Path, name: str) -> None:
+    supervisor = Supervisor(EngineSettings(store_dir=tmp_path / name))
+    with pytest.raises(EngineStartError, match="contains"):
+        supervisor.start()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_with_spaces_quotes_and_umlauts_is_fine(tmp_path: Path) -> None:
+    with Supervisor(EngineSettings(store_dir=tmp_path / "ein 'süßer' % + # name")) as supervisor:
+        assert connect_to(supervisor).command("SELECT 1") == 1
+        assert supervisor.settings.data_dir.is_dir()
+
+
+def test_a_failing_listener_does_not_leave_the_engine_unwatched(settings: EngineSettings) -> None:
+    def broken(event: str, fields: object) -> None:
+        raise RuntimeError("no log today")
+
+    with Supervisor(settings, on_event=broken) as supervisor:
+        first = supervisor.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: supervisor.state == "running" and supervisor.pid not in {None, first})
+        assert connect_to(supervisor).command("SELECT 1") == 1
+
+
+def test_stop_during_a_restart_leaves_no_process(settings: EngineSettings) -> None:
+    supervisor = Supervisor(settings)
+    supervisor.start()
+    assert supervisor.pid is not None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    wait_until(lambda: supervisor.state == "restarting" and supervisor.restarts == 1)
+    started = time.monotonic()
+    supervisor.stop()
+    assert time.monotonic() - started < 5
+    assert (supervisor.pid, supervisor.state) == (None, "stopped")
+    assert can_bind(supervisor.port)
+
+
 def test_a_taken_port_is_a_start_error(settings: EngineSettings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

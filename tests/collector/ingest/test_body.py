@@ -7,6 +7,7 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tracereel_collector.errors import (
     BadRequestError,
     ThrottledError,

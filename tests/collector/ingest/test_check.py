@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tracereel_collector.ingest.check import EventCheck
-from tracereel_collector.model import Run
 
 from tests.support.contract import EXAMPLES, PRINTED, example
+from tracereel_collector.ingest.check import EventCheck
+from tracereel_collector.model import Run
 
 door = EventCheck(max_event_bytes=100_000)
 COMPLETED = example("agent.execution.completed")

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.ingest.events import split_events
 

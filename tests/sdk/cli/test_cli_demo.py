@@ -70,9 +70,12 @@ def test_a_signal_ends_it_at_once_and_cleanly(cli_env, collector, stop, length, 
         encoding="utf-8",
     ) as process:
         assert process.stdout is not None
-        wait_until(lambda: "try:" in process.stdout.readline())
-        process.send_signal(stop)
-        rest, complaint = process.communicate(timeout=30)
+        try:
+            wait_until(lambda: "try:" in process.stdout.readline())
+            process.send_signal(stop)
+            rest, complaint = process.communicate(timeout=30)
+        finally:
+            process.kill()
 
     assert (process.returncode, rest, complaint) == (
         128 + stop if status is None else status,

@@ -1,0 +1,89 @@
+"""A real engine with a database for each test module."""
+
+import itertools
+import uuid
+
+import pytest
+
+from tracereel_collector.engine.settings import EngineSettings
+from tracereel_collector.engine.supervisor import Supervisor
+from tracereel_collector.model import Kind, QueuedBody
+from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
+from tracereel_collector.store.migrate import migrate
+
+RECEIVED = 1_769_162_400_000_000_000
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory):
+    with Supervisor(EngineSettings(store_dir=tmp_path_factory.mktemp("store"))) as running:
+        yield running
+
+
+def connect(engine, database):
+    store = ClickHouseStore(
+        StoreAddress(
+            host=engine.host,
+            port=engine.port,
+            username="tracereel",
+            password=engine.secret,
+            database=database,
+        ),
+        query_seconds=30,
+        query_memory_bytes=1 << 30,
+    )
+    store.prepare()
+    return store
+
+
+@pytest.fixture
+def new_store(engine):
+    """A store on an empty database of its own."""
+    store = connect(engine, f"db_{uuid.uuid4().hex}")
+    yield store
+    store.close()
+
+
+@pytest.fixture(scope="session")
+def migrated(engine):
+    store = connect(engine, "tracereel")
+    migrate(store)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(migrated):
+    """A migrated store with nothing in it; tokens are still remembered, so use `token`."""
+    for table in ("agent_events", "otel_spans"):
+        migrated.command(f"TRUNCATE TABLE {table}")
+    return migrated
+
+
+@pytest.fixture
+def token():
+    """A token nobody used before."""
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def queued():
+    """Builds bodies as delivery reads them from the queue, with numbers that follow each other."""
+    ids, number = itertools.count(1), 1
+
+    def make(data, *, records=None, kind=Kind.EVENTS, tenant="default"):
+        nonlocal number
+        count = records if records is not None else len(data.split(b"\n"))
+        body = QueuedBody(
+            id=next(ids),
+            kind=kind,
+            tenant=tenant,
+            first_sequence_number=number,
+            records=count,
+            received_unix_nano=RECEIVED,
+            data=data,
+        )
+        number += count
+        return body
+
+    return make
