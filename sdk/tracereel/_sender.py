@@ -4,6 +4,7 @@ Three answers exist, and who meets them decides nothing else: the collector took
 be rejected by index), it refuses them as they are, or it cannot be reached or used at the moment.
 """
 
+import codecs
 import gzip
 import http.client
 import ipaddress
@@ -23,6 +24,9 @@ COMPRESS_ABOVE: Final = 1024
 TIMEOUT: Final = 10.0
 """Seconds for connecting, for each read, and for the whole of an answer's body."""
 MAX_RETRY_AFTER: Final = 300.0
+
+# Connecting looks this codec up; a first import that a fork cuts in two would spoil it for good.
+codecs.lookup("idna")
 
 _TOO_LARGE: Final = 413
 _BAD_DATA: Final = (400, 422)

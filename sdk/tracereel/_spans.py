@@ -59,7 +59,8 @@ class Spans:
         provider = self._given or trace.get_tracer_provider()
         if isinstance(provider, ProxyTracerProvider):
             if self._private is None:
-                resource = Resource.create({"service.name": self._service or "unknown_service"})
+                # Not `Resource.create`: it imports and starts threads, which hangs in forked children.
+                resource = Resource({"service.name": self._service or "unknown_service"})
                 # Sampled, so that what the program calls downstream is not told to drop its spans.
                 self._private = SdkTracerProvider(
                     resource=resource, sampler=ALWAYS_ON, shutdown_on_exit=False

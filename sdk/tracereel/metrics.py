@@ -1,5 +1,6 @@
 """Prometheus series: those of the contract (names, labels, buckets exactly) and the SDK's own."""
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
@@ -11,6 +12,12 @@ from prometheus_client.metrics import MetricWrapperBase
 from tracereel import _guard, semconv
 
 M = TypeVar("M", bound=MetricWrapperBase)
+
+# A fork copies the locks inside prometheus_client as they are: none of ours may be held then.
+_gate = threading.RLock()
+os.register_at_fork(
+    before=_gate.acquire, after_in_parent=_gate.release, after_in_child=_gate.release
+)
 
 UNKNOWN: Final = "unknown"
 """Label value where the event says null."""
@@ -74,33 +81,38 @@ class Metrics:
     def observe(self, event: Mapping[str, Any], seconds: float | None) -> None:
         """Count what an event says; only events that end an agent's execution say anything here."""
         kind = event["event_type"]
-        if kind == semconv.EXECUTION_COMPLETED:
-            self._ended(event["agent_name"], semconv.SUCCESS, seconds)
-            if (confidence := event["confidence"]) is not None:
-                self._child(self.confidence, event["agent_name"]).set(confidence)
-        elif kind == semconv.EXECUTION_FAILED:
-            self._ended(event["agent_name"], semconv.FAILED, seconds)
-            category = event["error_category"] or UNKNOWN
-            self._child(self.errors, event["agent_name"], event["error_type"], category).inc()
-        elif kind == semconv.EXECUTION_CANCELLED:
-            self._ended(event["agent_name"], semconv.CANCELLED, seconds)
+        with _gate:
+            if kind == semconv.EXECUTION_COMPLETED:
+                self._ended(event["agent_name"], semconv.SUCCESS, seconds)
+                if (confidence := event["confidence"]) is not None:
+                    self._child(self.confidence, event["agent_name"]).set(confidence)
+            elif kind == semconv.EXECUTION_FAILED:
+                self._ended(event["agent_name"], semconv.FAILED, seconds)
+                category = event["error_category"] or UNKNOWN
+                self._child(self.errors, event["agent_name"], event["error_type"], category).inc()
+            elif kind == semconv.EXECUTION_CANCELLED:
+                self._ended(event["agent_name"], semconv.CANCELLED, seconds)
 
     def observe_llm(self, provider: str | None, seconds: float) -> None:
         """Count the duration of a request to a model."""
-        self._child(self.llm_duration, provider or UNKNOWN).observe(seconds)
+        with _gate:
+            self._child(self.llm_duration, provider or UNKNOWN).observe(seconds)
 
     def count_events(self, outcome: str, amount: int = 1) -> None:
         """Count events of our own line: recorded, delivered, rejected or dropped."""
-        self._child(self.events, outcome).inc(amount)
+        with _gate:
+            self._child(self.events, outcome).inc(amount)
 
     def count_drop(self, reason: str) -> None:
         """Count an event that could not be recorded."""
-        self._child(self.events, "dropped").inc()
-        self._child(self.dropped, reason).inc()
+        with _gate:
+            self._child(self.events, "dropped").inc()
+            self._child(self.dropped, reason).inc()
 
     def count_internal_error(self, where: str) -> None:
         """Count an error of ours."""
-        self._child(self.internal_errors, where).inc()
+        with _gate:
+            self._child(self.internal_errors, where).inc()
 
     def _ended(self, agent: str, status: str, seconds: float | None) -> None:
         self._child(self.executions, agent, status).inc()
@@ -152,13 +164,12 @@ class Metrics:
 
 
 _by_registry: WeakKeyDictionary[CollectorRegistry, Metrics] = WeakKeyDictionary()
-_lock = threading.Lock()
 
 
 def metrics_of(registry: CollectorRegistry | None) -> Metrics:
     """The series of a registry (the default one without an argument), registered at most once."""
     chosen = registry if registry is not None else REGISTRY
-    with _lock:
+    with _gate:
         found = _by_registry.get(chosen)
         if found is None:
             found = _by_registry[chosen] = Metrics(chosen)
@@ -169,5 +180,5 @@ def set_tokens_remaining(
     llm_provider: str, tokens: float, *, registry: CollectorRegistry | None = None
 ) -> None:
     """Say how many tokens a provider's quota has left; until then the series does not exist."""
-    with _guard.Guard("metrics"):
+    with _guard.Guard("metrics"), _gate:
         metrics_of(registry).tokens_remaining.labels(llm_provider).set(tokens)

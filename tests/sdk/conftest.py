@@ -1,6 +1,7 @@
 """What the SDK's tests share: a sink, a recorder configured to it, child processes that use it."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -78,6 +79,7 @@ def child(tmp_path: Path) -> Iterator[Child]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(SDK), **env},
         )
         children.append(process)
@@ -85,8 +87,11 @@ def child(tmp_path: Path) -> Iterator[Child]:
 
     yield start
     for process in children:
-        if process.poll() is None:
-            process.kill()
+        try:
+            # The whole session: a forked grandchild that hangs would keep the pipes open.
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
         process.communicate()
 
 
