@@ -122,7 +122,7 @@ class Config:
         "Name of this program; else `OTEL_SERVICE_NAME`, else `service.name` of"
         " `OTEL_RESOURCE_ATTRIBUTES`.",
     )
-    spool_dir: Path = _row(  # noqa: RUF009 - a field, as every row
+    spool_dir: Path = _row(
         _default_spool,
         "TRACEREEL_SPOOL_DIR",
         _directory,

@@ -17,7 +17,7 @@ CUSTOM_PREFIX: Final = "custom."
 SUMMARY_LIMIT: Final = 200
 """Longest input or output summary the SDK writes, in characters."""
 
-RESERVED_FIELDS: Final = ("tenant", "sequence_number", "ingested_at")
+RESERVED_FIELDS: Final = frozenset({"tenant", "sequence_number", "ingested_at"})
 """Fields only the collector may set; whatever a sender puts there is removed."""
 
 TRACE_ID_PATTERN: Final = r"^[A-Za-z0-9_.:-]{1,128}$"

@@ -3,12 +3,12 @@
 import json
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections import Counter
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -58,14 +58,10 @@ class Oracle:
 
 def kill_something(rnd, collector):
     """The collector, its engine, or both at once."""
-    engine = [
-        each
-        for each in psutil.Process(collector.process.pid).children()
-        if "engine" in " ".join(each.cmdline())
-    ]
     what = rnd.choice(["collector", "collector", "engine", "both"])
-    for victim in engine if what in ("engine", "both") else []:
-        os.kill(victim.pid, signal.SIGKILL)
+    for engine in collector.engines() if what in ("engine", "both") else []:
+        with suppress(psutil.Error):
+            engine.kill()
     if what in ("collector", "both"):
         collector.kill()
         collector.start()

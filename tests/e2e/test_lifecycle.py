@@ -26,14 +26,6 @@ def children_of(collector):
     return psutil.Process(collector.process.pid).children(recursive=True)
 
 
-def engine_of(collector):
-    return wait_until(
-        lambda: next(
-            (each for each in children_of(collector) if "engine" in " ".join(each.cmdline())), None
-        )
-    )
-
-
 def gone(processes):
     return all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in processes)
 
@@ -123,7 +115,7 @@ def test_a_public_address_without_keys_is_refused(tmp_path):
 def test_a_killed_engine_is_started_again_and_ingest_does_not_notice(new_collector):
     collector = new_collector().start()
     assert collector.post_events([event("before", "t")]).status == 200
-    engine = engine_of(collector)
+    (engine,) = collector.engines()
 
     os.kill(engine.pid, signal.SIGKILL)
     answers = [

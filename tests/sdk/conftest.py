@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.support.ingest_sink import IngestSink
-from tests.support.waiting import wait_until
 
 import tracereel
+from tests.support.ingest_sink import IngestSink
+from tests.support.waiting import wait_until
 from tracereel import _guard, _recorder
 from tracereel.events import parse_event
 
@@ -32,7 +32,8 @@ def _clean_sdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
     before = _recorder._active
     _recorder._active = "unset"
     yield
-    tracereel.shutdown(timeout=1.0)
+    if (recorder := _recorder._active) not in ("unset", None):
+        recorder.close(1.0, give_up_unconnected=True)
     _recorder._active = before
 
 
@@ -50,7 +51,9 @@ def sink() -> Iterator[IngestSink]:
 
 
 @pytest.fixture
-def recorded(sink: IngestSink, registry: CollectorRegistry) -> Callable[[], list[dict[str, object]]]:
+def recorded(
+    sink: IngestSink, registry: CollectorRegistry
+) -> Callable[[], list[dict[str, object]]]:
     """Configures the SDK to the sink; call it to have everything delivered and see the events."""
     tracereel.configure(endpoint=sink.url, service="tests", registry=registry)
 

@@ -7,9 +7,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
-from tests.support.ingest_sink import IngestSink
 
 import tracereel
+from tests.support.ingest_sink import IngestSink
 from tracereel import record_decision, traced_agent, traced_pipeline
 
 Deliver = Callable[[], list[dict[str, Any]]]

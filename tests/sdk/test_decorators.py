@@ -8,6 +8,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from types import CoroutineType
 from typing import Any
@@ -20,10 +21,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
-from tests.sdk.test_values import values
-from tests.support.ingest_sink import IngestSink
 
 import tracereel
+from tests.sdk.test_values import values
+from tests.support.ingest_sink import IngestSink
 from tracereel import current_execution, traced_agent, traced_pipeline
 
 Deliver = Callable[[], list[dict[str, Any]]]
@@ -39,9 +40,7 @@ def one(events: list[dict[str, Any]], event_type: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def spans(
-    recorded: Deliver, sink: IngestSink, registry: CollectorRegistry
-) -> InMemorySpanExporter:
+def spans(recorded: Deliver, sink: IngestSink, registry: CollectorRegistry) -> InMemorySpanExporter:
     """The SDK configured anew, with a tracer provider of the program's."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
@@ -279,7 +278,9 @@ def test_a_span_carries_both_vocabularies(spans: InMemorySpanExporter, recorded:
     }
 
 
-def test_a_span_nests_under_the_programs_own(spans: InMemorySpanExporter, recorded: Deliver) -> None:
+def test_a_span_nests_under_the_programs_own(
+    spans: InMemorySpanExporter, recorded: Deliver
+) -> None:
     own = TracerProvider(shutdown_on_exit=False).get_tracer("program")
     with own.start_as_current_span("request") as around:
         traced_agent("a")(lambda: None)()
@@ -391,10 +392,8 @@ def test_a_pipeline_says_how_it_ended(
         if error is not None:
             raise error
 
-    try:
+    with pytest.raises(type(error)) if error is not None else nullcontext():
         run()
-    except BaseException as raised:
-        assert raised is error
     started, completed = recorded()
     assert completed["status"] == status
     assert (started["agent_sequence"], started["user_prompt"]) == (None, None)
@@ -506,7 +505,11 @@ def test_decorated_and_bare_behave_identically(
     def body(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         seen.append((tuple(map(id, args)), {key: id(value) for key, value in kwargs.items()}))
         tracereel.record_decision(
-            "d", input_data=kwargs, output_data={"out": result}, chosen=result, candidates=list(args)
+            "d",
+            input_data=kwargs,
+            output_data={"out": result},
+            chosen=result,
+            candidates=list(args),
         )
         if raised is not None:
             raise raised

@@ -36,6 +36,6 @@ def test_leaves_interrupts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_listener_that_raises_hurts_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(_guard.RAISE_ENV)
-    monkeypatch.setattr(_guard, "_listeners", [lambda where: 1 / 0])
+    monkeypatch.setattr(_guard, "_listeners", [lambda _where: 1 / 0])
     with _guard.Guard("here"):
         raise ValueError("ours")

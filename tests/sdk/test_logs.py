@@ -2,28 +2,26 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import structlog
 from prometheus_client import CollectorRegistry
-from tests.support.ingest_sink import IngestSink
 
 import tracereel
+from tests.support.ingest_sink import IngestSink
 from tracereel import current_execution, record_decision, traced_agent, traced_pipeline
 
 Deliver = Callable[[], list[dict[str, Any]]]
 
 
 @pytest.fixture
-def lines(
-    sink: IngestSink, registry: CollectorRegistry
-) -> Iterator[list[structlog.typing.EventDict]]:
+def lines(sink: IngestSink, registry: CollectorRegistry) -> list[structlog.typing.EventDict]:
     capture = structlog.testing.LogCapture()
     logger = structlog.wrap_logger(None, processors=[capture])
     tracereel.configure(endpoint=sink.url, registry=registry, logger=logger)
-    yield capture.entries
+    return capture.entries
 
 
 def test_an_execution_has_the_keys_of_the_contract(

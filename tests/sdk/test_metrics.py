@@ -51,7 +51,10 @@ def test_an_execution_counts_once_at_its_end(
         execution = current_execution()
         assert execution is not None
         execution.set(confidence=0.7, llm_duration_seconds=1.5)
-        assert value("agent_executions_total", {"agent_name": "a", "status": "success"}) in (None, 1)
+        assert value("agent_executions_total", {"agent_name": "a", "status": "success"}) in (
+            None,
+            1,
+        )
         if fails:
             raise TimeoutError
 

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from tests.sdk.conftest import SDK
 
 import tracereel
+from tests.sdk.conftest import SDK
 
 
 def test_all_is_sorted_and_every_name_loads() -> None:

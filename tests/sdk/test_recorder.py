@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
+
+import tracereel
 from tests.sdk.conftest import Child, spool_files, wait_for_events
 from tests.support.ingest_sink import Behaviour, IngestSink
 from tests.support.waiting import wait_until
-
-import tracereel
 from tracereel import ConfigurationError, FlushResult, _recorder, config, traced_agent
 from tracereel._shipper import ship_leftovers
 
@@ -117,9 +117,7 @@ def test_exit_by_os_exit_leaves_the_events_in_the_spool(sink: IngestSink, child:
 def test_exit_with_nobody_listening_gives_up_at_once(child: Child, gone: str) -> None:
     """A refused connection ends the wait: far below the hour that it was given."""
     code, _, err = finish(
-        child(
-            AGENT + "    agent(1)", TRACEREEL_ENDPOINT=gone, TRACEREEL_EXIT_TIMEOUT="3600"
-        )
+        child(AGENT + "    agent(1)", TRACEREEL_ENDPOINT=gone, TRACEREEL_EXIT_TIMEOUT="3600")
     )
     assert code == 0, err
 
@@ -155,8 +153,7 @@ def test_a_program_without_traced_calls_starts_no_thread_and_no_spool(
 ) -> None:
     code, out, err = finish(
         child(
-            AGENT
-            + "    import threading; tracereel.configure(); print(threading.active_count())"
+            AGENT + "    import threading; tracereel.configure(); print(threading.active_count())"
         )
     )
     assert (code, out) == (0, "1\n"), err
@@ -237,9 +234,7 @@ def test_forks_among_busy_threads_neither_hang_nor_lose(sink: IngestSink, child:
 def test_a_full_spool_drops_with_a_count_and_the_agent_goes_on(
     registry: CollectorRegistry, gone: str
 ) -> None:
-    tracereel.configure(
-        endpoint=gone, registry=registry, max_spool_bytes=65_536, exit_timeout=0.0
-    )
+    tracereel.configure(endpoint=gone, registry=registry, max_spool_bytes=65_536, exit_timeout=0.0)
     assert [agent(number) for number in range(500)] == list(range(500))
     result = tracereel.flush(0.1)
     assert result.delivered == 0

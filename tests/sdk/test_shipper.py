@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
+
+import tracereel
 from tests.sdk.conftest import spool_files, wait_for_events
 from tests.support.ingest_sink import Behaviour, IngestSink
 from tests.support.waiting import wait_until
-
-import tracereel
 from tracereel import FlushResult, _shipper, config, traced_agent
 from tracereel._sender import Accepted, Refused
 from tracereel._shipper import ship_leftovers

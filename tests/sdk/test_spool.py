@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sdk.conftest import spool_files
 
+from tests.sdk.conftest import spool_files
 from tracereel._context import Trace
 from tracereel._outbox import Outbox, dead_emitters
 from tracereel._spool import SPOOL_ERROR, SPOOL_FULL, EmitterLock, Spool, segment_path
@@ -20,7 +20,9 @@ def make(directory: Path, **options: Any) -> Spool:
     return Spool(directory / "dest", **{"max_bytes": 10_000_000, **options})
 
 
-def put(spool: Spool, number: int, trace: Trace | None = None, *, closes: bool = False) -> str | None:
+def put(
+    spool: Spool, number: int, trace: Trace | None = None, *, closes: bool = False
+) -> str | None:
     return spool.append({"number": number}, trace, closes_run=closes)
 
 
@@ -77,9 +79,7 @@ def test_segments_rotate_and_shipped_ones_are_unlinked(tmp_path: Path) -> None:
     assert [event["number"] for event in drain(outbox)] == list(range(50))
     assert before >= 5
     assert len(list(spool.directory.glob("*.ndjson"))) == 1
-    assert spool.used_bytes == sum(
-        path.stat().st_size for path in spool.directory.glob("*.ndjson")
-    )
+    assert spool.used_bytes == sum(path.stat().st_size for path in spool.directory.glob("*.ndjson"))
 
 
 def test_a_full_spool_refuses_before_numbering_and_recovers(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """Arbitrary values become bounded text, sizes and JSON, and none of their code is run."""
 
 import enum
-from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -62,7 +62,10 @@ class Struct(msgspec.Struct):
     a: int
 
 
-Point = namedtuple("Point", "x y")
+class Point(NamedTuple):
+    x: int
+    y: int
+
 
 scalars = (
     st.none()
@@ -151,15 +154,15 @@ def test_summary_shows_structure(value: object, expected: str) -> None:
 
 def test_no_code_of_the_value_is_run() -> None:
     """Objects that raise on every touch are described by their class and fields."""
-    assert "Hostile(visible: 1)" == _values.summary(Hostile())
-    assert {"visible": 1} == _values.plain(Hostile())
+    assert _values.summary(Hostile()) == "Hostile(visible: 1)"
+    assert _values.plain(Hostile()) == {"visible": 1}
     assert _values.size(Hostile()) > 0
 
 
 def test_cycles_end() -> None:
     loop: list[Any] = [1]
     loop.append(loop)
-    assert [1, "<cycle>"] == _values.plain(loop)
+    assert _values.plain(loop) == [1, "<cycle>"]
     assert len(_values.summary(loop)) <= semconv.SUMMARY_LIMIT
     assert _values.size(loop) > 0
 
@@ -179,7 +182,7 @@ def test_size_of_small_values_is_that_of_their_json() -> None:
 
 
 def test_keys_that_become_equal_in_json_stay_apart() -> None:
-    assert {"1": "a", "1'": "b"} == _values.plain({1: "a", "1": "b"})
+    assert _values.plain({1: "a", "1": "b"}) == {"1": "a", "1'": "b"}
 
 
 def test_numbers_json_cannot_hold_become_null_or_text() -> None:
@@ -187,8 +190,8 @@ def test_numbers_json_cannot_hold_become_null_or_text() -> None:
 
 
 def test_surrogates_are_mended() -> None:
-    assert "a\N{REPLACEMENT CHARACTER}" == _values.text("a\ud800")
-    assert "\U0001f600" == _values.text("\ud83d\ude00")
+    assert _values.text("a\ud800") == "a\N{REPLACEMENT CHARACTER}"
+    assert _values.text("\ud83d\ude00") == "\U0001f600"
 
 
 @pytest.mark.parametrize("value", [1.5, -0.1, float("nan"), "0.5", True, object(), None])

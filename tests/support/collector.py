@@ -12,6 +12,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from tests.support.waiting import wait_until
 
 
@@ -79,6 +81,17 @@ class CollectorProcess:
     def url(self):
         found = re.search(r"collector at (http://\S+)", "\n".join(self.output))
         return found.group(1) if found else None
+
+    def engines(self):
+        """The engine processes that are alive below this collector (one, or none in between)."""
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            try:
+                if "tracereel_collector.engine" in child.cmdline():
+                    found.append(child)
+            except psutil.Error:
+                continue  # it died while we looked
+        return found
 
     def kill(self):
         """kill -9: nothing is told, nothing is flushed."""

@@ -117,9 +117,10 @@ class EventCheck:
 
 def _mended(line: bytes, event: dict[str, Any]) -> bytes:
     """The line itself, or a new one where it says a thing twice or what only the collector may say."""
-    reserved = [field for field in RESERVED_FIELDS if field in event]
-    if reserved:
-        return msgspec.json.encode({key: event[key] for key in event if key not in reserved})
+    if not RESERVED_FIELDS.isdisjoint(event):
+        return msgspec.json.encode(
+            {key: value for key, value in event.items() if key not in RESERVED_FIELDS}
+        )
     said_once = msgspec.json.encode(event)
     if said_once == line:
         return line  # what our own SDK writes: compact, so that this comparison settles it
