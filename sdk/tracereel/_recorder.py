@@ -134,17 +134,17 @@ class Recorder:
                 self._delivered += delivered
                 self._dropped += rejected
 
-    def flush(self, timeout: float, *, give_up_unconnected: bool = False) -> FlushResult:
+    def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""
-        self._shipper.drain(timeout, give_up_unconnected=give_up_unconnected)
+        self._shipper.drain(timeout, at_exit=at_exit)
         with self._counts_lock:
             waiting = max(0, self._spool.recorded - self._shipper.settled)
             return FlushResult(self._delivered, waiting, self._dropped)
 
-    def close(self, timeout: float, *, give_up_unconnected: bool = False) -> FlushResult:
+    def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Deliver what can be in time, end the thread, leave the rest for a later process."""
         started = time.monotonic()
-        result = self.flush(timeout, give_up_unconnected=give_up_unconnected)
+        result = self.flush(timeout, at_exit=at_exit)
         ended = self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
         self.closed = True
         if ended:
@@ -244,7 +244,7 @@ def configure(
     with _lock:
         before = _set_active(recorder)
     if before is not None:
-        before.close(before.config.exit_timeout, give_up_unconnected=True)
+        before.close(before.config.exit_timeout, at_exit=True)
 
 
 def flush(timeout: float = 5.0) -> FlushResult:
@@ -272,7 +272,7 @@ def _at_exit() -> None:
     recorder = None if isinstance(_active, str) else _active
     with _guard.Guard("exit"):
         if recorder is not None:
-            recorder.close(recorder.config.exit_timeout, give_up_unconnected=True)
+            recorder.close(recorder.config.exit_timeout, at_exit=True)
 
 
 def _after_fork() -> None:

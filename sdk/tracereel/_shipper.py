@@ -127,17 +127,23 @@ class Shipper:
         elif self._lingering and self._waiting_bytes() >= HURRY_BYTES:
             self._kick.set()
 
-    def drain(self, timeout: float, *, give_up_unconnected: bool = False) -> None:
-        """Wait until what is recorded now has been answered for, at most `timeout` seconds."""
+    def drain(self, timeout: float, *, at_exit: bool = False) -> None:
+        """Wait until what is recorded now has been answered for, at most `timeout` seconds.
+
+        At exit, what dead processes left is waited for as well (programs that never live long would
+        otherwise never deliver it), and a destination that cannot be reached is not waited for.
+        """
         deadline = time.monotonic() + timeout
         target = self._spool.recorded
         self._data.set()
         self._kick.set()
         with self._progress:
             unconnected = self._unconnected
-            while self.settled < target and self._thread is not None and self._thread.is_alive():
+            while self._thread is not None and self._thread.is_alive():
+                if self.settled >= target and not (at_exit and self._adopted):
+                    return
                 left = deadline - time.monotonic()
-                if left <= 0 or (give_up_unconnected and self._unconnected > unconnected):
+                if left <= 0 or (at_exit and self._unconnected > unconnected):
                     return
                 self._progress.wait(min(left, 0.5))
 
@@ -233,6 +239,8 @@ class Shipper:
             if self._ship(self._adopted[0], is_own=False):
                 return True
             self._adopted.pop(0).finish()
+            with self._progress:
+                self._progress.notify_all()
         return False
 
     def _own_outbox(self) -> Outbox | None:

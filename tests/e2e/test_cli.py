@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 def tracereel(*words, environ=None):
     return subprocess.run(
         [sys.executable, "-m", "tracereel", *words],
-        env={**os.environ, **(environ or {})},
+        env={**os.environ, "COLUMNS": "200", **(environ or {})},
         capture_output=True,
         text=True,
         timeout=120,

@@ -98,9 +98,11 @@ def replay(collector, trace_id):
 
 def complete(collector, trace_id):
     return wait_until(
-        lambda: found
-        if len((found := replay(collector, trace_id))["timeline"]) == len(EVENTS_OF_A_RUN)
-        else None
+        lambda: (
+            found
+            if len((found := replay(collector, trace_id))["timeline"]) == len(EVENTS_OF_A_RUN)
+            else None
+        )
     )
 
 
@@ -205,8 +207,10 @@ def test_a_collector_killed_in_mid_stream_gets_every_event_once(new_collector, t
     assert ship(tmp_path / "spool", collector.url).returncode == 0
 
     wait_until(
-        lambda: collector.metric("tracereel_records_stored_total", kind="events")
-        == 300 * len(EVENTS_OF_A_RUN),
+        lambda: (
+            collector.metric("tracereel_records_stored_total", kind="events")
+            == 300 * len(EVENTS_OF_A_RUN)
+        ),
         timeout=30,
     )
     for trace_id in traces[::30]:

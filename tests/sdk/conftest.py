@@ -33,7 +33,7 @@ def _clean_sdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
     _recorder._active = "unset"
     yield
     if (recorder := _recorder._active) not in ("unset", None):
-        recorder.close(1.0, give_up_unconnected=True)
+        recorder.close(1.0, at_exit=True)
     _recorder._active = before
 
 

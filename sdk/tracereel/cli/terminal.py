@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 DEFAULT_WIDTH: Final = 120
+PIPE_WIDTH: Final = 240
 MIN_WIDTH: Final = 40
 ELLIPSIS: Final = "…"
 
@@ -52,9 +53,13 @@ class Terminal:
 
     @classmethod
     def of(cls, stream: Stream) -> "Terminal":
-        """The capabilities of a stream; colour only on a terminal and without NO_COLOR."""
+        """The capabilities of a stream; colour only on a terminal and without NO_COLOR.
+
+        A pipe or a file has no width of its own: there a line may be long.
+        """
+        fallback = DEFAULT_WIDTH if stream.isatty() else PIPE_WIDTH
         return cls(
-            width=max(MIN_WIDTH, shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns),
+            width=max(MIN_WIDTH, shutil.get_terminal_size((fallback, 24)).columns),
             colour=stream.isatty() and not os.environ.get("NO_COLOR"),
             unicode=_can_encode(stream.encoding, "▶…"),
         )

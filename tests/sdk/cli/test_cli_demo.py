@@ -22,9 +22,10 @@ def test_prints_each_run_and_how_to_replay_the_first(run_cli, collector):
     assert lines[0] == f"recording to {collector.url}"
     assert "appointment_created" in lines[1]
     assert lines[2] == f"  try: tracereel replay {trace_id} --endpoint {collector.url}"
-    assert len(lines) == 4
+    assert lines[3] == f"  or open: {collector.url}/#{trace_id}"
+    assert len(lines) == 5
     endings = [e for e in collector.events if e["event_type"] == "agent.pipeline.completed"]
-    assert [line.split()[0] for line in (lines[1], lines[3])] == [e["trace_id"] for e in endings]
+    assert [line.split()[0] for line in (lines[1], lines[4])] == [e["trace_id"] for e in endings]
     assert {event["service"] for event in collector.events} == {"tracereel-demo"}
 
 

@@ -1,0 +1,126 @@
+"""A pipeline counts its agents wherever they run, and says how it ended."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry
+
+import tracereel
+from tests.support.ingest_sink import IngestSink
+from tracereel import current_execution, traced_agent, traced_pipeline
+
+Deliver = Callable[[], list[dict[str, Any]]]
+
+
+def spans(recorded: Deliver, sink: IngestSink, registry: CollectorRegistry) -> InMemorySpanExporter:
+    """The SDK configured anew, with a tracer provider of the program's."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracereel.configure(endpoint=sink.url, tracer_provider=provider, registry=registry)
+    return exporter
+
+
+class CodedError(Exception):
+    code = "LLM_TIMEOUT"
+
+
+class OwnError(Exception):
+    pass
+
+
+def test_a_pipeline_counts_its_agents_in_tasks_and_threads(recorded: Deliver) -> None:
+    @traced_agent("good")
+    def good(x: int) -> int:
+        return x
+
+    @traced_agent("bad")
+    async def bad() -> None:
+        raise ValueError("no")
+
+    @traced_pipeline("booking", agents=["good", "bad"])
+    async def run(prompt: str, *, timezone: str, user_id: int) -> str:
+        execution = current_execution()
+        assert execution is not None
+        execution.set(confidence=0.8, outcome="booked")
+        await asyncio.to_thread(good, 1)
+        await asyncio.gather(bad(), asyncio.create_task(bad()), return_exceptions=True)
+        context = contextvars.copy_context()
+        with ThreadPoolExecutor() as pool:
+            pool.submit(context.run, good, 2).result()
+        return "apt_1"
+
+    asyncio.run(run("tomorrow", timezone="UTC", user_id=7))
+    events = recorded()
+    started, completed = events[0], events[-1]
+    expected = {
+        "pipeline_type": "booking",
+        "agent_sequence": ["good", "bad"],
+        "sequence_length": 2,
+        "user_prompt": "tomorrow",
+        "user_timezone": "UTC",
+        "user_id": "7",
+        "span_id": started["span_id"],
+    }
+    assert expected == {key: started[key] for key in expected}
+    expected = {
+        "event_type": "agent.pipeline.completed",
+        "status": "partial_success",
+        "final_outcome": "booked",
+        "agents_executed": 4,
+        "agents_succeeded": 2,
+        "agents_failed": 2,
+        "agents_retried": 0,
+        "output_summary": "apt_1",
+        "final_confidence": 0.8,
+        "trace_event_count": 10,
+        "span_name": "invoke_workflow booking",
+    }
+    assert expected == {key: completed[key] for key in expected}
+    assert {event["trace_id"] for event in events} == {started["trace_id"]}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(None, "success"), (ValueError("x"), "failed"), (KeyboardInterrupt(), "cancelled")],
+)
+def test_a_pipeline_says_how_it_ended(
+    recorded: Deliver, error: BaseException | None, status: str
+) -> None:
+    @traced_pipeline("p")
+    def run() -> None:
+        if error is not None:
+            raise error
+
+    with pytest.raises(type(error)) if error is not None else nullcontext():
+        run()
+    started, completed = recorded()
+    assert completed["status"] == status
+    assert (started["agent_sequence"], started["user_prompt"]) == (None, None)
+    assert (completed["final_confidence"], completed["final_outcome"]) == (None, None)
+
+
+def test_nested_pipelines_count_for_each_other(recorded: Deliver) -> None:
+    agent = traced_agent("a")(lambda: None)
+    inner = traced_pipeline("inner")(lambda: agent())
+
+    @traced_pipeline("outer")
+    def outer() -> None:
+        agent()
+        inner()
+
+    outer()
+    counts = {
+        event["pipeline_type"]: event["agents_executed"]
+        for event in recorded()
+        if event["event_type"] == "agent.pipeline.completed"
+    }
+    assert counts == {"inner": 1, "outer": 2}
