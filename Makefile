@@ -26,7 +26,7 @@ docs: .venv/.dev ## write the generated parts of docs/ anew
 	$(BIN)/python docs/generate.py
 
 bench: .venv/.dev ## print throughput and latency tables
-	$(BIN)/python bench/ingest.py && $(BIN)/python bench/replay.py
+	$(BIN)/python bench/ingest.py && $(BIN)/python bench/replay.py && $(BIN)/python bench/import_time.py
 
 clean: ## remove the environment and the demo's data
 	rm -rf .venv .tracereel build dist

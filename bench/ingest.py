@@ -1,6 +1,6 @@
 """Acknowledged and stored events per second of a real collector on the embedded store.
 
-    python bench/ingest.py [--seconds 15] [--runs 3] [--senders 2] [--batch 100]
+    python bench/ingest.py [--seconds 15] [--runs 3] [--senders 3] [--batch 100]
 
 The collector, its engine and the load generator share this machine's cores. Stored means: counted
 by a SELECT on the engine, and the time runs until the last acknowledged event is there.
@@ -95,7 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--senders", type=int, default=2)
+    parser.add_argument("--senders", type=int, default=3)
     parser.add_argument("--batch", type=int, default=100)
     args = parser.parse_args()
     print(f"{os.cpu_count()} cores, {args.senders} senders, batches of {args.batch}")

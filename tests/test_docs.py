@@ -1,0 +1,98 @@
+"""The documentation speaks of what there is: every route, metric, command and option."""
+
+import argparse
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from fastapi.routing import APIRoute
+from prometheus_client import CollectorRegistry, generate_latest
+
+from tracereel.cli import build_parser, registry
+from tracereel_collector.api import events, health, otlp, page, replay
+from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, QueueMetrics
+
+DOCS = Path(__file__).parent.parent / "docs"
+README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_route_is_described():
+    text = (DOCS / "http.md").read_text(encoding="utf-8")
+    routes = [
+        (method, route.path)
+        for surface in (events, otlp, replay, health, page)
+        for route in surface.router.routes
+        if isinstance(route, APIRoute)
+        for method in route.methods
+        if not route.path.startswith("/web/")
+    ]
+
+    assert len(routes) >= 8
+    assert [f"{m} {path}" for m, path in routes if f"`{m} {path}`" not in text] == []
+
+
+def test_every_metric_is_described():
+    text = (DOCS / "http.md").read_text(encoding="utf-8")
+    metrics = CollectorRegistry()
+    DeliveryMetrics.register(metrics)
+    HttpMetrics.register(metrics)
+    counters = dict.fromkeys(
+        [("appended", "events"), ("stored", "events"), ("quarantined", "events")], 0
+    )
+    metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
+    names = set(re.findall(r"(?m)^# TYPE (\S+)", generate_latest(metrics).decode()))
+
+    def described(name):
+        return name in text or re.sub(r"records_\w+_total", "records_{", name) in text
+
+    assert [name for name in sorted(names) if not described(name)] == []
+
+
+@pytest.mark.parametrize("name", sorted(registry.help_lines()))
+def test_every_command_and_option_is_described(name):
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    section = re.search(rf"(?ms)^## `tracereel {name}\b.*?(?=^## |\Z)", text)
+    assert section, f"docs/cli.md has no section on {name}"
+    parser = build_parser({name: registry.load(name)})
+    (subparsers,) = [
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ]
+    options = [
+        option
+        for action in subparsers.choices[name]._actions
+        for option in action.option_strings
+        if option.startswith("--") and option != "--help"
+    ]
+
+    assert [option for option in options if option not in section.group()] == []
+
+
+def test_the_readme_shows_how_to_run_and_test():
+    assert "make run" in README
+    assert "make test" in README
+
+
+def test_links_between_documents_lead_somewhere():
+    broken = [
+        f"{document.name}: {target}"
+        for document in [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8"))
+        if not (document.parent / target).exists()
+    ]
+
+    assert broken == []
+
+
+def test_the_readmes_example_runs(tmp_path, monkeypatch):
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    monkeypatch.setenv("TRACEREEL_SPOOL_DIR", str(tmp_path))
+    monkeypatch.setenv("TRACEREEL_ENDPOINT", "http://127.0.0.1:9")
+    names = {}
+
+    exec(compile(code, "README.md", "exec"), names)
+
+    assert names["book"]("cita mañana")["doctor"] == "Dr. Pérez"
+    assert list(tmp_path.rglob("*.ndjson"))
+    names["tracereel"].shutdown(0)
+    assert asyncio.iscoroutinefunction(names["book"]) is False
