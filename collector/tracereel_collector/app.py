@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from tracereel_collector.api.build import build_api
-from tracereel_collector.api.parts import DeliveryNotice, Parts
+from tracereel_collector.api.parts import DeliveryNotice, Parts, QueryThreads
 from tracereel_collector.auth import Keyring
 from tracereel_collector.config import Settings
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
@@ -21,7 +21,7 @@ from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
-from tracereel_collector.model import Body, Receipt
+from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
@@ -29,6 +29,8 @@ from tracereel_collector.store.migrate import migrate
 from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, QueueMetrics
 
 log = structlog.get_logger(__name__)
+
+QUERY_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class Collector:
         self._queue: DurableQueue | None = None
         self._store: ClickHouseStore | None = None
         self._worker: DeliveryWorker | None = None
+        self._queries = QueryThreads(threads=QUERY_THREADS)
 
     def start(self) -> FastAPI:
         """Bring everything up and return the application to serve.
@@ -94,6 +97,7 @@ class Collector:
             self._store_address(),
             query_seconds=settings.query_seconds,
             query_memory_bytes=settings.query_memory_bytes,
+            max_clients=QUERY_THREADS + len(Kind) + 1,
         )
         prepare = _Preparation(store)
         try:
@@ -134,6 +138,7 @@ class Collector:
                 queue=queue,
                 delivered=delivered,
                 replay=Replay(store),
+                queries=self._queries,
                 store_answers=store.ping,
                 store_state=self._store_state,
                 registry=registry,
@@ -148,6 +153,7 @@ class Collector:
             self._worker.stop(timeout=self._settings.stop_seconds)
         if self._queue is not None:
             self._queue.close()
+        self._queries.close()
         if self._store is not None:
             self._store.close()
         if self._engine is not None:

@@ -1,6 +1,7 @@
 """What the queue promises: durable appends, numbers used once, batches that never change."""
 
 import sqlite3
+import threading
 
 import pytest
 
@@ -214,3 +215,15 @@ def test_one_bad_append_does_not_sink_those_that_share_its_commit(open_queue, bo
         bad.result(10)
     assert good.result(10).appended == 1
     assert counts(queue)["appended"] == 1
+
+
+def test_a_sender_that_goes_away_does_not_stop_the_queue(open_queue, body):
+    queue = open_queue()
+    gate = threading.Event()
+    blocker = queue._writer.submit(lambda _: gate.wait(10))
+    abandoned = queue.append(body(b"gone"))
+    assert abandoned.cancel()
+    gate.set()
+
+    assert blocker.result(10)
+    assert append(queue, body(b"next")).appended == 1

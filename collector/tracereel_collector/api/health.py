@@ -27,7 +27,7 @@ async def readyz(request: Request) -> JSONResponse:
         "status": "ready" if accepts else "not_ready",
         "queue": {"accepts": accepts, "pending_bytes": parts.queue.pending_bytes},
         "store": {
-            "answers": await asyncio.to_thread(parts.store_answers),
+            "answers": await parts.queries.answers_soon(parts.store_answers),
             **parts.store_state(),
         },
     }
@@ -38,7 +38,7 @@ async def readyz(request: Request) -> JSONResponse:
 async def readyz_query(request: Request) -> JSONResponse:
     """200 when the store answers."""
     parts = parts_of(request)
-    answers = await asyncio.to_thread(parts.store_answers)
+    answers = await parts.queries.answers_soon(parts.store_answers)
     body = {"status": "ready" if answers else "not_ready", "store": parts.store_state()}
     return JSONResponse(body, status_code=200 if answers else 503)
 

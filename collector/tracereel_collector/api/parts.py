@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from fastapi import Request
 from prometheus_client import CollectorRegistry
@@ -14,6 +15,9 @@ from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Kind
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.telemetry import HttpMetrics
+
+Answer = TypeVar("Answer")
+PROBE_SECONDS = 2.0
 
 
 class QueueView(Protocol):
@@ -68,6 +72,31 @@ class DeliveryNotice:
             return False
 
 
+class QueryThreads:
+    """Threads that may wait for the store; ingest never uses them, so it never waits behind them."""
+
+    def __init__(self, *, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="query")
+        self._probe = ThreadPoolExecutor(1, thread_name_prefix="store-probe")
+        self._probing: asyncio.Future[bool] | None = None
+
+    async def run(self, work: Callable[[], Answer]) -> Answer:
+        """The result of a blocking question to the store."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def answers_soon(self, ping: Callable[[], bool]) -> bool:
+        """Whether the store answers within two seconds; at most one such question is under way."""
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.get_running_loop().run_in_executor(self._probe, ping)
+        done, _ = await asyncio.wait([self._probing], timeout=PROBE_SECONDS)
+        return bool(done) and self._probing.result()
+
+    def close(self) -> None:
+        """Let go of the threads without waiting for what they wait for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._probe.shutdown(wait=False, cancel_futures=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """Everything a surface may use."""
@@ -78,6 +107,7 @@ class Parts:
     queue: QueueView
     delivered: DeliveryNotice
     replay: Replay
+    queries: QueryThreads
     store_answers: Callable[[], bool]
     store_state: Callable[[], dict[str, Any]]
     registry: CollectorRegistry

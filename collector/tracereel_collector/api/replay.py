@@ -1,7 +1,5 @@
 """`GET /v1/replay/{trace_id}`: a run, told in order."""
 
-import asyncio
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
@@ -16,5 +14,6 @@ async def get_replay(request: Request, trace_id: str) -> Response:
     """`timeline` holds every event once, chronological and causal; `summary` what it amounts to."""
     parts = parts_of(request)
     tenant = parts.keyring.tenant_of(request.headers)
-    document = await asyncio.to_thread(parts.replay.document, tenant, check_trace_id(trace_id))
+    check_trace_id(trace_id)
+    document = await parts.queries.run(lambda: parts.replay.document(tenant, trace_id))
     return Response(document, media_type="application/json")

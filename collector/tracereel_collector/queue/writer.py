@@ -76,18 +76,21 @@ class CommitThread:
             with self._wake:
                 while not self._jobs and not self._stopping:
                     self._wake.wait()
+                if not self._jobs:
+                    return
                 jobs = self._take()
-            if not jobs:
-                return
-            self._commit(jobs)
+            if jobs:
+                self._commit(jobs)
 
     def _take(self) -> list[_Job]:
         taken: list[_Job] = []
         size = 0
         while self._jobs and size < self._commit_bytes:
             job = self._jobs.popleft()
-            taken.append(job)
             size += job.size
+            # Whoever asked may have gone away; from here on nobody can, so that answering is safe.
+            if job.done.set_running_or_notify_cancel():
+                taken.append(job)
         self._waiting_bytes -= size
         return taken
 
