@@ -64,7 +64,9 @@ class Settings:
                 continue
             kind = {"int": int, "float": float, "Path": Path}.get(_type_name(setting.type), str)
             try:
-                values[setting.name] = kind(raw).expanduser() if kind is Path else kind(raw)
+                values[setting.name] = (
+                    Path(raw).expanduser().resolve() if kind is Path else kind(raw)
+                )
             except ValueError:
                 problems.append(f"{variable}={raw!r}: expected {kind.__name__}")
         if problems:

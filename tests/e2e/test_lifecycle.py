@@ -2,16 +2,18 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
 
-from tests.support.collector import http
+from tests.support.collector import CollectorProcess, http
 from tests.support.contract import example
 from tests.support.waiting import wait_until
 
@@ -142,6 +144,21 @@ def test_children_of_a_killed_collector_stop_by_themselves_and_free_everything(n
     wait_until(lambda: gone(family), timeout=15, message="children outlive their parent")
     again = new_collector().start()
     assert again.post_events([event("new", "t")]).status == 200
+
+
+def test_the_demo_records_into_a_collector_in_a_relative_directory(tmp_path, monkeypatch):
+    """What `make run` does."""
+    monkeypatch.chdir(tmp_path)
+    collector = CollectorProcess(Path("data"), arguments=("--demo",)).start()
+    try:
+        line = wait_until(
+            lambda: next((each for each in collector.output if "try: tracereel" in each), None)
+        )
+        trace_id = re.search(r"[0-9a-f]{32}", line).group()
+        wait_until(lambda: collector.replay(trace_id).status == 200)
+    finally:
+        assert collector.stop(signal.SIGINT) == 0
+    assert "Traceback" not in "\n".join(collector.output)
 
 
 def test_readiness_speaks_of_queue_and_store(collector):
