@@ -87,10 +87,10 @@ class Collector:
                 retain_seconds=settings.retain_seconds,
             ),
         )
-        if queue.damaged_file is not None:
+        if queue.damaged_files:
             log.error(
                 "queue_was_damaged",
-                kept_as=queue.damaged_file.name,
+                kept_as=[file.name for file in queue.damaged_files],
                 bodies_rescued=queue.rescued_bodies,
             )
         store = self._store = ClickHouseStore(
@@ -195,7 +195,11 @@ def start_engine(settings: Settings) -> Supervisor:
         EngineSettings(store_dir=settings.data_dir / "store"),
         on_event=lambda name, fields: log.info(name, **fields),
     )
-    engine.start()
+    try:
+        engine.start()
+    except BaseException:
+        engine.stop()
+        raise
     return engine
 
 

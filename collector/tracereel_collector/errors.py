@@ -5,6 +5,7 @@ CollectorError
     BadRequestError      400   the body is not what the route takes
     UnauthorizedError    401   no key, or a wrong one
     NotFoundError        404   nothing of that name
+    TooSlowError         408   the body did not come in time
     TooLargeError        413   over a size limit
     UnsupportedError     415   a content type or encoding we do not read
   RetryableError               the same request may succeed later
@@ -53,6 +54,13 @@ class NotFoundError(PermanentError):
 
     status = 404
     code = "not_found"
+
+
+class TooSlowError(PermanentError):
+    """The body did not come in time."""
+
+    status = 408
+    code = "too_slow"
 
 
 class TooLargeError(PermanentError):

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,25 +27,34 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
         StartupError: the directory or the port is taken, or a setting cannot work.
     """
     configure_logging()
+    # Until the server has handlers of its own, SIGTERM ends a start as Ctrl-C does: in order.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     collector = Collector(settings)
+    demonstration = _Demo(settings)
     with _held(settings.data_dir):
         listening = listen(settings.host, settings.port)
         url = _url(listening)
-        demonstration: subprocess.Popen[bytes] | None = None
 
         def ready() -> None:
-            nonlocal demonstration
             _say(f"tracereel collector at {url} (data in {settings.data_dir}); Ctrl-C stops it")
             if demo:
-                demonstration = _start_demo(url, settings)
+                demonstration.start(url)
 
         try:
             _say("starting the store …")
-            app = collector.start()
-            serve_until_signal(app, listening, stop_seconds=settings.stop_seconds, on_ready=ready)
+            serve_until_signal(
+                collector.start(),
+                listening,
+                stop_seconds=settings.stop_seconds,
+                on_ready=ready,
+                on_stop=demonstration.stop,
+            )
+        except KeyboardInterrupt:
+            pass  # told to stop while starting
+        except OSError as error:
+            raise StartupError(f"cannot use {settings.data_dir}: {error}") from error
         finally:
-            if demonstration is not None:
-                _end(demonstration)
+            demonstration.stop()
             collector.stop()
             listening.close()
     _say("stopped")
@@ -54,6 +64,9 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
 def run_engine_alone(settings: Settings) -> int:
     """Run the embedded store without a collector, for maintenance; the exit status."""
     configure_logging()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
     with _held(settings.data_dir):
         engine = start_engine(settings)
         try:
@@ -61,7 +74,7 @@ def run_engine_alone(settings: Settings) -> int:
                 f"ClickHouse's HTTP interface at http://{engine.host}:{engine.port}, user tracereel,"
                 f" password in {settings.data_dir / 'store' / 'engine.secret'}; Ctrl-C stops it"
             )
-            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+            stop.wait()
         finally:
             engine.stop()
     _say("stopped")
@@ -71,11 +84,15 @@ def run_engine_alone(settings: Settings) -> int:
 @contextmanager
 def _held(data_dir: Path) -> Iterator[None]:
     """The data directory for us alone; a second collector is told who has it."""
-    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = StoreLock.acquire(data_dir / "serve.lock", wait_seconds=0, owner="another collector")
     except StoreInUseError as error:
         raise StartupError(str(error)) from error
+    except OSError as error:
+        raise StartupError(
+            f"cannot use {data_dir}: {error.strerror}", hint="choose another with --data-dir"
+        ) from error
     try:
         yield
     finally:
@@ -93,22 +110,45 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def _start_demo(url: str, settings: Settings) -> "subprocess.Popen[bytes]":
-    """The demo in a process of its own; it ends by itself when its standard input closes."""
-    return subprocess.Popen(  # noqa: S603 - our own interpreter and command
-        [
-            *(sys.executable, "-m", "tracereel", "demo", "--forever", "--endpoint", url),
-            "--until-stdin-closes",
-        ],
-        stdin=subprocess.PIPE,
-        env={**os.environ, "TRACEREEL_SPOOL_DIR": str(settings.data_dir / "demo-spool")},
-    )
+class _Demo:
+    """The demo pipeline in a process of its own; it ends by itself when its standard input closes."""
 
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(DEMO_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    def start(self, url: str) -> None:
+        """Let it emit into the collector at a URL."""
+        environ = {
+            **os.environ,
+            "TRACEREEL_SPOOL_DIR": str(self._settings.data_dir / "demo-spool"),
+        }
+        if self._settings.api_keys:
+            first = self._settings.api_keys.split(",")[0]
+            environ["TRACEREEL_API_KEY"] = first.partition(":")[2].strip()
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and command
+            [
+                *(sys.executable, "-m", "tracereel", "demo", "--forever", "--endpoint", url),
+                "--until-stdin-closes",
+            ],
+            stdin=subprocess.PIPE,
+            env=environ,
+        )
+        threading.Thread(target=self._watch, args=(self._process,), daemon=True).start()
+
+    def _watch(self, process: "subprocess.Popen[bytes]") -> None:
+        status = process.wait()
+        if self._process is process:
+            _say(f"the demo has ended (exit status {status}); the collector goes on")
+
+    def stop(self) -> None:
+        """End it, if it runs; safe to call twice."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(DEMO_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -3,14 +3,14 @@
 import contextlib
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 
 import uvicorn
 from fastapi import FastAPI
 
+from tracereel_collector.connections import BoundedProtocol
 from tracereel_collector.errors import StartupError
-
-HEADER_BYTES = 64 * 1024
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -48,17 +48,20 @@ def serve_until_signal(
     *,
     stop_seconds: float,
     on_ready: Callable[[], None],
+    on_stop: Callable[[], None],
 ) -> None:
-    """Serve; SIGINT or SIGTERM ends it in order, a second one at once."""
+    """Serve; SIGINT or SIGTERM ends it in order, a second one at once.
+
+    `on_stop` runs in a thread before the door closes, for those who still have something to send.
+    """
     server = _Server(
         uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
-            http="httptools",
+            http=BoundedProtocol,
             loop="uvloop",
             lifespan="on",
-            h11_max_incomplete_event_size=HEADER_BYTES,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=int(stop_seconds),
             server_header=False,
@@ -66,10 +69,17 @@ def serve_until_signal(
         )
     )
 
-    def stop(_signal: int, _frame: object) -> None:
-        if server.should_exit:
-            server.force_exit = True
+    def close_the_door() -> None:
+        on_stop()
         server.should_exit = True
+
+    stopping = threading.Thread(target=close_the_door, name="stopping", daemon=True)
+
+    def stop(_signal: int, _frame: object) -> None:
+        if stopping.ident is None:
+            stopping.start()
+        else:
+            server.force_exit = server.should_exit = True
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -49,7 +49,15 @@ def warn_once(key: str, message: str, *args: object) -> None:
     """Log a warning the first time its key is seen in this process."""
     if key not in _said:
         _said.add(key)
-        log.warning(message, *args)
+        say(logging.WARNING, message, *args)
+
+
+def say(level: int, message: str, *args: object, with_traceback: bool = False) -> None:
+    """Log something of ours; a handler of the program's that raises is none of our callers' business."""
+    try:
+        log.log(level, message, *args, exc_info=with_traceback)
+    except Exception:  # noqa: BLE001 - there is nobody left to tell
+        errors["logging"] += 1
 
 
 def forget_warning(key: str) -> None:

@@ -27,6 +27,8 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A line longer than this was not written by us; it is skipped."""
 MAX_REJECTED_BYTES: Final = 16 * 1024 * 1024
 """Refused events kept aside per emitter; more are counted only."""
+MAX_REJECTED_TOTAL: Final = 64 * 1024 * 1024
+"""Refused events kept aside by all emitters of a destination; the oldest go first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +130,16 @@ class Outbox:
             self._lock = None
 
     def _lines_here(self, max_bytes: int, max_lines: int) -> list[bytes]:
+        # Only a file that is not there has nothing to say: any other trouble must not pass for that,
+        # because an emitter with nothing left is removed.
         try:
             file = os.open(self._path(self._segment), os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        except FileNotFoundError:
             return []
         try:
             data = os.pread(file, max_bytes, self._offset)
             if len(data) == max_bytes and b"\n" not in data:
                 data = os.pread(file, MAX_LINE_BYTES, self._offset)
-        except OSError:  # a sector that cannot be read: as good as absent
-            return []
         finally:
             os.close(file)
         whole = data.split(b"\n")[:-1]
@@ -145,11 +147,7 @@ class Outbox:
 
     def _segments(self) -> list[int]:
         prefix, numbers = f"{self.emitter_id}.", []
-        try:
-            names = [path.name for path in self._directory.iterdir()]
-        except OSError:
-            return []
-        for name in names:
+        for name in os.listdir(self._directory):  # noqa: PTH208 - names are all that is needed
             middle = name.removeprefix(prefix).removesuffix(SEGMENT_SUFFIX)
             if middle.isdigit() and name == f"{prefix}{middle}{SEGMENT_SUFFIX}":
                 numbers.append(int(middle))
@@ -200,8 +198,26 @@ class Outbox:
             pass
 
 
+def trim_rejected(directory: Path) -> None:
+    """Keep the newest refused events of all emitters together within bounds."""
+    files = []
+    for path in directory.glob(f"*{REJECTED_SUFFIX}"):
+        try:
+            files.append((path.stat().st_mtime, path.stat().st_size, path))
+        except OSError:  # removed by another process meanwhile
+            continue
+    total = 0
+    for _, size, path in sorted(files, reverse=True):
+        total += size
+        if total > MAX_REJECTED_TOTAL:
+            path.unlink(missing_ok=True)
+
+
 def dead_emitters(directory: Path) -> Iterator[Outbox]:
-    """The outboxes of emitters whose process is gone, oldest first, each with its lock held."""
+    """The outboxes of emitters whose process is gone, oldest first, each with its lock held.
+
+    The locks are taken as the iteration goes: whoever stops holds no more than it has seen.
+    """
     try:
         names = [path.name for path in directory.iterdir()]
     except OSError:

@@ -59,8 +59,9 @@ class Recorder:
         )
         self._shipper = Shipper(self._spool, Sender(config), self)
         self._traces: dict[str, Trace] = {}
-        self._traces_lock = threading.Lock()
-        self._counts_lock = threading.Lock()
+        # Re-entrant: a signal handler may make a traced call while its own thread is in here.
+        self._traces_lock = threading.RLock()
+        self._counts_lock = threading.RLock()
         self._dropped = 0
         self._delivered = 0
         self.closed = False
@@ -144,11 +145,10 @@ class Recorder:
     def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Deliver what can be in time, end the thread, leave the rest for a later process."""
         started = time.monotonic()
-        result = self.flush(timeout, at_exit=at_exit)
-        ended = self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
+        # From here on, calls that end belong to the recorder that follows, if there is one.
         self.closed = True
-        if ended:
-            self._spool.close(remove=result.spooled == 0)
+        result = self.flush(timeout, at_exit=at_exit)
+        self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
         return result
 
     def successor(self) -> "Recorder":

@@ -5,11 +5,14 @@ drops what it already has by number, so whatever is in doubt is sent again, and 
 emitter's events is never changed.
 """
 
+import logging
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Final, Protocol
 
 from opentelemetry import context as otel_context
@@ -19,7 +22,7 @@ from opentelemetry.context import (
 )
 
 from tracereel import _guard
-from tracereel._outbox import Outbox, dead_emitters
+from tracereel._outbox import Outbox, dead_emitters, trim_rejected
 from tracereel._sender import Accepted, Sender, UnavailableError
 from tracereel._spool import Spool
 from tracereel.config import Config
@@ -113,6 +116,9 @@ class Shipper:
         self._kick = threading.Event()
         self._lingering = False
         self._progress = threading.Condition()
+        self._rescan = threading.Event()
+        self._scans = 0
+        self._ending = threading.Lock()
         self._unconnected = 0
         self._settled_bytes = 0
         self.settled = 0
@@ -138,25 +144,37 @@ class Shipper:
         self._data.set()
         self._kick.set()
         with self._progress:
-            unconnected = self._unconnected
+            unconnected, scans = self._unconnected, self._scans
+            if at_exit:
+                # Children of this process may have ended since the last look.
+                self._rescan.set()
             while self._thread is not None and self._thread.is_alive():
-                if self.settled >= target and not (at_exit and self._adopted):
+                looked = not at_exit or (self._scans > scans and not self._adopted)
+                if self.settled >= target and looked:
                     return
                 left = deadline - time.monotonic()
                 if left <= 0 or (at_exit and self._unconnected > unconnected):
                     return
                 self._progress.wait(min(left, 0.5))
 
-    def stop(self, timeout: float) -> bool:
-        """Ask the thread to end; true if it has ended in time (or never began)."""
+    def stop(self, timeout: float) -> None:
+        """Ask the thread to end and wait for it; where it ends later, it closes the spool then."""
         self._stopping.set()
         self._data.set()
         self._kick.set()
         thread = self._thread
-        if thread is None:
-            return True
-        thread.join(max(timeout, 0.0))
-        return not thread.is_alive()
+        if thread is not None:
+            thread.join(max(timeout, 0.0))
+        if thread is None or not thread.is_alive():
+            self._end()
+
+    def _end(self) -> None:
+        """Let go of everything; events that still come afterwards are left by the next call."""
+        with self._ending:
+            self._sender.close()
+            while self._adopted:
+                self._adopted.pop().release()
+            self._spool.close(settled=self.settled)
 
     def disown(self) -> None:
         """In a forked child: let go of what the parent's thread holds."""
@@ -180,7 +198,8 @@ class Shipper:
         failures = 0
         while not self._stopping.is_set():
             try:
-                if time.monotonic() >= next_scan:
+                if time.monotonic() >= next_scan or self._rescan.is_set():
+                    self._rescan.clear()
                     self._adopt()
                     next_scan = time.monotonic() + self._scan_interval
                 shipped = self._ship_next()
@@ -192,9 +211,7 @@ class Shipper:
             except Exception as error:  # noqa: BLE001 - the thread must outlive our own mistakes
                 _survive(error)
                 failures = self._rest(failures + 1, UnavailableError(repr(error)))
-        self._sender.close()
-        for outbox in self._adopted:
-            outbox.release()
+        self._end()
 
     def _idle(self, next_scan: float) -> None:
         """Sleep until there is an event, then let it have company."""
@@ -222,13 +239,15 @@ class Shipper:
         return failures
 
     def _adopt(self) -> None:
-        self._spool.refresh()
-        if len(self._adopted) >= MAX_ADOPTED:
-            return
-        for outbox in dead_emitters(self._spool.directory):
-            self._adopted.append(outbox)
-            if len(self._adopted) >= MAX_ADOPTED:
-                return
+        try:
+            self._spool.refresh()
+            trim_rejected(self._spool.directory)
+            room = MAX_ADOPTED - len(self._adopted)
+            self._adopted += islice(dead_emitters(self._spool.directory), room)
+        finally:
+            with self._progress:
+                self._scans += 1
+                self._progress.notify_all()
 
     def _ship_next(self) -> bool:
         """Send one batch: of our own, or of the oldest dead emitter; false if there is none."""
@@ -236,9 +255,15 @@ class Shipper:
         if own is not None and self._ship(own, is_own=True):
             return True
         while self._adopted:
-            if self._ship(self._adopted[0], is_own=False):
-                return True
-            self._adopted.pop(0).finish()
+            try:
+                if self._ship(self._adopted[0], is_own=False):
+                    return True
+                self._adopted[0].finish()
+            except OSError as error:
+                # Its files cannot be read now: others first, and a later look finds it again.
+                _survive(error)
+                self._adopted[0].release()
+            self._adopted.pop(0)
             with self._progress:
                 self._progress.notify_all()
         return False
@@ -276,7 +301,7 @@ def _survive(error: Exception) -> None:
     try:
         _guard.report("shipper", error)
     except Exception:  # noqa: BLE001 - raised in our tests only; the thread goes on all the same
-        _guard.log.exception("tracereel: internal error in the shipper")
+        _guard.say(logging.ERROR, "tracereel: internal error in the shipper", with_traceback=True)
 
 
 def ship_leftovers(
@@ -292,31 +317,43 @@ def ship_leftovers(
     """
     deadline = time.monotonic() + timeout
     sender = sender or Sender(config, timeout=min(timeout, 10.0))
-    outboxes = list(dead_emitters(config.destination_dir))
-    waiting, delivered, dropped, failures = sum(box.count() for box in outboxes), 0, 0, 0
+    waiting = _count_left(config.destination_dir)
+    delivered = dropped = failures = 0
     try:
-        while outboxes and time.monotonic() < deadline:
-            batch = outboxes[0].read()
-            if batch is None:
-                outboxes.pop(0).finish()
-                continue
-            try:
-                for settled in settle(sender, batch.lines):
-                    failures = 0
-                    for line, reason in settled.refused:
-                        outboxes[0].set_aside(line, reason)
-                    outboxes[0].settle(settled.lines)
-                    dropped += len(settled.refused)
-                    delivered += len(settled.lines) - len(settled.refused)
-                    waiting = max(0, waiting - len(settled.lines))
-                    if progress is not None:
-                        progress(FlushResult(delivered, waiting, dropped))
-            except UnavailableError as trouble:
-                failures += 1
-                pause = backoff(failures, trouble.retry_after)
-                time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
+        # One emitter at a time: there may be more of them than a process may open files.
+        for outbox in dead_emitters(config.destination_dir):
+            while time.monotonic() < deadline:
+                try:
+                    batch = outbox.read()
+                    if batch is None:
+                        outbox.finish()
+                        break
+                    for settled in settle(sender, batch.lines):
+                        failures = 0
+                        for line, reason in settled.refused:
+                            outbox.set_aside(line, reason)
+                        outbox.settle(settled.lines)
+                        dropped += len(settled.refused)
+                        delivered += len(settled.lines) - len(settled.refused)
+                        waiting = max(0, waiting - len(settled.lines))
+                        if progress is not None:
+                            progress(FlushResult(delivered, waiting, dropped))
+                except OSError as error:
+                    _guard.say(logging.WARNING, "tracereel: cannot read a spool: %s", error)
+                    break
+                except UnavailableError as trouble:
+                    failures += 1
+                    pause = backoff(failures, trouble.retry_after)
+                    time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
+            outbox.release()
     finally:
         sender.close()
-        for outbox in outboxes:
-            outbox.release()
     return FlushResult(delivered, waiting, dropped)
+
+
+def _count_left(directory: Path) -> int:
+    total = 0
+    for outbox in dead_emitters(directory):
+        total += outbox.count()
+        outbox.release()
+    return total

@@ -65,6 +65,18 @@ class Draft:
     closes_run: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the books say once a line that is being written has reached the file."""
+
+    trace: Trace | None
+    sequence: int
+    segment_size: int
+    recorded: int
+    recorded_bytes: int
+    trace_recorded: int
+
+
 class EmitterLock:
     """The lock file of one emitter, held."""
 
@@ -146,6 +158,7 @@ class Spool:
         self._closed_bytes = 0
         self._sequence = 0
         self._failed_at = -REOPEN_AFTER
+        self._inflight: Entry | None = None
 
     @property
     def used_bytes(self) -> int:
@@ -166,6 +179,9 @@ class Spool:
                 while self._reentered:
                     if (late := self._write(self._reentered.popleft())) is not None:
                         self._on_late_drop(late)
+            except BaseException:
+                self._settle_interrupted()
+                raise
             finally:
                 self._writing = False
         return reason
@@ -181,15 +197,40 @@ class Spool:
         if self._file < 0:
             return SPOOL_ERROR
         line = self._finish_line(draft)
-        if not self._write_line(line):
-            return SPOOL_ERROR
-        self._sequence += 1
-        self.recorded += 1
-        self.recorded_bytes += len(line)
-        self._segment_size += len(line)
-        if draft.trace is not None:
-            draft.trace.recorded += 1
-        return None
+        self._inflight = Entry(
+            trace=draft.trace,
+            sequence=self._sequence + 1,
+            segment_size=self._segment_size + len(line),
+            recorded=self.recorded + 1,
+            recorded_bytes=self.recorded_bytes + len(line),
+            trace_recorded=draft.trace.recorded + 1 if draft.trace is not None else 0,
+        )
+        written = self._write_line(line)
+        if written:
+            self._book(self._inflight)
+        self._inflight = None
+        return None if written else SPOOL_ERROR
+
+    def _book(self, entry: "Entry") -> None:
+        """Count a line that is on disk; absolute values, so that doing it twice does no harm."""
+        self._sequence = entry.sequence
+        self._segment_size = entry.segment_size
+        self.recorded = entry.recorded
+        self.recorded_bytes = entry.recorded_bytes
+        if entry.trace is not None:
+            entry.trace.recorded = entry.trace_recorded
+
+    def _settle_interrupted(self) -> None:
+        """A signal handler raised in the middle of a write: find out what reached the file."""
+        entry, self._inflight = self._inflight, None
+        if entry is None or self._file < 0:
+            return
+        size = os.fstat(self._file).st_size
+        if size == entry.segment_size:
+            self._book(entry)
+        elif size != self._segment_size:
+            # Part of a line: readers ignore it at the end of a segment, so this one ends here.
+            self._close_segment()
 
     def _finish_line(self, draft: Draft) -> bytes:
         """Splice in what only the moment of writing knows: cheaper than encoding under the lock."""
@@ -234,11 +275,10 @@ class Spool:
             if time.monotonic() - self._failed_at < REOPEN_AFTER:
                 return
             self._open_emitter()
-        number = self._segment + 1
-        path = segment_path(self.directory, str(self.emitter_id), number)
+        self._segment += 1
+        path = segment_path(self.directory, str(self.emitter_id), self._segment)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._file = os.open(path, flags, _FILE_MODE)
-        self._segment = number
         self._segment_size = 0
 
     def _open_emitter(self) -> None:
@@ -277,7 +317,8 @@ class Spool:
         try:
             with os.scandir(self.directory) as entries:
                 for entry in entries:
-                    if not entry.name.startswith(mine):
+                    # Refused events have a bound of their own: they must not crowd out new ones.
+                    if not entry.name.startswith(mine) and not entry.name.endswith(REJECTED_SUFFIX):
                         try:
                             total += entry.stat(follow_symlinks=False).st_size
                         except OSError:  # shipped and unlinked meanwhile
@@ -287,12 +328,13 @@ class Spool:
                 raise
         return total
 
-    def close(self, *, remove: bool) -> None:
-        """End this emitter: leave its files for a later process, or remove them if all is shipped.
+    def close(self, *, settled: int) -> None:
+        """End this emitter: leave its files for a later process, or remove them if all is settled.
 
         An event that still comes opens a new emitter.
         """
         with self._lock:
+            remove = settled >= self.recorded
             emitter_id, lock = self.emitter_id, self._emitter_lock
             if self._file >= 0:
                 self._close_segment()

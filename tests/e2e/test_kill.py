@@ -10,9 +10,11 @@ import threading
 from collections import Counter
 from contextlib import suppress
 
+import clickhouse_connect
 import psutil
 import pytest
 
+from tests.support.collector import http
 from tests.support.waiting import wait_until
 
 ROUNDS = int(os.environ.get("TRACEREEL_KILL_ROUNDS", "20"))
@@ -89,6 +91,18 @@ def test_no_acknowledged_event_is_lost_or_doubled_by_kill_9(new_collector):
         if found != Counter(ids):
             wrong[trace] = (Counter(ids) - found, found - Counter(ids))
     assert wrong == {}, f"seed {SEED}"
+    store = http("GET", f"{collector.url}/readyz").json()["store"]["address"].split(":")
+    client = clickhouse_connect.get_client(
+        host=store[0],
+        port=int(store[1]),
+        username="tracereel",
+        password=(collector.data_dir / "store" / "engine.secret").read_text().strip(),
+        database="tracereel",
+    )
+    # The table itself, not the replay: that one would hide what is stored twice.
+    rows = client.query("SELECT count(), uniqExact(event_id) FROM agent_events").result_rows
+    client.close()
+    assert rows == [(oracle.count, oracle.count)], f"seed {SEED}"
     counted = {
         name: collector.metric(f"tracereel_records_{name}_total", kind="events")
         for name in ("received", "rejected", "duplicate", "appended", "stored", "quarantined")

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -111,6 +112,91 @@ def test_a_public_address_without_keys_is_refused(tmp_path):
 
     assert done.returncode == 2
     assert "refusing to listen on 0.0.0.0 without API keys" in done.stderr
+
+
+@pytest.mark.parametrize("moment", ["at once", "while the store starts"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_start_stops_in_order_too(new_collector, number, moment):
+    collector = new_collector().start(wait=False)
+    wait_until(lambda: "starting the store …" in collector.output)
+    if moment != "at once":
+        wait_until(lambda: children_of(collector))
+    family = children_of(collector)
+
+    assert collector.stop(number) == 0
+
+    assert gone(family)
+    wait_until(lambda: collector.output[-1] == "stopped")
+    assert "Traceback" not in "\n".join(collector.output)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_engine_alone_stops_in_order(tmp_path, number):
+    engine = subprocess.Popen(
+        [sys.executable, "-m", "tracereel", "engine", "--data-dir", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with engine.stdout as lines:
+        assert "ClickHouse's HTTP interface" in lines.readline()
+        family = psutil.Process(engine.pid).children(recursive=True)
+        engine.send_signal(number)
+        assert lines.readline() == "stopped\n"
+    assert engine.wait(30) == 0
+    assert gone(family)
+
+
+def test_a_data_directory_that_cannot_be_one_is_told_in_a_line(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "queue").touch()
+    for folder in ("file", "data"):
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "tracereel", "serve", "--port", "0"),
+                *("--data-dir", str(tmp_path / folder)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+        assert done.returncode == 2
+        (line,) = done.stderr.strip().splitlines()
+        assert "cannot use" in line
+
+
+@pytest.mark.fault
+def test_stored_means_stored_for_a_resend_too(new_collector):
+    """The answer to a resend waits for the original."""
+    collector = new_collector().start()
+    (engine,) = collector.engines()
+    engine.suspend()
+    assert collector.post_events([event("a", "t")], wait=False).status == 200
+    threading.Timer(1.0, engine.resume).start()
+
+    assert collector.post_events([event("a", "t")]).json()["duplicates"] == 1
+
+    assert ids(collector, "t") == ["a"]
+
+
+@pytest.mark.fault
+def test_a_store_that_hangs_keeps_nobody_from_sending(new_collector):
+    collector = new_collector().start()
+    (engine,) = collector.engines()
+    engine.suspend()
+    try:
+        for _ in range(12):
+            threading.Thread(target=collector.replay, args=("t",), daemon=True).start()
+        large = [event(f"large-{n}", "t") | {"text": "x" * 10_000} for n in range(100)]
+        assert collector.post_events(large, wait=False).status == 200
+        assert http("GET", f"{collector.url}/metrics").status == 200
+        readiness = http("GET", f"{collector.url}/readyz")
+        assert (readiness.status, readiness.json()["store"]["answers"]) == (200, False)
+    finally:
+        engine.resume()
 
 
 @pytest.mark.fault

@@ -3,6 +3,7 @@
 import pytest
 
 from tracereel_collector.model import Kind
+from tracereel_collector.queue import DurableQueue
 
 BIG = {"max_records": 1_000_000, "max_bytes": 1 << 30}
 BODIES = 40
@@ -30,7 +31,7 @@ def test_a_file_of_garbage_is_set_aside_and_a_new_queue_started(path, open_queue
 
     queue = open_queue()
 
-    assert queue.damaged_file.read_bytes().startswith(b"not a database")
+    assert queue.damaged_files[0].read_bytes().startswith(b"not a database")
     assert queue.append(body()).result(10).appended == 1
 
 
@@ -49,7 +50,7 @@ def test_bodies_before_and_after_a_bad_page_are_rescued(filled, path, open_queue
 
     queue = open_queue()
 
-    assert queue.damaged_file is not None
+    assert len(queue.damaged_files) == 1
     rescued = {line[:3] for line in lines_of(queue)}
     assert rescued == {b"%03d" % number for number in range(BODIES) if number != 25} | {b"end"}
 
@@ -61,7 +62,7 @@ def test_a_lost_table_of_contents_costs_the_data_but_not_the_start(filled, path,
 
     queue = open_queue()
 
-    assert queue.damaged_file is not None
+    assert len(queue.damaged_files) == 1
     assert queue.append(body(b"new")).result(10).appended == 1
 
 
@@ -72,7 +73,7 @@ def test_a_truncated_file_gives_back_what_it_still_holds(filled, path, open_queu
     queue = open_queue()
 
     rescued = lines_of(queue)
-    assert queue.damaged_file is not None
+    assert len(queue.damaged_files) == 1
     assert 0 < len(rescued) < BODIES + 1
     assert all(line in (b"end", line[:3] * 8000) for line in rescued)
 
@@ -84,3 +85,25 @@ def test_numbers_are_not_used_again_after_a_rescue(filled, path, open_queue, bod
     number = open_queue().append(body(b"after")).result(10).first_sequence_number
 
     assert number > filled.first_sequence_number
+
+
+def test_a_rescue_that_was_interrupted_is_done_at_the_next_start(
+    filled, path, open_queue, monkeypatch
+):
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 3 // 4])
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DurableQueue, "_take_over", killed)
+        with pytest.raises(KeyboardInterrupt):
+            open_queue()
+
+    queue = open_queue()
+
+    assert queue.rescued_bodies > 0
+    assert len(lines_of(queue)) == queue.rescued_bodies
+    queue.close()
+    assert open_queue().damaged_files == []

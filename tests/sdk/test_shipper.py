@@ -42,7 +42,7 @@ def leave(directory: Path, count: int) -> str:
         }
         assert spool.append(event, None, closes_run=False) is None
     emitter = str(spool.emitter_id)
-    spool.close(remove=False)
+    spool.close(settled=-1)
     return emitter
 
 

@@ -66,7 +66,7 @@ def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
 
 
 def test_nothing_is_created_before_the_first_event(tmp_path: Path) -> None:
-    make(tmp_path).close(remove=True)
+    make(tmp_path).close(settled=10**9)
     assert not list(tmp_path.iterdir())
 
 
@@ -98,7 +98,7 @@ def test_what_others_left_counts_towards_the_limit(tmp_path: Path) -> None:
     first = make(tmp_path)
     for number in range(50):
         put(first, number)
-    first.close(remove=False)
+    first.close(settled=-1)
     second = make(tmp_path, max_bytes=4000)
     put(second, 1)
     assert put(second, 2) == SPOOL_FULL
@@ -160,7 +160,7 @@ def test_a_torn_last_line_of_a_dead_emitter_is_ignored(tmp_path: Path) -> None:
     spool = make(tmp_path)
     put(spool, 1)
     emitter = str(spool.emitter_id)
-    spool.close(remove=False)
+    spool.close(settled=-1)
     with segment_path(spool.directory, emitter, 1).open("ab") as file:
         file.write(b'{"number": 2, "tru')
     (outbox,) = dead(tmp_path)
@@ -215,7 +215,7 @@ def test_a_living_emitter_is_not_adopted_and_a_closed_one_is(tmp_path: Path) -> 
     spool = make(tmp_path)
     put(spool, 1)
     assert dead(tmp_path) == []
-    spool.close(remove=False)
+    spool.close(settled=-1)
     (outbox,) = dead(tmp_path)
     assert dead(tmp_path) == [], "one adopter at a time"
     outbox.release()
@@ -226,7 +226,7 @@ def test_closing_empty_removes_and_a_later_event_opens_anew(tmp_path: Path) -> N
     spool, trace = make(tmp_path), Trace("t", "r")
     put(spool, 1, trace)
     first = spool.emitter_id
-    spool.close(remove=True)
+    spool.close(settled=10**9)
     assert spool_files(tmp_path) == []
     put(spool, 2, trace)
     assert spool.emitter_id not in (None, first)

@@ -4,9 +4,11 @@ from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from google.rpc.status_pb2 import Status
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from tracereel_collector.errors import CollectorError, RetryableError
 from tracereel_collector.ingest.accept import EveryEventRejectedError
@@ -23,6 +25,8 @@ def add_error_handlers(app: FastAPI) -> None:
     """Answer every failure in the one shape (OTLP routes: `google.rpc.Status`)."""
     app.add_exception_handler(CollectorError, _known)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _parameters)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _unforeseen)
 
 
@@ -30,12 +34,12 @@ async def _known(request: Request, error: Exception) -> Response:
     assert isinstance(error, CollectorError)  # noqa: S101 - registered for this class only
     extra: dict[str, Any] = {}
     if isinstance(error, EveryEventRejectedError):
-        extra = {"accepted": 0, "rejected": [each.as_dict() for each in error.rejected[:1000]]}
+        extra = {"accepted": 0, "rejected": [each.as_dict() for each in error.rejected]}
     headers = {}
     if isinstance(error, RetryableError):
         headers["Retry-After"] = str(error.retry_after_seconds)
-    if error.status == 413:
-        headers["Connection"] = "close"  # the rest of the body is not worth reading
+    if error.status == 408:
+        headers["Connection"] = "close"
     return error_response(
         request, error.status, error.code, error.message, error.hint, extra, headers
     )
@@ -46,6 +50,18 @@ async def _http(request: Request, error: Exception) -> Response:
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
     message = f"{request.method} {request.url.path}: {error.detail}"
     return error_response(request, error.status_code, code, message, None, {}, error.headers or {})
+
+
+async def _parameters(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
+    first = error.errors()[0]
+    message = f"{first['loc'][-1]}: {first['msg']}; got {str(first.get('input'))[:80]!r}"
+    return error_response(request, 400, "bad_request", message, None, {}, {})
+
+
+async def _gone(request: Request, _error: Exception) -> Response:
+    """The sender hung up in the middle of its body: nobody is left to answer, nothing was taken."""
+    return error_response(request, 400, "disconnected", "the body is incomplete", None, {}, {})
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:

@@ -11,8 +11,6 @@ from tracereel_collector.model import Kind, Receipt
 
 router = APIRouter()
 
-REJECTED_SHOWN = 1_000
-
 
 @router.post("/v1/events", summary="Record events")
 async def post_events(request: Request, wait: Literal["stored"] | None = None) -> JSONResponse:
@@ -27,17 +25,18 @@ async def post_events(request: Request, wait: Literal["stored"] | None = None) -
     answer: dict[str, Any] = {
         "accepted": accepted.receipt.appended,
         "first_sequence_number": accepted.receipt.first_sequence_number,
-        "rejected": [each.as_dict() for each in accepted.rejected[:REJECTED_SHOWN]],
+        "rejected": [each.as_dict() for each in accepted.rejected],
         "duplicates": accepted.receipt.duplicates,
     }
-    if len(accepted.rejected) > REJECTED_SHOWN:
-        answer["rejected_count"] = len(accepted.rejected)
+    if accepted.refused > len(accepted.rejected):
+        answer["rejected_count"] = accepted.refused
     return JSONResponse(answer)
 
 
 async def _wait_until_stored(parts: Parts, receipt: Receipt) -> None:
-    body_id = receipt.body_id
-    if body_id is None:
+    # A duplicate was acknowledged before, at the latest with the newest body there is.
+    body_id = receipt.body_id or parts.queue.newest_body(Kind.EVENTS)
+    if body_id is None or not receipt.appended + receipt.duplicates:
         return
     parts.queue.hurry(Kind.EVENTS)
     stored = await parts.delivered.wait_until(

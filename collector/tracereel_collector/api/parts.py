@@ -34,6 +34,10 @@ class QueueView(Protocol):
         """Ask for delivery of what waits, now."""
         ...
 
+    def newest_body(self, kind: Kind, /) -> int | None:
+        """The last body of a kind that is still in the queue."""
+        ...
+
     def is_delivered(self, kind: Kind, body_id: int, /) -> bool:
         """Whether a body is in the store."""
         ...

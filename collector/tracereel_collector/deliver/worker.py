@@ -10,7 +10,12 @@ from typing import Protocol
 import structlog
 
 from tracereel_collector.deliver.poison import insert_what_can_be
-from tracereel_collector.errors import PermanentError, RetryableError
+from tracereel_collector.errors import (
+    CollectorError,
+    PermanentError,
+    RetryableError,
+    StoreUnavailableError,
+)
 from tracereel_collector.model import Batch, Kind, QueuedBody
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.telemetry import DeliveryMetrics
@@ -19,6 +24,7 @@ log = structlog.get_logger(__name__)
 
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 10.0
 IDLE_SECONDS = 0.5
+REFUSALS = 2
 BUSY_RECORDS = 1_000
 QUIET_SHARE = 0.1
 
@@ -129,14 +135,30 @@ class DeliveryWorker:
         self._queue.done(batch, stored=stored, quarantined=refused)
         self._on_delivered()
 
+    def _prepare_store(self) -> None:
+        """Make the schema where it is missing; whatever goes wrong there says nothing of the data."""
+        try:
+            self._prepare()
+        except RetryableError:
+            raise
+        except CollectorError as error:
+            raise StoreUnavailableError(f"the store cannot be prepared: {error.message}") from error
+
     def _insert(self, kind: Kind, bodies: Sequence[QueuedBody], token: str) -> None:
         """Insert, however long the store is away; only a stop or refused content ends the tries."""
         backoff = FIRST_BACKOFF
+        refusals = 0
         while True:
             started = time.perf_counter()
             try:
-                self._prepare()
+                self._prepare_store()
                 self._store.insert(kind, bodies, token=token)
+            except PermanentError:
+                # A sick disk can look like bad data: give it a moment before taking it apart.
+                if refusals == REFUSALS or self._stop.is_set():
+                    raise
+                refusals += 1
+                self._stop.wait(FIRST_BACKOFF * refusals)
             except RetryableError as error:
                 self._metrics.retries.labels(kind).inc()
                 log.warning("insert_retried", kind=kind, token=token, reason=error.message)

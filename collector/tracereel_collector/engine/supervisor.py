@@ -132,7 +132,11 @@ class Supervisor:
         if self._listener is None:
             raise EngineStartError("the engine's port is closed")
         child = _Child(self.settings, self._listener, on_line=self._heard)
-        problem = child.wait_ready(self.settings.start_seconds, self._stopping)
+        try:
+            problem = child.wait_ready(self.settings.start_seconds, self._stopping)
+        except BaseException:  # Ctrl-C while starting: nobody else knows of this child yet
+            child.end(grace=0)
+            raise
         if problem is not None:
             child.end(grace=0)
             raise EngineStartError(problem)

@@ -25,10 +25,11 @@ class Appends(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of a request."""
+    """What became of a request; `rejected` names the first of `refused`."""
 
     receipt: Receipt
     rejected: list[Rejection]
+    refused: int
 
 
 class EveryEventRejectedError(BadRequestError):
@@ -38,7 +39,7 @@ class EveryEventRejectedError(BadRequestError):
 
     def __init__(self, rejected: list[Rejection], *, single: bool) -> None:
         first = rejected[0].reason
-        super().__init__(first if single else f"all {len(rejected)} events were rejected: {first}")
+        super().__init__(first if single else f"all events were rejected, the first: {first}")
         self.rejected = rejected
 
 
@@ -66,9 +67,9 @@ class Accept:
         else:
             body, rejected, single = self._events_body(data, tenant, content_type)
         receipt = await self._queue.append(body)
-        if not body.records:
+        if rejected and not body.records:
             raise EveryEventRejectedError(rejected, single=single)
-        return Accepted(receipt, rejected)
+        return Accepted(receipt, rejected, body.rejected)
 
     def _events_body(
         self, data: bytes, tenant: str, content_type: str
@@ -82,7 +83,7 @@ class Accept:
             received_unix_nano=self._now(),
             data=data.strip() if as_it_came else b"\n".join(checked.lines),
             records=len(checked.lines),
-            rejected=len(checked.rejected),
+            rejected=checked.refused,
             runs=checked.runs,
         )
         return body, checked.rejected, single

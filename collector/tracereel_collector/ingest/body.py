@@ -1,5 +1,7 @@
 """Reading a request body: decompressed as it comes, and never more of it in memory than allowed."""
 
+import asyncio
+import time
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -8,9 +10,14 @@ from tracereel_collector.errors import (
     BadRequestError,
     ThrottledError,
     TooLargeError,
+    TooSlowError,
     UnsupportedError,
 )
 
+PAUSE_SECONDS = 10.0
+BODY_SECONDS = 60.0
+SMALL_BODY = 1024 * 1024
+MAX_GZIP_MEMBERS = 1000
 ENCODINGS = ("identity", "gzip", "deflate")
 _CHUNK = 256 * 1024
 
@@ -30,6 +37,7 @@ class BodyReader:
         """The decompressed body of a request, held until the block is left.
 
         Raises:
+            TooSlowError: it does not come in time.
             TooLargeError: more than the limit, told from the declared length where there is one.
             UnsupportedError: an encoding that is not read here.
             BadRequestError: compressed data that is broken or ends early.
@@ -51,19 +59,39 @@ class BodyReader:
         )
         parts: list[bytes] = []
         held = 0
+        # Small bodies are not counted: large ones that dawdle must not keep them out.
+        free = SMALL_BODY
         try:
-            async for chunk in chunks:
+            async for chunk in _in_time(chunks):
                 fresh = decoder.feed(chunk)
                 size = sum(map(len, fresh))
-                if self._held + size > self._max_inflight:
+                counted, free = max(0, size - free), max(0, free - size)
+                if self._held + counted > self._max_inflight:
                     raise ThrottledError("too many large requests at once", hint="try again soon")
-                self._held += size
-                held += size
+                self._held += counted
+                held += counted
                 parts.extend(fresh)
             decoder.finish()
             yield parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             self._held -= held
+
+
+async def _in_time(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The chunks, as long as they keep coming."""
+    waiting = aiter(chunks)
+    started = time.monotonic()
+    while True:
+        try:
+            async with asyncio.timeout(PAUSE_SECONDS):
+                chunk = await anext(waiting)
+        except StopAsyncIteration:
+            return
+        except TimeoutError as error:
+            raise TooSlowError(f"nothing more of the body came for {PAUSE_SECONDS:g} s") from error
+        if time.monotonic() - started > BODY_SECONDS:
+            raise TooSlowError(f"the body took longer than {BODY_SECONDS:g} s")
+        yield chunk
 
 
 def _too_large(max_bytes: int) -> TooLargeError:
@@ -97,15 +125,23 @@ class _Inflate:
         self._gzip = gzip
         self._stream = self._new_stream()
         self._started = False
+        self._members = 1
+        self._packed_left = max_bytes
 
     def _new_stream(self) -> "zlib._Decompress":
         return zlib.decompressobj(zlib.MAX_WBITS | (16 if self._gzip else 0))
 
     def feed(self, chunk: bytes) -> list[bytes]:
         parts: list[bytes] = []
+        self._packed_left -= len(chunk)
+        if self._packed_left < 0:
+            raise _too_large(self._max)
         try:
             while chunk:
                 if self._stream.eof:  # gzip allows members one after another
+                    self._members += 1
+                    if self._members > MAX_GZIP_MEMBERS:
+                        raise BadRequestError(f"more than {MAX_GZIP_MEMBERS} gzip members")
                     self._stream = self._new_stream()
                 self._started = True
                 part = self._stream.decompress(chunk, _CHUNK)

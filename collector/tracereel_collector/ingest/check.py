@@ -13,10 +13,16 @@ import msgspec
 
 from tracereel.events import RESERVED_FIELDS, UnknownEventTypeError
 from tracereel_collector.ingest.decoders import EventDecoders
+from tracereel_collector.ingest.explain import explain_field, explain_line, json_name
 from tracereel_collector.model import Run
 
 MIN_YEAR, MAX_YEAR = 1970, 2261
 """What fits a nanosecond clock of 64 bits."""
+MAX_TIMESTAMP = len("2026-01-23T10:00:00.123456789+00:00")
+MAX_DEPTH = 200
+REJECTIONS_KEPT = 1_000
+"""Reasons kept of one body; further refusals are only counted."""
+_TOO_DEEP = f"nested too deep; at most {MAX_DEPTH} levels are accepted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +47,17 @@ class Checked:
     """Whether `lines` differ from what came, so that the body must be put together anew."""
     runs: tuple[Run, ...]
     rejected: list[Rejection]
+    """The first of the refused, with reasons."""
+    refused: int
 
 
 class _RefusedError(Exception):
-    """This line does not enter; the message is the reason."""
+    """This line does not enter."""
+
+    def __init__(self, reason: str, event_id: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.event_id = event_id
 
 
 class EventCheck:
@@ -59,6 +72,7 @@ class EventCheck:
         """Sort the lines of a body into those that enter and those that do not."""
         kept: list[bytes] = []
         rejected: list[Rejection] = []
+        refused = 0
         runs = _Runs()
         changed = False
         for index, line in enumerate(lines):
@@ -68,15 +82,16 @@ class EventCheck:
                 typed = self._typed(line, event)
                 entering = _mended(line, event)
             except _RefusedError as refusal:
-                name = event.get("event_id") if isinstance(event, dict) else None
-                rejected.append(
-                    Rejection(index, name if isinstance(name, str) else None, str(refusal))
-                )
+                refused += 1
+                if refused <= REJECTIONS_KEPT:
+                    rejected.append(
+                        Rejection(index, refusal.event_id or _id_of(event), refusal.reason)
+                    )
                 continue
             changed = changed or entering is not line
             kept.append(entering)
             runs.add(typed.emitter_id, typed.emitter_seq)
-        return Checked(kept, changed or bool(rejected), runs.finish(), rejected)
+        return Checked(kept, changed or bool(refused), runs.finish(), rejected, refused)
 
     def _decode(self, line: bytes) -> Any:
         if len(line) > self._max_event_bytes:
@@ -84,21 +99,18 @@ class EventCheck:
                 f"the event has {len(line)} bytes; at most {self._max_event_bytes} are accepted"
             )
         try:
-            return self._untyped.decode(line)
-        except UnicodeDecodeError as error:
-            raise _RefusedError(f"invalid UTF-8 at byte {error.start}: expected UTF-8") from error
+            event = self._untyped.decode(line)
         except RecursionError as error:
-            raise _RefusedError("nested too deep: at most some 900 levels are accepted") from error
-        except msgspec.ValidationError as error:
-            raise _RefusedError(
-                f"{error}: a number must fit a 64-bit float (no infinity, no NaN)"
-            ) from error
-        except msgspec.DecodeError as error:
-            raise _RefusedError(f"not valid JSON: {error}") from error
+            raise _RefusedError(_TOO_DEEP) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _RefusedError(*explain_line(line, f"not valid JSON: {error}")) from error
+        if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_deeper(event, MAX_DEPTH):
+            raise _RefusedError(_TOO_DEEP)
+        return event
 
     def _typed(self, line: bytes, event: Any) -> Any:
         if not isinstance(event, dict):
-            raise _RefusedError(f"expected a JSON object, got {_json_name(event)}")
+            raise _RefusedError(f"expected a JSON object, got {json_name(event)}")
         if "event_type" not in event:
             raise _RefusedError("event_type: missing; expected the type of the event")
         try:
@@ -106,7 +118,11 @@ class EventCheck:
         except UnknownEventTypeError as error:
             raise _RefusedError(str(error)) from error
         except msgspec.ValidationError as error:
-            raise _RefusedError(_explain(str(error), event)) from error
+            raise _RefusedError(explain_field(str(error), event)) from error
+        if len(event["timestamp"]) > MAX_TIMESTAMP:
+            raise _RefusedError(
+                f"timestamp: {event['timestamp'][:60]!r} is too long; expected at most nanoseconds"
+            )
         if not MIN_YEAR <= typed.timestamp.year <= MAX_YEAR:
             raise _RefusedError(
                 f"timestamp: {event['timestamp']!r} is out of range;"
@@ -157,22 +173,24 @@ def _repeats_keys(line: bytes) -> bool:
     return repeated
 
 
-def _explain(message: str, event: dict[str, Any]) -> str:
-    """msgspec's message with the field first and the value that came."""
-    text, _, path = message.partition(" - at `$.")
-    field = path.rstrip("`")
-    if not field:
-        missing = message.removeprefix("Object missing required field `").rstrip("`")
-        return f"{missing}: missing; the field is required" if missing != message else message
-    value = event.get(field.partition("[")[0].partition(".")[0])
-    if field == "event_version":
-        return f"event_version: {value!r} is not supported; expected a 1.x version such as '1.0.0'"
-    return f"{field}: {text[:1].lower()}{text[1:]}; got {repr(value)[:80]}"
+def _id_of(event: Any) -> str | None:
+    name = event.get("event_id") if isinstance(event, dict) else None
+    return name if isinstance(name, str) else None
 
 
-def _json_name(value: Any) -> str:
-    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects are nested deeper; without recursion, whatever came."""
+    layer = [value]
+    for _ in range(levels):
+        layer = [
+            inner
+            for each in layer
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not layer:
+            return False
+    return True
 
 
 class _Runs:

@@ -2,9 +2,13 @@
 
 import msgspec
 
-from tracereel_collector.errors import BadRequestError
+from tracereel_collector.errors import BadRequestError, TooLargeError
 
 _SHAPES = "expected one event as a JSON object, a JSON array of events, or one event per line"
+MAX_RECORDS = 100_000
+"""Events in one body: each costs memory of its own, however short."""
+MAX_COMMAS = 3_000_000
+"""What bounds the elements of an array before it is taken apart."""
 NDJSON = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 
 
@@ -16,14 +20,27 @@ def split_events(body: bytes, *, content_type: str) -> tuple[list[bytes], bool, 
 
     Raises:
         BadRequestError: the body is empty or has none of the three shapes.
+        TooLargeError: it holds too many events.
     """
     stripped = body.strip()
+    if stripped.count(b"\n") >= MAX_RECORDS or (
+        stripped[:1] == b"[" and stripped.count(b",") > MAX_COMMAS
+    ):
+        raise TooLargeError(
+            f"the body holds more than {MAX_RECORDS} events", hint="send them in several requests"
+        )
     if not stripped:
         raise BadRequestError("the body is empty", hint=_SHAPES)
     if content_type in NDJSON:
         return (*_split_lines(stripped), False)
     if stripped[:1] == b"[":
-        return _split_array(stripped), True, False
+        elements = _split_array(stripped)
+        if len(elements) > MAX_RECORDS:
+            raise TooLargeError(
+                f"the body holds {len(elements)} events; at most {MAX_RECORDS} are accepted",
+                hint="send them in several requests",
+            )
+        return elements, True, False
     if b"\n" not in stripped or not _is_whole(stripped.split(b"\n", 1)[0]):
         return [stripped], False, True
     return (*_split_lines(stripped), False)

@@ -93,7 +93,8 @@ def _entry(row: _Row, tenant: str) -> bytes:
 def summary(rows: Iterable[_Row]) -> dict[str, Any]:
     """What a run amounts to, from its events."""
     rows = list(rows)
-    types = [row.event_type for row in rows]
+    # Users' own types may be called what they like: they are neither failures nor retries.
+    types = [row.event_type for row in rows if row.event_type.startswith("agent.")]
     agents = list(dict.fromkeys(row.agent_name for row in rows if row.agent_name))
     moments = [row.unix_nano for row in rows]
     closing = [row for row in rows if row.event_type == "agent.pipeline.completed"]

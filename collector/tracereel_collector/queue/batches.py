@@ -11,8 +11,6 @@ EMITTER_SECONDS = 7 * 24 * 3600
 DIGEST_SECONDS = 900
 RETAINED_BYTES = 64 * 1024 * 1024
 """Delivered bodies above this many bytes go at once, however young."""
-QUARANTINE_RECORDS = 10_000
-"""The newest of these are kept for inspection; all are counted."""
 _SECOND = 1_000_000_000
 _OPEN = (
     "SELECT id, first_body, last_body, records, bytes FROM batches"
@@ -143,8 +141,4 @@ def forget_old(connection: sqlite3.Connection, *, now: int, retain_seconds: floa
     )
     connection.execute(
         "DELETE FROM emitters WHERE last_unix_nano < ?", (now - EMITTER_SECONDS * _SECOND,)
-    )
-    connection.execute(
-        "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?",
-        (QUARANTINE_RECORDS,),
     )

@@ -14,6 +14,7 @@ from typing import Any
 from tracereel_collector.errors import StartupError
 
 SCHEMA_VERSION = 1
+_DAMAGED = ".damaged-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ def checksum(data: bytes) -> int:
 def connect(path: Path) -> sqlite3.Connection:
     """A connection that other threads may use in turn; commits reach the disk before returning."""
     connection = sqlite3.connect(
-        path, isolation_level=None, check_same_thread=False, timeout=30, cached_statements=256
+        path, isolation_level=None, check_same_thread=False, timeout=5, cached_statements=256
     )
     connection.execute("PRAGMA page_size=16384")
     connection.execute("PRAGMA journal_mode=WAL")
@@ -45,19 +46,32 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def open_or_rescue(path: Path) -> tuple[sqlite3.Connection, Rescued | None]:
-    """The queue at a path, made if absent; a damaged file is set aside and read for what is left."""
+def open_or_set_aside(path: Path) -> tuple[sqlite3.Connection, list[Rescued]]:
+    """The queue at a path, made if absent, and what is left in damaged ones.
+
+    A damaged file is renamed and read for what is left. Files whose rescue did not end (the mark is
+    written with what was rescued) are offered again at every start.
+    """
     try:
-        return _open(path), None
+        connection = _open(path)
     except sqlite3.OperationalError as error:
         raise StartupError(f"cannot open the queue {path}: {error}") from error
     except sqlite3.DatabaseError:
-        aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-        for suffix in ("", "-wal", "-shm"):
+        aside = path.with_name(f"{path.name}{_DAMAGED}{time.time_ns()}")
+        # The main file last: until it has gone, the next start finds the same damage.
+        for suffix in ("-wal", "-shm", ""):
             part = path.with_name(path.name + suffix)
             if part.exists():
                 part.rename(aside.with_name(aside.name + suffix))
-        return _open(path), _rescue(aside)
+        connection = _open(path)
+    marks = {row[0] for row in connection.execute("SELECT key FROM meta")}
+    damaged = sorted(path.parent.glob(f"{path.name}{_DAMAGED}*[0-9]"))
+    return connection, [_rescue(file) for file in damaged if rescued_mark(file) not in marks]
+
+
+def rescued_mark(aside: Path) -> str:
+    """The key that says: what could be read in a damaged file is in this queue."""
+    return f"rescued:{aside.name}"
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -13,13 +13,19 @@ from tracereel_collector.errors import QueueUnavailableError, ThrottledError
 from tracereel_collector.model import Batch, Body, Kind, Quarantined, QueuedBody, Receipt
 from tracereel_collector.queue import batches
 from tracereel_collector.queue.append import Appender
-from tracereel_collector.queue.database import Rescued, connect, open_or_rescue
+from tracereel_collector.queue.database import (
+    Rescued,
+    connect,
+    open_or_set_aside,
+    rescued_mark,
+)
 from tracereel_collector.queue.reserve import Reserve
 from tracereel_collector.queue.writer import CommitThread
 
 COUNTERS = ("received", "rejected", "appended", "stored", "duplicate", "quarantined")
 RESERVE_BYTES = 16 * 1024 * 1024
 FORGET_EVERY_SECONDS = 1.0
+_TOUCH = "UPDATE meta SET value = value WHERE key = 'next_sequence_number'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,20 +55,22 @@ class DurableQueue:
         self._hurried: set[Kind] = set()
         self._forgotten_at = 0.0
         self._disk_full = False
+        self._trouble: str | None = None
         path.parent.mkdir(parents=True, exist_ok=True)
         self._reserve = Reserve(path.with_name("reserve"), size=RESERVE_BYTES)
-        self._connection, rescued = open_or_rescue(path)
-        self.damaged_file = rescued.aside if rescued else None
-        self.rescued_bodies = self._take_over(rescued) if rescued else 0
+        self._connection, damaged = open_or_set_aside(path)
+        self.damaged_files = [rescue.aside for rescue in damaged]
+        self.rescued_bodies = sum(self._take_over(rescue) for rescue in damaged)
         self._reader = connect(path)
         self._reader_lock = threading.Lock()
         self.id = str(self._read("SELECT value FROM meta WHERE key='queue_id'")[0][0])
-        self.pending_bytes = 0
+        self.pending_bytes = self._quarantined_bytes = 0
         self._measure()
-        self._reserve.keep()
+        self._disk_full = not self._reserve.keep()
         self._writer = CommitThread(
             self._connection,
             commit_bytes=limits.commit_bytes,
+            on_commit=self._after_commit,
             on_rollback=self._after_rollback,
         )
         self._writer.start()
@@ -101,7 +109,7 @@ class DurableQueue:
             if not self._reserve.keep():
                 raise QueueUnavailableError("the disk is full", hint="free space in the data dir")
             self._disk_full = False
-        if self.pending_bytes + size > self._limits.max_pending_bytes:
+        if self.pending_bytes + self._quarantined_bytes + size > self._limits.max_pending_bytes:
             raise ThrottledError(
                 f"{self.pending_bytes} bytes wait for the store,"
                 f" the limit is {self._limits.max_pending_bytes}",
@@ -115,7 +123,10 @@ class DurableQueue:
             self._refuse_when_full(0)
         except (ThrottledError, QueueUnavailableError):
             return False
-        return True
+        if self._trouble is not None:
+            # The last commit failed: one that changes nothing but is written tells how it is now.
+            self._writer.submit(lambda connection: connection.execute(_TOUCH))
+        return self._trouble is None
 
     # Delivery
 
@@ -172,6 +183,7 @@ class DurableQueue:
             now = self._now()
             batches.mark_done(connection, batch, quarantined=quarantined, stored=stored, now=now)
             self.pending_bytes -= batch.size
+            self._quarantined_bytes += sum(len(each.data) for each in quarantined)
             self._forget(connection, now)
 
         self._writer.submit(work).result()
@@ -202,6 +214,11 @@ class DurableQueue:
             limit,
         )
 
+    def newest_body(self, kind: Kind) -> int | None:
+        """The last body of a kind that is still here; None when there is none."""
+        newest: int | None = self._read("SELECT max(id) FROM bodies WHERE kind=?", kind)[0][0]
+        return newest
+
     def is_delivered(self, kind: Kind, body_id: int) -> bool:
         """Whether a body's batch is in the store."""
         sealed = self._read(
@@ -220,9 +237,14 @@ class DurableQueue:
         with self._reader_lock:
             return self._reader.execute(query, parameters).fetchall()
 
+    def _after_commit(self) -> None:
+        self._trouble = None
+
     def _after_rollback(self, error: BaseException) -> None:
         self._appender.forget()
         self._measure()
+        if isinstance(error, sqlite3.Error):
+            self._trouble = str(error)
         if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
             self._disk_full = True
             self._reserve.give_up()
@@ -233,6 +255,10 @@ class DurableQueue:
             " (SELECT coalesce(sum(bytes), 0) FROM batches WHERE done_unix_nano IS NOT NULL)"
         )[0]
         self.pending_bytes = total - done
+        # What is in quarantine stays until somebody looks: it takes its share of the same limit.
+        (self._quarantined_bytes,) = self._read(
+            "SELECT coalesce(sum(length(data)), 0) FROM quarantine"
+        )[0]
         with self._reader_lock, self._appended:
             for kind in Kind:
                 self._unsealed[kind] = self._unsealed_bytes(self._reader, kind)
@@ -247,7 +273,7 @@ class DurableQueue:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(
-            "UPDATE meta SET value=? WHERE key='next_sequence_number'",
+            "UPDATE meta SET value=max(value, ?) WHERE key='next_sequence_number'",
             (rescued.next_sequence_number,),
         )
         bodies = 0
@@ -263,5 +289,7 @@ class DurableQueue:
         connection.executemany(
             "INSERT OR REPLACE INTO emitters VALUES (?, ?, ?, ?)", rescued.emitters
         )
+        # In the same transaction: a crash before this line starts the rescue again.
+        connection.execute("INSERT INTO meta VALUES (?, 1)", (rescued_mark(rescued.aside),))
         connection.execute("COMMIT")
         return bodies

@@ -30,10 +30,12 @@ class CommitThread:
         connection: sqlite3.Connection,
         *,
         commit_bytes: int,
+        on_commit: Callable[[], None],
         on_rollback: Callable[[BaseException], None],
     ) -> None:
         self._connection = connection
         self._commit_bytes = commit_bytes
+        self._on_commit = on_commit
         self._on_rollback = on_rollback
         self._jobs: deque[_Job] = deque()
         self._waiting_bytes = 0
@@ -108,6 +110,7 @@ class CommitThread:
             else:
                 jobs[0].done.set_exception(_as_collector_error(error))
             return
+        self._on_commit()
         for job, result in zip(jobs, results, strict=True):
             job.done.set_result(result)
 

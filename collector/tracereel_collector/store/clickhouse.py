@@ -74,7 +74,7 @@ class StoreAddress:
             url = urlsplit(dsn)
             port = url.port
         except ValueError as error:
-            raise StartupError(f"store {dsn!r}: {error}") from error
+            raise StartupError(f"the store's DSN cannot be read: {error}") from error
         secure = url.scheme == "clickhouses"
         if not url.hostname:
             raise StartupError(

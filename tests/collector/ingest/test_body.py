@@ -12,9 +12,11 @@ from tracereel_collector.errors import (
     BadRequestError,
     ThrottledError,
     TooLargeError,
+    TooSlowError,
     UnsupportedError,
 )
-from tracereel_collector.ingest.body import BodyReader
+from tracereel_collector.ingest import body
+from tracereel_collector.ingest.body import SMALL_BODY, BodyReader
 
 
 def read(*chunks, headers=None, max_body=1000, inflight=10_000):
@@ -83,17 +85,42 @@ def test_an_unknown_encoding_is_answered_with_the_known_ones():
 
 
 def test_all_requests_together_hold_no_more_than_allowed():
-    reader = BodyReader(max_body_bytes=1000, max_inflight_bytes=1000)
+    large = SMALL_BODY + 700
+    reader = BodyReader(max_body_bytes=2 * large, max_inflight_bytes=1000)
 
-    async def stream():
-        yield b"x" * 700
+    async def stream(size=large):
+        yield b"x" * size
 
     async def run():
         async with reader.read(stream(), {}):
             with pytest.raises(ThrottledError):
                 async with reader.read(stream(), {}):
                     pass
+            async with reader.read(stream(SMALL_BODY), {}):
+                pass  # a small body is never kept out by large ones
         async with reader.read(stream(), {}) as data:
             return len(data)
 
-    assert asyncio.run(run()) == 700
+    assert asyncio.run(run()) == large
+
+
+def test_a_body_that_stops_coming_is_given_up(monkeypatch):
+    monkeypatch.setattr(body, "PAUSE_SECONDS", 0.01)
+
+    async def run():
+        reader = BodyReader(max_body_bytes=1000, max_inflight_bytes=1000)
+
+        async def stalled():
+            yield b"x"
+            await asyncio.Event().wait()
+
+        async with reader.read(stalled(), {}):
+            pass
+
+    with pytest.raises(TooSlowError, match="nothing more of the body"):
+        asyncio.run(run())
+
+
+def test_endless_empty_gzip_members_are_refused():
+    with pytest.raises(BadRequestError, match="gzip members"):
+        read(gzip.compress(b"") * 2000, headers=GZIP, max_body=1 << 20)

@@ -71,10 +71,16 @@ def test_a_line_that_passes_is_the_very_bytes_that_came():
         (b'["a"]', "expected a JSON object, got an array"),
         (b"null", "expected a JSON object, got null"),
         (b'{"event_type": ', "not valid JSON"),
-        (b'{"x": NaN}', "not valid JSON"),
-        (b'{"x": 1e400}', "a number must fit a 64-bit float"),
-        (b'{"x": "\xff"}', "invalid UTF-8"),
-        (b'{"x": "\\ud800"}', "not valid JSON"),
+        (b'{"x": NaN}', "x: expected a number of 64 bits; got NaN"),
+        (b'{"a": {"b": [1, 1e400]}}', "a.b[1]: expected a number of 64 bits; got 1e400"),
+        (b'{"x": "\xff"}', "x: expected text in UTF-8; got invalid UTF-8"),
+        (b'{"x": "\\ud800"}', "x: expected text in UTF-8; got surrogates"),
+        (b'{"\\ud800": 1}', "<a key>: expected text in UTF-8"),
+        ({**COMPLETED, "timestamp": "2026-01-23T10:00:00.0123456789Z" + " " * 9}, "timestamp"),
+        (
+            {**COMPLETED, "timestamp": "2026-01-23T10:00:00.0123456789012345Z"},
+            "too long; expected at most nanoseconds",
+        ),
         (b'{"x": ' + b"[" * 40_000 + b"]" * 40_000 + b"}", "nested too deep"),
         (b'{"x": "' + b"y" * 100_000 + b'"}', "at most 100000 are accepted"),
     ],
@@ -112,6 +118,36 @@ def test_users_own_types_and_unknown_fields_pass():
     ).encode()
 
     assert door.check([line]).lines == [line]
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["compact", "spaced"])
+@pytest.mark.parametrize(
+    ("depth", "enters"), [(150, True), (300, False), (600, False), (990, False)]
+)
+@pytest.mark.parametrize("shape", [b'{"a":%b}', b"[%b]"], ids=["objects", "arrays"])
+def test_depth_is_told_the_same_way_however_it_is_written(depth, enters, separators, shape):
+    value = b"1"
+    for _ in range(depth):
+        value = shape % value
+    line = json.dumps(COMPLETED, separators=separators).encode()[:-1] + b', "x": ' + value + b"}"
+
+    checked = door.check([line])
+
+    assert bool(checked.lines) is enters
+    assert enters or "nested too deep" in checked.rejected[0].reason
+
+
+def test_of_very_many_refusals_the_first_are_explained_and_all_counted():
+    checked = door.check([b"1"] * 5_000)
+
+    assert len(checked.rejected) == 1_000
+    assert checked.refused == 5_000
+
+
+def test_the_id_of_a_line_that_is_no_json_is_told_where_it_can_be_seen():
+    (rejection,) = door.check([b'{"event_id": "evt_1", "x": NaN}']).rejected
+
+    assert rejection.event_id == "evt_1"
 
 
 def test_in_a_batch_the_bad_are_named_by_position_and_the_good_kept():

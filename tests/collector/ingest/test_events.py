@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracereel_collector.errors import BadRequestError
+from tracereel_collector.errors import BadRequestError, TooLargeError
 from tracereel_collector.ingest.events import split_events
 
 objects = st.dictionaries(
@@ -47,3 +47,13 @@ def test_an_empty_body_is_refused(body):
 def test_a_broken_array_is_refused_as_a_whole(body):
     with pytest.raises(BadRequestError, match="not a valid JSON array"):
         split_events(body, content_type="application/json")
+
+
+def test_too_many_events_are_refused_before_each_gets_memory_of_its_own():
+    for many in (
+        b"1\n" * 200_000,
+        b"[" + b"1," * 200_000 + b"1]",
+        b"[" + b"1," * 4_000_000 + b"1]",
+    ):
+        with pytest.raises(TooLargeError, match=r"at most 100000|more than 100000"):
+            split_events(many, content_type="application/json")

@@ -57,8 +57,10 @@ SETTINGS $merge_tree_settings;
 CREATE MATERIALIZED VIEW events_to_agent_events TO agent_events AS
 WITH
     ifNull(parseDateTime64BestEffortOrNull(upper(t.timestamp), 9, 'UTC'), ingested_at) AS at,
-    if(t.hlc = '', toUInt64(greatest(0, toUnixTimestamp64Nano(at))),
-       reinterpretAsUInt64(reverse(unhex(t.hlc)))) AS clock
+    reinterpretAsUInt64(reverse(unhex(t.hlc))) AS given,
+    -- A clock more than a day ahead of the arrival is not followed: it would sort last for ever.
+    if(t.hlc = '' OR given > toUInt64(toUnixTimestamp64Nano(ingested_at)) + 86400000000000,
+       toUInt64(greatest(0, toUnixTimestamp64Nano(at))), given) AS clock
 SELECT
     tenant,
     first_sequence_number + position - 1 AS sequence_number,
