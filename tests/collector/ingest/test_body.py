@@ -73,7 +73,9 @@ def test_a_bomb_stops_at_the_limit_without_being_unpacked():
         read(gzip.compress(bytes(200_000_000), 9), headers=GZIP, max_body=1 << 20, inflight=1 << 22)
 
 
-@pytest.mark.parametrize("broken", [b"not gzip", gzip.compress(b"x" * 100)[:-9]])
+@pytest.mark.parametrize(
+    "broken", [b"not gzip", gzip.compress(b"x" * 100)[:-9]], ids=["nonsense", "cut short"]
+)
 def test_broken_compression_is_a_bad_request(broken):
     with pytest.raises(BadRequestError):
         read(broken, headers=GZIP)
