@@ -186,10 +186,11 @@ def test_stored_means_stored_for_a_resend_too(new_collector):
 def test_a_store_that_hangs_keeps_nobody_from_sending(new_collector):
     collector = new_collector().start()
     (engine,) = collector.engines()
+    asking = [threading.Thread(target=collector.replay, args=("t",)) for _ in range(12)]
     engine.suspend()
     try:
-        for _ in range(12):
-            threading.Thread(target=collector.replay, args=("t",), daemon=True).start()
+        for thread in asking:
+            thread.start()
         large = [event(f"large-{n}", "t") | {"text": "x" * 10_000} for n in range(100)]
         assert collector.post_events(large, wait=False).status == 200
         assert http("GET", f"{collector.url}/metrics").status == 200
@@ -197,6 +198,8 @@ def test_a_store_that_hangs_keeps_nobody_from_sending(new_collector):
         assert (readiness.status, readiness.json()["store"]["answers"]) == (200, False)
     finally:
         engine.resume()
+    for thread in asking:
+        thread.join(60)
 
 
 @pytest.mark.fault

@@ -55,13 +55,17 @@ def lines_of(directory: Path) -> list[dict[str, Any]]:
 def test_a_signal_handler_that_raises_never_makes_two_events_share_a_number(tmp_path: Path) -> None:
     spool = Spool(tmp_path, max_bytes=50_000_000, segment_bytes=20_000)
     written = 0
+    rounds = iter(range(3_000))
+    left = True
     with alarms():
-        for number in range(3_000):
+        while left:
             try:
-                signal.setitimer(signal.ITIMER_REAL, 0.00001 + number % 50 * 0.000002)
-                reason = spool.append({"n": number}, None, closes_run=False)
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                written += reason is None
+                for number in rounds:
+                    signal.setitimer(signal.ITIMER_REAL, 0.00001 + number % 50 * 0.000002)
+                    reason = spool.append({"n": number}, None, closes_run=False)
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    written += reason is None
+                left = False
             except AlarmError:
                 continue
     after = [spool.append({"n": "after"}, None, closes_run=False) for _ in range(5)]

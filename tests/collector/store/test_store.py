@@ -5,6 +5,7 @@ import json
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.collector.store.conftest import RECEIVED
 from tests.support.contract import EXAMPLES, example
 from tracereel._clock import otel_trace_id
 from tracereel_collector.errors import StartupError, StoreUnavailableError
@@ -93,11 +94,20 @@ def test_a_timestamp_is_the_moment_it_names_and_the_clock_where_none_is_given(
 
 
 def test_a_hybrid_clock_is_kept_as_given(store, queued, token):
-    line = json.dumps({**EXAMPLES[0], "hlc": "18a1b2c3d4e5f607"}).encode()
+    clock = RECEIVED + 12_345
+    line = json.dumps({**EXAMPLES[0], "hlc": f"{clock:016x}"}).encode()
 
     store.insert(Kind.EVENTS, [queued(line)], token=token)
 
-    assert column(store, "hlc") == [str(0x18A1B2C3D4E5F607)]
+    assert column(store, "hlc") == [str(clock)]
+
+
+def test_a_clock_far_ahead_of_the_arrival_is_not_followed(store, queued, token):
+    line = json.dumps({**EXAMPLES[0], "hlc": "f" * 16}).encode()
+
+    store.insert(Kind.EVENTS, [queued(line)], token=token)
+
+    assert column(store, "hlc") == ["1769162400000000000"]
 
 
 def test_a_corrupt_span_body_is_bad_data_and_stores_nothing(store, queued, token):

@@ -20,7 +20,7 @@ def leave_events(directory: Path, number: int) -> None:
     for index in range(number):
         event = {"event_id": f"evt_{index}", "event_type": "custom.left", "trace_id": "trc_left"}
         assert spool.append(event, None, closes_run=False) is None
-    spool.close(remove=False)
+    spool.close(settled=-1)
 
 
 def test_delivers_what_an_ended_process_left_and_clears_it(run_cli, cli_env, collector):
