@@ -65,16 +65,9 @@ class Draft:
     closes_run: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What the books say once a line that is being written has reached the file."""
-
-    trace: Trace | None
-    sequence: int
-    segment_size: int
-    recorded: int
-    recorded_bytes: int
-    trace_recorded: int
+Entry = tuple[Trace | None, int, int, int, int]
+"""What the books say once a line that is being written has reached the file: its trace, the number
+of the event, the size of the segment, events and bytes recorded. A plain tuple: one is made per event."""
 
 
 class EmitterLock:
@@ -197,28 +190,26 @@ class Spool:
         if self._file < 0:
             return SPOOL_ERROR
         line = self._finish_line(draft)
-        self._inflight = Entry(
-            trace=draft.trace,
-            sequence=self._sequence + 1,
-            segment_size=self._segment_size + len(line),
-            recorded=self.recorded + 1,
-            recorded_bytes=self.recorded_bytes + len(line),
-            trace_recorded=draft.trace.recorded + 1 if draft.trace is not None else 0,
+        size = len(line)
+        entry = self._inflight = (
+            draft.trace,
+            self._sequence + 1,
+            self._segment_size + size,
+            self.recorded + 1,
+            self.recorded_bytes + size,
         )
         written = self._write_line(line)
         if written:
-            self._book(self._inflight)
+            self._book(entry)
         self._inflight = None
         return None if written else SPOOL_ERROR
 
-    def _book(self, entry: "Entry") -> None:
+    def _book(self, entry: Entry) -> None:
         """Count a line that is on disk; absolute values, so that doing it twice does no harm."""
-        self._sequence = entry.sequence
-        self._segment_size = entry.segment_size
-        self.recorded = entry.recorded
-        self.recorded_bytes = entry.recorded_bytes
-        if entry.trace is not None:
-            entry.trace.recorded = entry.trace_recorded
+        trace, sequence, self._segment_size, self.recorded, self.recorded_bytes = entry
+        if trace is not None and sequence > self._sequence:
+            trace.recorded += 1
+        self._sequence = sequence
 
     def _settle_interrupted(self) -> None:
         """A signal handler raised in the middle of a write: find out what reached the file."""
@@ -226,7 +217,7 @@ class Spool:
         if entry is None or self._file < 0:
             return
         size = os.fstat(self._file).st_size
-        if size == entry.segment_size:
+        if size == entry[2]:
             self._book(entry)
         elif size != self._segment_size:
             # Part of a line: readers ignore it at the end of a segment, so this one ends here.
@@ -295,10 +286,11 @@ class Spool:
         raise BlockingIOError(errno.EAGAIN, "no lock to be had", str(self.directory))
 
     def _close_segment(self) -> None:
-        os.close(self._file)
-        self._file = -1
+        # Forgotten before it is closed: an interruption in between costs a descriptor, not the spool.
+        file, self._file = self._file, -1
         self._closed_bytes += self._segment_size
         self._segment_size = 0
+        os.close(file)
 
     def released(self, size: int) -> None:
         """A shipped segment of ours is gone from the disk."""

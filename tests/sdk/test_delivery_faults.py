@@ -52,6 +52,7 @@ def lines_of(directory: Path) -> list[dict[str, Any]]:
     return lines
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_signal_handler_that_raises_never_makes_two_events_share_a_number(tmp_path: Path) -> None:
     spool = Spool(tmp_path, max_bytes=50_000_000, segment_bytes=20_000)
     written = 0
