@@ -38,6 +38,11 @@ def sortable_id(prefix: str) -> str:
     return f"{prefix}_{time.time_ns() // 1_000_000:012x}{_random.getrandbits(80):020x}"
 
 
+def random_id(bits: int) -> int:
+    """A random number that is not zero, for an id; the program's own random numbers stay as they are."""
+    return _random.getrandbits(bits) or 1
+
+
 def otel_trace_id(trace_id: str) -> str:
     """The 32 hex digits that stand for a trace id on OpenTelemetry surfaces.
 

@@ -3,82 +3,72 @@
 Context variables carry it, so it follows `await`, tasks and threads that copy the context.
 """
 
-import threading
+import itertools
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
+from opentelemetry.trace import INVALID_SPAN
 
-from tracereel import _values
+from tracereel import _notes, _values
 from tracereel._guard import Guard, log
+from tracereel._notes import Notes
+from tracereel._run import State, Tally, Trace, Usage
 
-Kind = Literal["agent", "pipeline"]
+__all__ = [
+    "Execution",
+    "Tally",
+    "Trace",
+    "Usage",
+    "attach",
+    "current_execution",
+    "detach",
+    "here",
+]
+
+Kind = Literal["agent", "pipeline", "llm", "tool", "step", "retrieval"]
 
 _current: ContextVar["Execution | None"] = ContextVar("tracereel_execution", default=None)
 
-_RATIOS: Final = frozenset({"confidence"})
-_COUNTS: Final = frozenset({"llm_tokens_used", "llm_prompt_tokens", "llm_completion_tokens"})
-_REALS: Final = frozenset({"llm_cost_usd", "llm_duration_seconds"})
+Emitter = Callable[["Execution", dict[str, Any]], None]
+"""Puts the envelope around an event of an execution and records it."""
 
-
-class Trace:
-    """One trace as this process sees it: its ids, and how many events it has recorded for it.
-
-    `emitter_id` and `recorded` belong to the spool, which changes them under its lock.
-    """
-
-    __slots__ = ("emitter_id", "recorded", "request_id", "trace_id")
-
-    def __init__(self, trace_id: str, request_id: str) -> None:
-        self.trace_id = trace_id
-        self.request_id = request_id
-        self.emitter_id: str | None = None
-        self.recorded = 0
-
-
-class Tally:
-    """Counts of the agents inside a pipeline; also adds to the pipelines around it."""
-
-    __slots__ = ("_around", "_lock", "executed", "failed", "retried", "succeeded")
-
-    def __init__(self, around: "Tally | None") -> None:
-        self._around = around
-        self._lock = threading.Lock()
-        self.executed = 0
-        self.succeeded = 0
-        self.failed = 0
-        self.retried = 0
-
-    def add(
-        self, *, executed: int = 0, succeeded: int = 0, failed: int = 0, retried: int = 0
-    ) -> None:
-        """Count agents here and in every pipeline around."""
-        tally: Tally | None = self
-        while tally is not None:
-            with tally._lock:  # noqa: SLF001
-                tally.executed += executed
-                tally.succeeded += succeeded
-                tally.failed += failed
-                tally.retried += retried
-            tally = tally._around  # noqa: SLF001
+_EXECUTIONS: Final = ("agent", "pipeline")
 
 
 class Execution:
-    """A running agent or pipeline; `current_execution()` gives it to the code inside."""
+    """A running agent or pipeline, or a call inside one; `current_execution()` gives it to the code.
+
+    Calls of models, tools, steps and retrievals share the `execution_id`, the numbering of events and
+    the sums of the agent they happen in.
+
+    `retry_count`, `max_retries_reached`, `fallback_used`, `fallback_attempted` and `attempt` are set
+    by what retries or replaces the call; the closing event carries them.
+    """
 
     __slots__ = (
-        "execution_id",
+        "_emitter",
+        "attempt",
+        "fallback_attempted",
+        "fallback_used",
         "kind",
+        "max_retries_reached",
         "name",
         "notes",
         "otel_trace_id",
         "parent",
         "parent_span_id",
+        "request_id",
+        "retry_count",
+        "session_id",
         "span",
         "span_id",
+        "state",
         "tally",
         "trace",
+        "user_id",
     )
 
     def __init__(
@@ -94,11 +84,14 @@ class Execution:
         parent_span_id: str | None,
         parent: "Execution | None",
         tally: Tally | None,
+        emitter: Emitter,
+        request_id: str | None = None,
+        session_id: str | None = None,
+        user_id: str | None = None,
     ) -> None:
         self.kind = kind
         self.name = name
         self.trace = trace
-        self.execution_id = execution_id
         self.span = span
         self.otel_trace_id = otel_trace_id
         self.span_id = span_id
@@ -106,6 +99,33 @@ class Execution:
         self.parent = parent
         self.tally = tally
         self.notes: dict[str, Any] = {}
+        self._emitter = emitter
+        self.retry_count = 0
+        self.max_retries_reached = False
+        self.fallback_used = False
+        self.fallback_attempted = False
+        self.attempt: int | None = None
+        if parent is None:
+            self.state = State(execution_id)
+            self.request_id = request_id or trace.request_id
+            self.session_id = session_id
+            self.user_id = user_id
+        else:
+            same = parent.state.execution_id == execution_id
+            self.state = parent.state if same else State(execution_id)
+            # A run of its own inside another one may still answer the same request.
+            self.request_id = request_id or parent.request_id
+            self.session_id = session_id or parent.session_id
+            self.user_id = user_id or parent.user_id
+
+    def __bool__(self) -> bool:
+        """False for the stand-in that is handed out where nothing is being recorded."""
+        return self is not _NOWHERE
+
+    @property
+    def execution_id(self) -> str:
+        """The execution that all events from here belong to."""
+        return self.state.execution_id
 
     @property
     def trace_id(self) -> str:
@@ -113,68 +133,101 @@ class Execution:
         return self.trace.trace_id
 
     @property
-    def request_id(self) -> str:
-        """The request this run answers."""
-        return self.trace.request_id
+    def agent(self) -> "Execution":
+        """The nearest agent or pipeline: itself, or the one around this call."""
+        execution = self
+        while execution.kind not in _EXECUTIONS and execution.parent is not None:
+            execution = execution.parent
+        return execution
 
-    def set(
-        self,
-        *,
-        confidence: float | None = None,
-        reasoning: str | None = None,
-        decision_type: str | None = None,
-        llm_tokens_used: int | None = None,
-        llm_prompt_tokens: int | None = None,
-        llm_completion_tokens: int | None = None,
-        llm_cost_usd: float | None = None,
-        llm_duration_seconds: float | None = None,
-        stage: str | None = None,
-        outcome: str | None = None,
-        error_code: str | None = None,
-    ) -> None:
+    @property
+    def round_number(self) -> int:
+        """How many rounds of the agent's loop have begun."""
+        return self.state.rounds
+
+    def set(self, **notes: Unpack[Notes]) -> None:
         """Say what is known of this execution; the closing event carries it. Later values win.
 
-        A value that cannot be (a confidence of 7) is left out, not raised.
+        Inside a call of a model, tool, step or retrieval, what is not about the call itself is noted
+        on the agent around it. A value that cannot be (a confidence of 7) is left out, not raised.
         """
-        given = {
-            "confidence": confidence,
-            "reasoning": reasoning,
-            "decision_type": decision_type,
-            "llm_tokens_used": llm_tokens_used,
-            "llm_prompt_tokens": llm_prompt_tokens,
-            "llm_completion_tokens": llm_completion_tokens,
-            "llm_cost_usd": llm_cost_usd,
-            "llm_duration_seconds": llm_duration_seconds,
-            "stage": stage,
-            "outcome": outcome,
-            "error_code": error_code,
-        }
         with Guard("set"):
+            own = _notes.OF_CALLS.get(self.kind)
+            given: dict[str, Any] = notes  # type: ignore[assignment]
             for name, value in given.items():
-                if value is not None:
-                    self._note(name, value)
+                if value is None or self is _NOWHERE:
+                    continue
+                check = _notes.CHECKS.get(name)
+                usable = check(value) if check is not None else None
+                if usable is None:
+                    log.debug("tracereel: a value of %s was left out: it cannot be used", name)
+                    continue
+                target = self if own is None or name in own else self.agent
+                target.notes[name] = usable
 
-    def _note(self, name: str, value: object) -> None:
-        usable: object
-        if name in _RATIOS:
-            usable = _values.ratio(value)
-        elif name in _COUNTS:
-            usable = _values.count(value)
-        elif name in _REALS:
-            usable = _values.real(value)
-        elif name == "reasoning":
-            usable = _values.label(value, _values.TEXT_LIMIT)
-        else:
-            usable = _values.label(value)
-        if usable is None:
-            log.debug("tracereel: a value of %s was left out: it cannot be used", name)
-            return
-        self.notes[name] = usable
+    def set_output(self, value: object) -> None:
+        """Say what a `with` block results in; a decorated function's is what it returns."""
+        with Guard("set"):
+            if self is not _NOWHERE:
+                summary = _values.summary(value)
+                self.notes["output"] = (_values.type_name(value), summary, _values.size(value))
+
+    def add_usage(
+        self,
+        *,
+        prompt_tokens: int | None = None,
+        completion_tokens: int | None = None,
+        total_tokens: int | None = None,
+        cost_usd: float | None = None,
+    ) -> None:
+        """Add tokens and cost of one more call of a model that is not traced itself."""
+        with Guard("usage"):
+            if self is not _NOWHERE:
+                self.state.add_usage(
+                    _values.count(prompt_tokens),
+                    _values.count(completion_tokens),
+                    _values.count(total_tokens),
+                    _values.real(cost_usd),
+                )
+
+    def round(self, *, limit: int | None = None) -> None:
+        """Say that a round of the agent's loop begins, and how many are allowed at most.
+
+        One more than allowed is not a round: the closing event then says `ITERATION_LIMIT_REACHED`.
+        """
+        with Guard("round"):
+            if self is not _NOWHERE:
+                self.state.begin_round(_values.count(limit))
+
+    def rounds(self, *, limit: int | None = None) -> Iterator[int]:
+        """The numbers of the rounds from 1 on: `for number in execution.rounds(limit=10): ...`.
+
+        Counts by itself, so that the loop ends at the limit also where nothing is recorded.
+        """
+        for number in itertools.count(1):
+            self.round(limit=limit)
+            if limit is not None and number > limit:
+                return
+            yield number
+
+    def emit(self, event: dict[str, Any]) -> None:
+        """Record an event (its type and its own fields) within this execution; never raises."""
+        with Guard("emit"):
+            self._emitter(self, event)
 
 
 def current_execution() -> Execution | None:
-    """The innermost traced agent or pipeline around the caller, if there is one."""
+    """The innermost traced call around the caller, if there is one."""
     return _current.get()
+
+
+def here() -> Execution:
+    """The innermost traced call around the caller.
+
+    Outside of every traced call, or with recording off, a stand-in that takes everything, keeps
+    nothing, and is false: `current_execution().set(confidence=0.9)` is safe everywhere.
+    """
+    return _current.get() or _NOWHERE
 
 
 Attachment = tuple[Token[Execution | None], Token[Context]]
@@ -197,3 +250,22 @@ def detach(attachment: Attachment) -> None:
     except ValueError:
         return
     otel_context.detach(theirs)
+
+
+def _nobody(_execution: Execution, _event: dict[str, Any]) -> None:
+    """The emitter of the stand-in."""
+
+
+_NOWHERE: Final = Execution(
+    kind="agent",
+    name="",
+    trace=Trace("", ""),
+    execution_id="",
+    span=INVALID_SPAN,
+    otel_trace_id="0" * 32,
+    span_id="0" * 16,
+    parent_span_id=None,
+    parent=None,
+    tally=None,
+    emitter=_nobody,
+)

@@ -1,25 +1,15 @@
-"""What an exception says about a failure: type, message, code, category, where it was raised."""
+"""What an exception says about a failure: type, message, code, category, stage, where it was raised."""
 
 import traceback
 from dataclasses import dataclass
 from typing import Final
 
-from tracereel import _values
-from tracereel.semconv import CODE_TIMEOUT
+from tracereel import _objects, _values, failures
 
 MESSAGE_LIMIT: Final = 4096
 MAX_FRAMES: Final = 32
 
-TRANSIENT: Final = "transient"
-VALIDATION: Final = "validation"
-
-CATEGORIES: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (TimeoutError, TRANSIENT),
-    (ConnectionError, TRANSIENT),
-    (ValueError, VALIDATION),  # pydantic's ValidationError and json's JSONDecodeError among them
-    (TypeError, VALIDATION),
-)
-"""The first class that matches decides; no match, no category."""
+_ORIGIN: Final = "__tracereel_origin__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +20,60 @@ class Failure:
     error_message: str
     error_code: str | None
     error_category: str | None
+    stage: str | None = None
+    timeout_seconds: float | None = None
 
 
 def describe(error: BaseException) -> Failure:
     """Read an exception; its own code may raise, that is part of what is told."""
+    code, category, stage = _said(error, "code"), None, None
+    names = frozenset(base.__name__ for base in type.__getattribute__(type(error), "__mro__"))
+    for rule in failures.rules():
+        if rule.matches(error, names):
+            code, category = code or rule.code, category or rule.category
+            stage = stage or rule.stage
+            if code and category and stage:
+                break
     return Failure(
         error_type=_values.type_name(error),
         error_message=_message(error),
-        error_code=_code(error),
-        error_category=next(
-            (category for kind, category in CATEGORIES if isinstance(error, kind)), None
-        ),
+        error_code=code,
+        error_category=category,
+        stage=stage,
+        timeout_seconds=_limit(error),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an exception was first seen: the execution and stage; and who should see it next."""
+
+    execution_id: str
+    stage: str | None
+    next_span_id: str | None
+
+
+def origin_of(error: BaseException, span_id: str) -> Origin | None:
+    """Where an exception comes from, if the call that saw it last was made by this span.
+
+    Asked that way because an exception object may be raised anew, by a retry or as a constant.
+    """
+    try:
+        found = object.__getattribute__(error, "__dict__").get(_ORIGIN)
+    except Exception:  # noqa: BLE001 - an exception without a dictionary
+        return None
+    if type(found) is not tuple or found[2] != span_id:
+        return None
+    return Origin(*found)
+
+
+def mark_origin(error: BaseException, origin: Origin) -> None:
+    """Leave word on the exception; only text, so that nothing is kept alive by it."""
+    try:
+        own = object.__getattribute__(error, "__dict__")
+        own[_ORIGIN] = (origin.execution_id, origin.stage, origin.next_span_id)
+    except Exception:  # noqa: BLE001 - an exception without a dictionary
+        pass
 
 
 def stack_trace(error: BaseException) -> str | None:
@@ -69,11 +101,14 @@ def _message(error: BaseException) -> str:
         return "<no text: str() of the exception raised>"
 
 
-def _code(error: BaseException) -> str | None:
+def _said(error: BaseException, name: str) -> str | None:
     try:
-        code = getattr(error, "code", None)
+        value = getattr(error, name, None)
     except Exception:  # noqa: BLE001 - a property of the user's
-        code = None
-    if issubclass(type(code), str):
-        return _values.label(code)
-    return CODE_TIMEOUT if isinstance(error, TimeoutError) else None
+        return None
+    return _values.label(value) or None if issubclass(type(value), str) else None
+
+
+def _limit(error: BaseException) -> float | None:
+    found = _objects.attributes(error, ("timeout_seconds", "timeout"))
+    return _values.real(found.get("timeout_seconds", found.get("timeout")))

@@ -17,14 +17,17 @@ from tracereel import _guard
 from tracereel import config as _config
 from tracereel._clock import sortable_id
 from tracereel._context import Trace
+from tracereel._privacy import Privacy, strip_content
+from tracereel._private_span import PrivateSpans
+from tracereel._sampling import SAMPLED_OUT, Sampler
 from tracereel._sender import Sender
 from tracereel._shipper import FlushResult, Shipper
-from tracereel._spans import Spans
 from tracereel._spool import Spool
 from tracereel.config import Config
 from tracereel.errors import ConfigurationError
 from tracereel.logs import EventLogger, Logs
 from tracereel.metrics import metrics_of
+from tracereel.redaction import Redaction
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -52,7 +55,16 @@ class Recorder:
         }
         self._forked_from: Recorder | None = None
         self.metrics = metrics_of(registry)
-        self.spans = Spans(tracer_provider, config.service)
+        self._privacy = Privacy(config.redaction, capture_content=config.capture_content)
+        self.spans = PrivateSpans(tracer_provider, self._privacy)
+        self._sampler: Sampler | None = None
+        if config.sample_rate < 1.0:
+            self._sampler = Sampler(
+                config.sample_rate,
+                keep_cost_usd=config.sample_keep_cost_usd,
+                store=self._store,
+                drop=self.drop,
+            )
         self._logs = Logs(logger)
         self._spool = Spool(
             config.destination_dir, max_bytes=config.max_spool_bytes, on_late_drop=self.drop
@@ -86,7 +98,16 @@ class Recorder:
     ) -> None:
         """Write an event down, count it, log it; each whatever becomes of the others."""
         try:
-            self._store(event, trace, closes_run=closes_run)
+            self._privacy.clean(event)
+        except Exception as error:  # noqa: BLE001
+            # What could not be looked at does not leave.
+            strip_content(event)
+            _guard.report("redaction", error)
+        try:
+            if self._sampler is not None:
+                self._sampler.offer(event, trace, closes_run=closes_run)
+            else:
+                self._store(event, trace, closes_run)
         except Exception as error:  # noqa: BLE001
             _guard.report("spool", error)
             self.drop("internal_error")
@@ -99,7 +120,7 @@ class Recorder:
         except Exception as error:  # noqa: BLE001
             _guard.report("logs", error)
 
-    def _store(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool) -> None:
+    def _store(self, event: dict[str, Any], trace: Trace | None, closes_run: bool) -> None:
         reason = self._spool.append(event, trace, closes_run=closes_run)
         if reason is not None:
             self.drop(reason)
@@ -113,7 +134,7 @@ class Recorder:
             self._dropped += 1
         with _guard.Guard("metrics"):
             self.metrics.count_drop(reason)
-        if reason != "no_execution":
+        if reason not in ("no_execution", "duplicate_tool_call", SAMPLED_OUT):
             _guard.warn_once(
                 f"drop:{reason}",
                 "tracereel: events are dropped (%s); the spool is %s (TRACEREEL_SPOOL_DIR)",
@@ -135,6 +156,10 @@ class Recorder:
                 self._delivered += delivered
                 self._dropped += rejected
 
+    def observe_clock(self, hlc: str) -> None:
+        """Move our clock past one that came from outside; one that is far ahead is ignored."""
+        self._spool.clock.observe(hlc)
+
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""
         self._shipper.drain(timeout, at_exit=at_exit)
@@ -147,6 +172,8 @@ class Recorder:
         started = time.monotonic()
         # From here on, calls that end belong to the recorder that follows, if there is one.
         self.closed = True
+        if self._sampler is not None:
+            self._sampler.drain()
         result = self.flush(timeout, at_exit=at_exit)
         self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
         return result
@@ -208,6 +235,9 @@ def configure(
     max_spool_bytes: int | None = None,
     capture_content: bool | None = None,
     compression: str | None = None,
+    redaction: Redaction | bool | None = None,
+    sample_rate: float | None = None,
+    sample_keep_cost_usd: float | None = None,
     registry: "CollectorRegistry | None" = None,
     tracer_provider: TracerProvider | None = None,
     logger: EventLogger | None = None,
@@ -235,6 +265,9 @@ def configure(
         max_spool_bytes=max_spool_bytes,
         capture_content=capture_content,
         compression=compression,
+        redaction=redaction,
+        sample_rate=sample_rate,
+        sample_keep_cost_usd=sample_keep_cost_usd,
     )
     recorder = None
     if config.enabled:

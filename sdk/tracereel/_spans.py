@@ -1,20 +1,28 @@
 """The OpenTelemetry side of an execution: which provider, how a span starts and ends."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-from opentelemetry.trace import ProxyTracerProvider, Span, Status, StatusCode, Tracer
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    ProxyTracerProvider,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+)
 
 from tracereel import semconv
+from tracereel._clock import random_id
 
 SCOPE: Final = "tracereel"
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,47 +37,70 @@ class StartedSpan:
 
 
 class Spans:
-    """Starts spans with the user's provider: given, else the global one, else one of our own.
+    """Starts spans with the user's provider: given, else the global one.
 
     The global provider is looked up at each start, because programs set it late; never set here.
+    Without any, a span is only its ids: nobody could see more of it, and making it would cost most
+    of what a traced call costs.
     """
 
-    def __init__(self, provider: trace.TracerProvider | None, service: str | None) -> None:
+    def __init__(self, provider: trace.TracerProvider | None) -> None:
         self._given = provider
-        self._service = service
-        self._private: SdkTracerProvider | None = None
         self._tracer: Tracer | None = None
         self._tracer_of: trace.TracerProvider | None = None
 
-    def start(self, name: str, attributes: dict[str, Any], start_ns: int) -> StartedSpan:
-        """Begin a span under whatever span is current."""
-        around = trace.get_current_span().get_span_context()
-        span = self._choose().start_span(name, attributes=attributes, start_time=start_ns)
-        ids = span.get_span_context()
+    def start(
+        self,
+        name: str,
+        attributes: dict[str, Any],
+        start_ns: int,
+        context: Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> StartedSpan:
+        """Begin a span under whatever span is current, or under that of a context."""
+        around = trace.get_current_span(context).get_span_context()
         parent = f"{around.span_id:016x}" if around.is_valid else None
-        if ids.is_valid and ids.span_id != around.span_id:
-            trace_id, span_id = f"{ids.trace_id:032x}", f"{ids.span_id:016x}"
+        tracer = self._choose()
+        if tracer is None:
+            span = _unseen(around)
+            ids = span.get_span_context()
         else:
-            # A no-op provider hands back an invalid span, or the one around: ids of our own then.
-            trace_id = f"{around.trace_id:032x}" if around.is_valid else os.urandom(16).hex()
-            span_id = os.urandom(8).hex()
-        return StartedSpan(span, trace_id, span_id, parent, trace.set_span_in_context(span))
+            span = tracer.start_span(
+                name, context, kind, attributes=attributes, start_time=start_ns
+            )
+            ids = span.get_span_context()
+            if not ids.is_valid or ids.span_id == around.span_id:
+                # A no-op provider hands back an invalid span, or the one around: ids of our own.
+                ids = _unseen(around).get_span_context()
+        return StartedSpan(
+            span,
+            f"{ids.trace_id:032x}",
+            f"{ids.span_id:016x}",
+            parent,
+            trace.set_span_in_context(span, context),
+        )
 
-    def _choose(self) -> Tracer:
+    def _choose(self) -> Tracer | None:
         provider = self._given or trace.get_tracer_provider()
-        if isinstance(provider, ProxyTracerProvider):
-            if self._private is None:
-                # Not `Resource.create`: it imports and starts threads, which hangs in forked children.
-                resource = Resource({"service.name": self._service or "unknown_service"})
-                # Sampled, so that what the program calls downstream is not told to drop its spans.
-                self._private = SdkTracerProvider(
-                    resource=resource, sampler=ALWAYS_ON, shutdown_on_exit=False
-                )
-            provider = self._private
         if self._tracer is None or self._tracer_of is not provider:
+            if isinstance(provider, ProxyTracerProvider):
+                return None
             self._tracer = provider.get_tracer(SCOPE)
             self._tracer_of = provider
         return self._tracer
+
+
+def _unseen(around: SpanContext) -> Span:
+    """A span that is only its ids, in the trace of the one around it."""
+    context = SpanContext(
+        around.trace_id if around.is_valid else random_id(128),
+        random_id(64),
+        is_remote=False,
+        # Sampled, so that what the program calls downstream is not told to drop its spans.
+        trace_flags=_SAMPLED,
+        trace_state=around.trace_state,
+    )
+    return NonRecordingSpan(context)
 
 
 def attributes_of(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,14 +137,17 @@ def finish(
         span.end(end_time=end_ns)
 
 
-def add_decision(span: Span, event: Mapping[str, Any]) -> None:
-    """Show a decision on the span it was taken in."""
-    if span.is_recording():
-        shown = {name: event[name] for name in semconv.DECISION_ATTRIBUTES}
-        span.add_event(
-            semconv.SPAN_DECISION,
-            attributes={name: value for name, value in shown.items() if value is not None},
-        )
+def set_identity(
+    span: Span, trace_id: str, request_id: str, session_id: str | None, user_id: str | None
+) -> None:
+    """Put the ids of the run on a span, so that it is found by them."""
+    attributes = {semconv.SPAN_TRACE_ID: trace_id, semconv.SPAN_REQUEST_ID: request_id}
+    if session_id is not None:
+        attributes[semconv.SPAN_SESSION_ID] = session_id
+        attributes[semconv.SPAN_CONVERSATION_ID] = session_id
+    if user_id is not None:
+        attributes[semconv.SPAN_USER_ID] = user_id
+    span.set_attributes(attributes)
 
 
 def _record(span: Span, error: BaseException) -> None:

@@ -15,19 +15,29 @@ from decimal import Decimal
 from enum import Enum
 from itertools import islice
 from pathlib import PosixPath, PurePosixPath, PureWindowsPath
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import msgspec
 
+from tracereel._texts import ELLIPSIS, shortened
+from tracereel._texts import HASHED_LIMIT as HASHED_LIMIT
+from tracereel._texts import SHORT_LIMIT as SHORT_LIMIT
+from tracereel._texts import TEXT_LIMIT as TEXT_LIMIT
+from tracereel._texts import Cut as Cut
+from tracereel._texts import about_cut as about_cut
+from tracereel._texts import text as text
 from tracereel.semconv import SUMMARY_LIMIT
 
-TEXT_LIMIT: Final = 16_384
-"""Longest string kept in an event (a prompt, a reasoning, a stack trace), in characters."""
-SHORT_LIMIT: Final = 256
-"""Longest name, version or code."""
 MAX_INTEGER: Final = 2**63 - 1
 
 _SUMMARY_DEPTH: Final = 4
@@ -35,42 +45,48 @@ _PLAIN_DEPTH: Final = 12
 _PLAIN_NODES: Final = 2_000
 _PLAIN_CHARS: Final = 65_536
 _SIZE_NODES: Final = 500
+_SIZE_SAMPLE: Final = 4_096
 _MAX_INT_BITS: Final = 512
-_ELLIPSIS: Final = "…"
 _MISSING: Final = object()
 
 _AS_STR: Final = frozenset(
-    {datetime, date, time, timedelta, Decimal, UUID, PosixPath, PurePosixPath, PureWindowsPath}
-    | {ZoneInfo, complex, range}
+    id(kind)
+    for kind in (
+        *(datetime, date, time, timedelta, Decimal, UUID, ZoneInfo, complex, range),
+        *(PosixPath, PurePosixPath, PureWindowsPath),
+    )
 )
-"""Standard types whose own text is short, cheap and runs nothing of the user's."""
+"""Standard types whose own text is short, cheap and runs nothing of the user's.
+
+By id, because a class whose metaclass has an `__eq__` of its own may not be hashable.
+"""
 _SEQUENCES: Final = (list, tuple, set, frozenset, deque)
 _CALLABLES: Final = (FunctionType, BuiltinFunctionType, MethodType)
+
+_SMALL_ITEMS: Final = 64
+_SMALL_TEXT: Final = 2_000
 
 _encoder = msgspec.json.Encoder()
 
 
+class Encoded(dict[str, Any]):
+    """An event that is JSON already; as a dictionary it is empty."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__()
+        self.body = body
+
+
 def encode(event: dict[str, Any]) -> bytes:
     """An event as one line of JSON (no newline) that a strict reader accepts; NaN becomes null."""
+    if isinstance(event, Encoded):
+        return event.body
     try:
         return _encoder.encode(event)
     except Exception:  # noqa: BLE001 - lone surrogates, odd types: mended below, whatever they are
         return _encoder.encode(plain(event, nodes=20 * _PLAIN_NODES, chars=20 * _PLAIN_CHARS))
-
-
-def text(value: str, limit: int = TEXT_LIMIT) -> str:
-    """A string cut to the limit, with lone surrogates replaced."""
-    cut = str.__getitem__(value, slice(0, limit))
-    if str.__len__(value) > limit:
-        cut = cut[: limit - 1] + _ELLIPSIS
-    if cut.isascii():
-        return cut
-    try:
-        cut.encode()
-    except UnicodeEncodeError:
-        # UTF-16 joins surrogates that form a pair, which "replace" on UTF-8 would lose.
-        return cut.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return cut
 
 
 def label(value: Any, limit: int = SHORT_LIMIT) -> str | None:
@@ -149,20 +165,74 @@ def plain_dict(value: Any) -> dict[str, Any] | None:
 
 
 def size(value: Any) -> int:
-    """Bytes of the value's JSON form; exact for small values, extrapolated for huge ones."""
+    """About as many bytes as the value's JSON form has; extrapolated for huge values.
+
+    Escapes are not counted. Of an object that has no fields to read, the bytes its own `nbytes`
+    says (arrays), else 0: it cannot be known cheaply.
+    """
+    kind = type(value)
+    if kind is str:
+        return _text_bytes(value) + 2
+    if (kind is dict or kind is list or kind is tuple) and _is_small_and_plain(value):
+        try:
+            return len(_encoder.encode(value))
+        except UnicodeEncodeError:  # a lone surrogate
+            pass
     return min(_Size().measure(value, _PLAIN_DEPTH), MAX_INTEGER)
+
+
+def _is_small_and_plain(value: Any) -> bool:
+    """Whether a value is a little JSON data of exactly the built-in types (compared by identity:
+    a class of the user's may not like to be hashed or compared).
+
+    Such values, the most of what agents take and give, can be handed to C code: nothing of the
+    user's runs, and the work is bounded.
+    """
+    left = _SMALL_ITEMS
+    waiting = [value]
+    try:
+        while waiting:
+            value = waiting.pop()
+            kind = type(value)
+            if kind is str:
+                if len(value) > _SMALL_TEXT:
+                    return False
+            elif kind is dict or kind is list or kind is tuple:
+                left -= 1 + len(value)
+                if left < 0:
+                    return False
+                if kind is dict:
+                    for key in value:
+                        if type(key) is not str or len(key) > _SMALL_TEXT:
+                            return False
+                    waiting += value.values()
+                else:
+                    waiting += value
+            elif kind is int:
+                if not -MAX_INTEGER <= value <= MAX_INTEGER:
+                    return False
+            elif value is not None and kind is not bool and kind is not float:
+                return False
+    except RuntimeError:  # another thread changes it
+        return False
+    return True
 
 
 def _describe(value: Any, left: int, depth: int) -> str:
     """Text of about `left` characters at most; each value yields some, so work is bounded too."""
     kind = type(value)
+    container = kind is dict or kind is list or kind is tuple
+    if container and depth == _SUMMARY_DEPTH and _is_small_and_plain(value):
+        whole = repr(value)
+        if len(whole) <= left and whole.count("[") + whole.count("{") + whole.count("(") <= depth:
+            return whole
     if issubclass(kind, str):
         cut = str.__getitem__(value, slice(0, max(left, 1)))
         return repr(str(cut))
     if (scalar := _scalar_text(value, kind)) is not None:
         return scalar
     if depth <= 0:
-        return _ELLIPSIS
+        return ELLIPSIS
     if issubclass(kind, dict):
         return _join(
             "{", _pairs(value, left), "}", left, depth, key=lambda key: _describe(key, left, 1)
@@ -189,7 +259,7 @@ def _join(
     left -= len(opening) + len(closing)
     for name, item in pairs:
         if left <= 0:
-            parts.append(_ELLIPSIS)
+            parts.append(ELLIPSIS)
             break
         shown = f"{key(name)}: " if key is not None else ""
         part = f"{', ' if parts else ''}{shown}{_describe(item, left, depth - 1)}"
@@ -210,7 +280,7 @@ def _scalar_text(value: Any, kind: type) -> str | None:
         return float.__repr__(value)
     if issubclass(kind, (bytes, bytearray, memoryview)):
         return f"<{_byte_length(value, kind)} bytes>"
-    if kind in _AS_STR:
+    if id(kind) in _AS_STR:
         try:
             return str(value)[:SUMMARY_LIMIT]
         except Exception:  # noqa: BLE001 - a time zone of the user's may raise
@@ -325,7 +395,7 @@ class _Plain:
         if id(value) in self._path:
             return "<cycle>"
         if depth <= 0 or self._nodes <= 0:
-            return _ELLIPSIS
+            return ELLIPSIS
         self._path.add(id(value))
         try:
             return self._container(value, kind, depth)
@@ -341,7 +411,7 @@ class _Plain:
             return self._object(fields, depth)
         return self._text(f"<{type_name(value)}>")
 
-    def _object(self, pairs: Iterable[tuple[object, object]], depth: int) -> dict[str, Any]:
+    def _object(self, pairs: Iterable[tuple[object, Any]], depth: int) -> dict[str, Any]:
         converted: dict[str, Any] = {}
         for key, item in pairs:
             if self._nodes <= 0:
@@ -351,10 +421,12 @@ class _Plain:
             while name in converted:
                 name += "'"
             converted[name] = self.convert(item, depth - 1)
+            if issubclass(type(item), str) and str.__len__(item) > TEXT_LIMIT:
+                converted.setdefault(f"{name}_truncated", about_cut(item))
         return converted
 
     def _text(self, value: str) -> str:
-        kept = text(value, max(min(TEXT_LIMIT, self._chars), 1))
+        kept = shortened(value, max(min(TEXT_LIMIT, self._chars), 1))
         self._chars -= len(kept)
         return kept
 
@@ -369,7 +441,7 @@ class _Size:
         self._nodes -= 1
         kind = type(value)
         if issubclass(kind, str):
-            return self._string(value) + 2
+            return _text_bytes(value) + 2
         if issubclass(kind, (bytes, bytearray, memoryview)):
             return _byte_length(value, kind)
         if (scalar := _scalar_text(value, kind)) is not None:
@@ -388,14 +460,28 @@ class _Size:
                 return 2 + _extrapolate(seen, known.__len__(value))
         fields = _fields(value, kind, most)
         if fields is None:
-            return len(type_name(value)) + 2
+            return _own_bytes(value, kind)
         return 2 + sum(len(name) + 4 + self.measure(item, depth - 1) for name, item in fields)
 
-    @staticmethod
-    def _string(value: str) -> int:
-        if value.isascii() or len(value) > TEXT_LIMIT:
-            return str.__len__(value)
+
+def _text_bytes(value: str) -> int:
+    length = str.__len__(value)
+    if str.isascii(value):
+        return length
+    if length <= 3 * _SIZE_SAMPLE:
         return len(str.encode(value, "utf-8", "replace"))
+    starts = (0, (length - _SIZE_SAMPLE) // 2, length - _SIZE_SAMPLE)
+    sample = "".join(str.__getitem__(value, slice(at, at + _SIZE_SAMPLE)) for at in starts)
+    return len(sample.encode("utf-8", "replace")) * length // len(sample)
+
+
+def _own_bytes(value: Any, kind: type) -> int:
+    """What `nbytes` says, where reading it runs no Python code of the type's."""
+    found = _class_attribute(kind, "nbytes")
+    if type(found) not in (GetSetDescriptorType, MemberDescriptorType):
+        return 0
+    told = _attribute(value, "nbytes")
+    return told if type(told) is int and told > 0 else 0
 
 
 def _extrapolate(seen: Sequence[int], length: int) -> int:

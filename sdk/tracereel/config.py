@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from tracereel import redaction as _redaction
 from tracereel.errors import ConfigurationError
+from tracereel.redaction import Redaction
 
 MIB: Final = 1024 * 1024
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 COMPRESSIONS: Final = ("auto", "gzip", "none")
+
+DEFAULT_ENDPOINT: Final = "http://127.0.0.1:4318"
 
 
 def _endpoint(value: object) -> str:
@@ -65,6 +69,26 @@ def _bytes(value: object) -> int:
     return int(number)
 
 
+def _rate(value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0.0 <= number <= 1.0:
+        raise ValueError("a number from 0 to 1")
+    return number
+
+
+def _cost(value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = -1.0
+    if not number >= 0.0:
+        raise ValueError("an amount in US dollars, 0 or more")
+    return number
+
+
 def _directory(value: object) -> Path:
     path = Path(str(value)).expanduser()
     if not path.is_absolute():
@@ -110,7 +134,7 @@ class Config:
     """Every setting; a row is: name, type, default, variable, how to read it, meaning."""
 
     endpoint: str = _row(
-        "http://127.0.0.1:4318", "TRACEREEL_ENDPOINT", _endpoint, "Base URL of the collector."
+        DEFAULT_ENDPOINT, "TRACEREEL_ENDPOINT", _endpoint, "Base URL of the collector."
     )
     api_key: str | None = _row(
         None, "TRACEREEL_API_KEY", _key, "Key sent as `x-api-key`.", secret=True
@@ -157,6 +181,24 @@ class Config:
         "TRACEREEL_COMPRESSION",
         _compression,
         "`gzip`, `none`, or `auto`: gzip unless the collector is on this machine.",
+    )
+    redaction: Redaction = _row(
+        Redaction,
+        "TRACEREEL_REDACTION",
+        _redaction.parse,
+        "Off: secrets and personal data are recorded as they are. In code also a `Redaction`.",
+    )
+    sample_rate: float = _row(
+        1.0,
+        "TRACEREEL_SAMPLE_RATE",
+        _rate,
+        "Share of the traces that are recorded, 0 to 1; those with failures always are.",
+    )
+    sample_keep_cost_usd: float = _row(
+        1.0,
+        "TRACEREEL_SAMPLE_KEEP_COST_USD",
+        _cost,
+        "A trace that costs as much as this is recorded whatever the sampling says.",
     )
 
     @property

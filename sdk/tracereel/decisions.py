@@ -1,29 +1,39 @@
 """Decisions: what an agent chose and why, as an event, a span event and a log line."""
 
+import functools
+import inspect
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
-from tracereel import _context, _guard, _recorder, _scope, _spans, _values, semconv
+from tracereel import _context, _guard, _objects, _recorder, _values, semconv
 from tracereel._clock import sortable_id
-from tracereel._context import Execution
-from tracereel._recorder import Recorder
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_READ: Final = ("confidence", "reasoning", "candidates", "chosen", "was_cached", "cache_hit_key")
+"""What a decision function's result may say of itself."""
 
 
-def record_decision(
-    decision_type: str,
-    *,
-    category: str | None = None,
-    reasoning: str | None = None,
-    confidence: float | None = None,
-    input_data: Mapping[str, Any] | None = None,
-    output_data: Mapping[str, Any] | None = None,
-    duration_ms: int | None = None,
-    was_cached: bool = False,
-    cache_hit_key: str | None = None,
-    candidates: Sequence[Any] | None = None,
-    chosen: Any = None,
-) -> str:
+class DecisionFields(TypedDict, total=False):
+    """What may be said of a decision."""
+
+    category: str | None
+    reasoning: str | None
+    confidence: float | None
+    input_data: Mapping[str, Any] | None
+    output_data: Mapping[str, Any] | None
+    duration_ms: float | None
+    was_cached: bool
+    cache_hit_key: str | None
+    candidates: Sequence[Any] | None
+    chosen: Any
+
+
+def record_decision(decision_type: str, **fields: Unpack[DecisionFields]) -> str:
     """Write a decision of the current agent down; gives its id.
 
     Inside a pipeline but outside its agents, the pipeline is named as the one that decided. Outside
@@ -31,39 +41,169 @@ def record_decision(
     """
     decision_id = sortable_id("dec")
     with _guard.Guard("decision"):
-        recorder = _recorder.active()
-        if recorder is None:
-            return decision_id
-        execution = _context.current_execution()
-        if execution is None:
-            recorder.drop("no_execution")
-            _guard.log.debug("tracereel: a decision outside of any traced agent was dropped")
-            return decision_id
-        captures = recorder.config.capture_content
-        event = {
-            "event_type": semconv.DECISION_RECORDED,
-            "agent_name": execution.name,
-            "decision_id": decision_id,
-            "decision_type": _values.label(decision_type) or _values.type_name(decision_type),
-            "decision_category": _values.label(category),
-            "reasoning": _values.label(reasoning, _values.TEXT_LIMIT) if captures else None,
-            "confidence": _values.ratio(confidence),
-            "input_data": _values.plain_dict(input_data) if captures else None,
-            "output_data": _values.plain_dict(output_data) if captures else None,
-            "decision_duration_ms": _duration(duration_ms),
-            "was_cached": was_cached is True,
-            "cache_hit_key": _values.label(cache_hit_key),
-            "candidates": _list(candidates) if captures else None,
-            "chosen": _values.plain(chosen) if captures else None,
-        }
-        _emit(recorder, execution, event)
+        _record(decision_id, decision_type, cast("dict[str, Any]", fields))
     return decision_id
 
 
-def _emit(recorder: Recorder, execution: Execution, event: dict[str, Any]) -> None:
-    with _guard.Guard("span"):
-        _spans.add_decision(execution.span, event)
-    recorder.record(_scope.envelope(event, execution, recorder, time.time_ns()), execution.trace)
+def _record(decision_id: str, decision_type: object, fields: dict[str, Any]) -> None:
+    recorder = _recorder.active()
+    if recorder is None:
+        return
+    execution = _context.current_execution()
+    if execution is None:
+        recorder.drop("no_execution")
+        _guard.log.debug("tracereel: a decision outside of any traced agent was dropped")
+        return
+    captures = recorder.config.capture_content
+    get = fields.get
+    execution.emit(
+        {
+            "event_type": semconv.DECISION_RECORDED,
+            "agent_name": agent.name if (agent := execution.agent).kind == "agent" else None,
+            "decision_id": decision_id,
+            "decision_type": _values.label(decision_type) or _values.type_name(decision_type),
+            "decision_category": _values.label(get("category")),
+            "reasoning": _values.label(get("reasoning"), _values.TEXT_LIMIT) if captures else None,
+            "confidence": _values.ratio(get("confidence")),
+            "input_data": _values.plain_dict(get("input_data")) if captures else None,
+            "output_data": _values.plain_dict(get("output_data")) if captures else None,
+            "decision_duration_ms": _duration(get("duration_ms")),
+            "was_cached": get("was_cached") is True,
+            "cache_hit_key": _values.label(get("cache_hit_key")),
+            "candidates": _list(get("candidates")) if captures else None,
+            "chosen": _values.plain(get("chosen")) if captures else None,
+        }
+    )
+
+
+class Decision:
+    """A decision being taken; recorded when it has been."""
+
+    __slots__ = ("_fields", "_tick", "_type", "decision_id")
+
+    def __init__(self, decision_type: str, fields: dict[str, Any]) -> None:
+        self.decision_id = sortable_id("dec")
+        self._type = decision_type
+        self._fields = dict(fields)
+        self._tick = time.perf_counter_ns()
+
+    def set(self, **fields: Unpack[DecisionFields]) -> None:
+        """Say what is known of it. Later values win."""
+        self._fields.update(fields)
+
+    def close(self, result: object = None) -> None:
+        """It has been taken, with this result."""
+        with _guard.Guard("decision"):
+            fields = self._fields
+            if result is not None:
+                fields.setdefault("output_data", result)
+                for name, value in _objects.attributes(result, _READ).items():
+                    fields.setdefault(name, value)
+            if fields.get("duration_ms") is None:
+                fields["duration_ms"] = (time.perf_counter_ns() - self._tick) / 1e6
+            _record(self.decision_id, self._type, fields)
+
+
+_deciding: ContextVar[Decision | None] = ContextVar("tracereel_decision", default=None)
+
+
+def current_decision() -> Decision:
+    """The decision that is being taken here; a stand-in that keeps nothing where there is none."""
+    return _deciding.get() or Decision("", {})
+
+
+class traced_decision:  # noqa: N801 - used as a decorator, beside functions
+    """Record what a function, coroutine function or `with` block decides, and how long it took.
+
+    The arguments are the input, the result the output. A result with `confidence`, `reasoning`,
+    `chosen`, `candidates`, `was_cached` or `cache_hit_key`, as keys or data, says those too;
+    `current_decision().set(…)` inside wins. A function that raises has not decided: nothing is recorded.
+    """
+
+    __slots__ = ("_entered", "_fields", "_type")
+
+    def __init__(self, decision_type: str, **fields: Unpack[DecisionFields]) -> None:
+        if not isinstance(decision_type, str) or not decision_type:
+            raise TypeError(f"traced_decision takes a type of decision; got {decision_type!r}")
+        self._type = decision_type
+        self._fields = cast("dict[str, Any]", fields)
+        self._entered: list[tuple[Decision, Token[Decision | None]]] = []
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Wrap a function or coroutine function.
+
+        Raises:
+            TypeError: the function is a generator: it has no one result.
+        """
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"a decision is one result; {function!r} is a generator")
+        if isinstance(function, (staticmethod, classmethod)):
+            return cast("Callable[P, R]", type(function)(self(function.__func__)))
+        try:
+            names = tuple(inspect.signature(function).parameters)
+        except (TypeError, ValueError):  # builtins without a signature
+            names = ()
+
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision | None:
+            if _recorder.active() is None:
+                return None
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            given.pop("self", None)
+            given.pop("cls", None)
+            return Decision(self._type, {"input_data": given or None, **self._fields})
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def decide_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+                decision = begin(args, kwargs)
+                token = _deciding.set(decision)
+                try:
+                    result = await function(*args, **kwargs)
+                finally:
+                    _leave(token)
+                if decision is not None:
+                    decision.close(result)
+                return result
+
+            return cast("Callable[P, R]", decide_async)
+
+        @functools.wraps(function)
+        def decide(*args: P.args, **kwargs: P.kwargs) -> R:
+            decision = begin(args, kwargs)
+            token = _deciding.set(decision)
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                _leave(token)
+            if decision is not None:
+                decision.close(result)
+            return result
+
+        return decide
+
+    def __enter__(self) -> Decision:
+        decision = Decision(self._type, self._fields)
+        self._entered.append((decision, _deciding.set(decision)))
+        return decision
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        decision, token = self._entered.pop()
+        _leave(token)
+        if error is None:
+            decision.close()
+
+
+def _leave(token: Token[Decision | None]) -> None:
+    try:
+        _deciding.reset(token)
+    except ValueError:  # a coroutine closed in another context than it ran in
+        pass
 
 
 def _duration(value: object) -> int | None:

@@ -1,30 +1,35 @@
-"""The decorators: an agent or pipeline function, wrapped so that every call is recorded.
+"""The decorators: agents, pipelines, and the calls of models, tools, steps and searches inside them.
 
-The wrapped call returns, raises and is cancelled exactly as the bare one.
+Each decorates functions, methods, coroutine functions, generators and async generators, and each is
+the context of a `with` or `async with` block, which gives the `Execution`.
+
+`trace_id`, `request_id`, `session_id`, `user_id` and `parent_trace_id` name the run. For agents and
+pipelines they are also taken from arguments of those names, and from the data of an argument that
+has them, such as a context object.
 """
 
-import functools
-import inspect
-from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict, Unpack
 
-from tracereel import _guard, _recorder, _values
-from tracereel._recorder import Recorder
-from tracereel._scope import (
-    AgentScope,
-    AgentSpec,
-    Arguments,
-    PipelineScope,
-    PipelineSpec,
-    Scope,
-)
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from tracereel import _values
+from tracereel._scopes.agent import AgentSpec
+from tracereel._scopes.arguments import IDS, Ids, given
+from tracereel._scopes.calls import LlmSpec, ToolSpec
+from tracereel._scopes.pipeline import PipelineSpec
+from tracereel._scopes.steps import RetrievalSpec, StepSpec
+from tracereel._wrapping import Traced
 
 
-class _Opener(Protocol):
-    def __call__(self, recorder: Recorder, arguments: Arguments, /) -> Scope: ...
+class RunOptions(TypedDict, total=False):
+    """Options that every decorator takes."""
+
+    trace_id: str | None
+    request_id: str | None
+    session_id: str | None
+    user_id: str | None
+    parent_trace_id: str | None
+    inputs: Mapping[str, Any] | None
+    """What a `with` block is given; a decorated function's arguments are recorded by themselves."""
 
 
 def traced_agent(
@@ -35,31 +40,35 @@ def traced_agent(
     llm_model: str | None = None,
     temperature: float | None = None,
     max_tokens: int | None = None,
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Record every call of a function, coroutine function or method as an execution of an agent.
+    **run: Unpack[RunOptions],
+) -> Traced[AgentSpec]:
+    """Record every call as an execution of an agent.
 
     Example:
         @traced_agent("parsing_agent", version="1.0.0")
         async def parse(prompt: str) -> Parsed: ...
 
     Raises:
-        TypeError: when decorating: no name was given, or the function is a generator.
+        TypeError: no name was given, or an option that there is not.
     """
+    name = _name(name, "traced_agent")
     spec = AgentSpec(
-        name=_name(name, "traced_agent"),
-        version=_values.label(version),
-        llm_provider=_values.label(llm_provider),
-        llm_model=_values.label(llm_model),
-        temperature=_values.real(temperature),
-        max_tokens=_values.count(max_tokens),
+        name,
+        version=version,
+        llm_provider=llm_provider,
+        llm_model=llm_model,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        ids=_ids(run, "traced_agent"),
+        inputs=run.get("inputs"),
     )
-    return _decorator(lambda recorder, arguments: AgentScope(recorder, spec, arguments))
+    return Traced(spec, tag=name)
 
 
 def traced_pipeline(
-    pipeline_type: str, *, agents: Iterable[str] | None = None
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Record every call of a function, coroutine function or method as a run of a pipeline.
+    pipeline_type: str, *, agents: Iterable[str] | None = None, **run: Unpack[RunOptions]
+) -> Traced[PipelineSpec]:
+    """Record every call as a run of a pipeline.
 
     The agents called inside are counted, also in tasks and threads that copy the context. Arguments
     named `user_prompt` or `prompt`, `user_timezone` or `timezone`, and `user_id` are recorded as
@@ -69,13 +78,112 @@ def traced_pipeline(
         agents: names of the agents, in the order in which they are meant to run.
 
     Raises:
-        TypeError: when decorating: no type was given, or the function is a generator.
+        TypeError: no type was given, or an option that there is not.
     """
     spec = PipelineSpec(
-        pipeline_type=_name(pipeline_type, "traced_pipeline"),
-        agents=None if agents is None else tuple(_values.label(name) or "" for name in agents),
+        _name(pipeline_type, "traced_pipeline"),
+        agents=agents,
+        ids=_ids(run, "traced_pipeline"),
+        inputs=run.get("inputs"),
     )
-    return _decorator(lambda recorder, arguments: PipelineScope(recorder, spec, arguments))
+    return Traced(spec)
+
+
+def traced_llm(
+    model: str,
+    *,
+    provider: str | None = None,
+    operation: str = "chat",
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    **run: Unpack[RunOptions],
+) -> Traced[LlmSpec]:
+    """Record every call as a call of a model; a generator is a streamed one.
+
+    `current_execution().set(llm_prompt_tokens=…, finish_reason=…)` inside says what it used; the sums
+    are on the agent around. An argument named `messages`, `prompt` or `input` is what was asked.
+
+    Raises:
+        TypeError: no model was given, or an option that there is not.
+    """
+    spec = LlmSpec(
+        _name(model, "traced_llm"),
+        provider=provider,
+        operation=operation,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        ids=_ids(run, "traced_llm"),
+        inputs=run.get("inputs"),
+    )
+    return Traced(spec)
+
+
+def traced_tool(
+    name: str,
+    *,
+    tool_type: str | None = None,
+    tool_call_id: str | None = None,
+    **run: Unpack[RunOptions],
+) -> Traced[ToolSpec]:
+    """Record every call as a call of a tool.
+
+    The call's id is the option, or an argument named `tool_call_id`, `tool_use_id` or `call_id`. What
+    has succeeded under an id is recorded once per execution; repeats run, are dropped and counted.
+
+    Raises:
+        TypeError: no name was given, or an option that there is not.
+    """
+    spec = ToolSpec(
+        _name(name, "traced_tool"),
+        tool_type=tool_type,
+        tool_call_id=tool_call_id,
+        ids=_ids(run, "traced_tool"),
+        inputs=run.get("inputs"),
+    )
+    return Traced(spec)
+
+
+def traced_step(
+    name: str, *, step_type: str | None = None, **run: Unpack[RunOptions]
+) -> Traced[StepSpec]:
+    """Record every call as a step of the agent around; a failure inside has the step as its stage.
+
+    Raises:
+        TypeError: no name was given, or an option that there is not.
+    """
+    spec = StepSpec(
+        _name(name, "traced_step"),
+        step_type=step_type,
+        ids=_ids(run, "traced_step"),
+        inputs=run.get("inputs"),
+    )
+    return Traced(spec)
+
+
+def traced_retrieval(
+    name: str,
+    *,
+    collection: str | None = None,
+    top_k: int | None = None,
+    **run: Unpack[RunOptions],
+) -> Traced[RetrievalSpec]:
+    """Record every call as a search for documents.
+
+    Arguments named `query`, `top_k` or `k`, and `collection` are recorded as that. A result that is a
+    list gives the count, and ids and scores where its items have them; an empty one is visible, and
+    `current_execution().set(degraded=True)` makes a degraded one visible.
+
+    Raises:
+        TypeError: no name was given, or an option that there is not.
+    """
+    spec = RetrievalSpec(
+        _name(name, "traced_retrieval"),
+        collection=collection,
+        top_k=top_k,
+        ids=_ids(run, "traced_retrieval"),
+        inputs=run.get("inputs"),
+    )
+    return Traced(spec)
 
 
 def _name(value: object, decorator: str) -> str:
@@ -84,78 +192,11 @@ def _name(value: object, decorator: str) -> str:
     return _values.text(value, _values.SHORT_LIMIT)
 
 
-def _decorator(opener: _Opener) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        if isinstance(function, (staticmethod, classmethod)):
-            return cast("Callable[P, R]", type(function)(_wrap(function.__func__, opener)))
-        return cast("Callable[P, R]", _wrap(function, opener))
-
-    return decorate
-
-
-def _wrap(function: Callable[..., Any], opener: _Opener) -> Callable[..., Any]:
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"generator functions cannot be traced yet: {function!r}")
-    names, skip = _parameters(function)
-
-    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
-        recorder = _recorder.active()
-        if recorder is None:
-            return None
-        try:
-            return opener(recorder, Arguments(names, skip, args, kwargs))
-        except Exception as error:  # noqa: BLE001
-            _guard.report("begin", error)
-            return None
-
-    if _is_async(function):
-
-        @functools.wraps(function)
-        async def call_async(*args: Any, **kwargs: Any) -> Any:
-            scope = begin(args, kwargs)
-            if scope is None:
-                return await function(*args, **kwargs)
-            try:
-                result = await function(*args, **kwargs)
-            except BaseException as error:
-                scope.fail(error)
-                raise
-            scope.complete(result)
-            return result
-
-        return call_async
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        scope = begin(args, kwargs)
-        if scope is None:
-            return function(*args, **kwargs)
-        try:
-            result = function(*args, **kwargs)
-        except BaseException as error:
-            scope.fail(error)
-            raise
-        scope.complete(result)
-        return result
-
-    return call
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - objects whose call is a coroutine
-    )
-
-
-def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], int]:
-    """The names of positional parameters, and how many to leave out of what is recorded."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # builtins without a signature
-        return (), 0
-    names = tuple(
-        parameter.name
-        for parameter in parameters
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    )
-    return names, 1 if names[:1] in (("self",), ("cls",)) else 0
+def _ids(run: RunOptions, decorator: str) -> Ids:
+    options: dict[str, Any] = {**run}
+    options.pop("inputs", None)
+    if unknown := sorted(set(options) - set(IDS)):
+        raise TypeError(
+            f"{decorator} has no option {', '.join(unknown)}; it takes {', '.join(IDS)}"
+        )
+    return given(options) if options else {}

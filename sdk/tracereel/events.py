@@ -54,7 +54,10 @@ class Envelope(BaseModel):
     parent_span_id: SpanId | None = None
     session_id: str | None = None
     service: str | None = None
+    user_id: str | None = None
     execution_id: str | None = None
+    event_index: Count | None = None
+    """Number of this event among those of its execution, from 0 on."""
 
     emitter_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     """One per emitting process; its events are numbered by `emitter_seq` without gaps."""
@@ -112,6 +115,16 @@ class AgentExecutionCompleted(Envelope):
     was_retried: bool = False
     retry_count: Count = 0
     fallback_used: bool = False
+    stage: str | None = None
+    output_items: Count | None = None
+    """Of a generator: how many items it gave."""
+    rounds: Count | None = None
+    """Of an agent that loops: how many rounds it took, and how many it was allowed."""
+    round_limit: Count | None = None
+    end_code: str | None = None
+    """`ITERATION_LIMIT_REACHED` when the last round allowed was not enough."""
+    duplicate_tool_calls: Count | None = None
+    """Repeated tool calls that were not recorded."""
 
 
 class AgentExecutionFailed(Envelope):
@@ -135,13 +148,21 @@ class AgentExecutionFailed(Envelope):
     fallback_attempted: bool
     fallback_successful: bool | None = None
     execution_time_before_failure_ms: Count
+    propagated: bool | None = None
+    """Whether the error came out of another execution, inside this one, and which."""
+    origin_execution_id: str | None = None
+    timeout_seconds: float | None = None
+    rounds: Count | None = None
+    round_limit: Count | None = None
+    duplicate_tool_calls: Count | None = None
 
 
 class AgentDecisionRecorded(Envelope):
     """An agent wrote down a decision and why it took it."""
 
     event_type: Literal["agent.decision.recorded"] = "agent.decision.recorded"
-    agent_name: Name
+    agent_name: Name | None
+    """Null for a decision that a pipeline took outside its agents."""
     decision_id: Name
     decision_type: str
     decision_category: str | None = None
@@ -196,6 +217,7 @@ class AgentPipelineStarted(Envelope):
     user_prompt: str | None = None
     user_timezone: str | None = None
     user_id: str | None = None
+    parent_trace_id: TraceId | None = None
 
 
 class AgentPipelineCompleted(Envelope):
@@ -214,6 +236,20 @@ class AgentPipelineCompleted(Envelope):
     agents_retried: Count
     output_summary: str | None = None
     final_confidence: Ratio | None = None
+    agents_cancelled: Count | None = None
+    agent_results: list[dict[str, Any]] | None = None
+    """How each agent of this process ended, in that order: name, execution, status, duration …"""
+    total_llm_tokens: Count | None = None
+    total_llm_cost_usd: float | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    error_code: str | None = None
+    error_category: str | None = None
+    stage: str | None = None
+    stack_trace: str | None = None
+    propagated: bool | None = None
+    origin_execution_id: str | None = None
+    cancel_reason: str | None = None
 
 
 class AgentExecutionCancelled(Envelope):
@@ -287,6 +323,55 @@ class AgentToolCalled(Envelope):
     error_category: str | None = None
 
 
+class AgentStepCompleted(Envelope):
+    """A step inside an agent, ended."""
+
+    event_type: Literal["agent.step.completed"] = "agent.step.completed"
+    agent_name: Name | None = None
+    request_id: str | None = None
+    step_name: Name
+    step_type: str | None = None
+    status: str
+    """`success`, `failed` or `cancelled`."""
+    duration_ms: Count
+    confidence: Ratio | None = None
+    input_summary: str | None = None
+    output_summary: str | None = None
+    output_items: Count | None = None
+    stage: str | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    error_code: str | None = None
+    error_category: str | None = None
+
+
+class AgentRetrievalCompleted(Envelope):
+    """A search for documents, ended."""
+
+    event_type: Literal["agent.retrieval.completed"] = "agent.retrieval.completed"
+    agent_name: Name | None = None
+    request_id: str | None = None
+    retrieval_name: Name
+    collection: str | None = None
+    query: str | None = None
+    top_k: Count | None = None
+    result_count: Count | None = None
+    documents: list[dict[str, Any]] | None = None
+    """`id` and `score` of each, null where the result did not say."""
+    is_empty: bool | None = None
+    degraded: bool = False
+    """Whether the answer is worse than it should be: a source was away, a limit was hit."""
+    degraded_reason: str | None = None
+    status: str
+    """`success`, `failed` or `cancelled`."""
+    duration_ms: Count
+    stage: str | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    error_code: str | None = None
+    error_category: str | None = None
+
+
 class AgentMessageNormalized(Envelope):
     """One message or stream part of a provider, in the canonical form."""
 
@@ -328,6 +413,8 @@ EVENT_MODELS: Final[tuple[type[Envelope], ...]] = (
     AgentExecutionCancelled,
     AgentLlmCalled,
     AgentToolCalled,
+    AgentStepCompleted,
+    AgentRetrievalCompleted,
     AgentMessageNormalized,
 )
 

@@ -1,184 +1,210 @@
-"""Prometheus series: those of the contract (names, labels, buckets exactly) and the SDK's own."""
+"""Prometheus series: those of the contract (names, labels, buckets exactly) and the SDK's own.
+
+Everything is counted from events, once, at the end of what they speak of. Tokens and cost exist at
+two grains, agents' executions and model calls; an execution includes its calls: never add the two.
+"""
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client import REGISTRY, CollectorRegistry
 
-from tracereel import _guard, semconv
+from tracereel import _guard, _remote, semconv
+from tracereel._cells import MAX_CHILDREN, CounterCell, HistogramCell, Series, in_turn
+from tracereel._series import SeriesSet
 
-M = TypeVar("M", bound=MetricWrapperBase)
+Event = Mapping[str, Any]
 
-# A fork copies the locks inside prometheus_client as they are: none of ours may be held then.
-_gate = threading.RLock()
-os.register_at_fork(
-    before=_gate.acquire, after_in_parent=_gate.release, after_in_child=_gate.release
+OUTCOMES: Final = ("recorded", "delivered", "rejected", "dropped")
+_TOKEN_HEADERS: Final = (
+    ("x-ratelimit-remaining-tokens",),
+    ("anthropic-ratelimit-tokens-remaining",),
+    ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-output-tokens-remaining"),
 )
-
-UNKNOWN: Final = "unknown"
-"""Label value where the event says null."""
+"""OpenAI and those alike; Anthropic; Anthropic where only the two parts are told: the lesser."""
 
 
-class Metrics:
-    """The series in one registry. Label children are kept: looking them up costs most."""
+class Metrics(SeriesSet):
+    """Counts what events say in the series of one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        # Only for the time of registering: holding it would keep the registry alive for ever.
-        self._registry: CollectorRegistry | None = registry
-        self._children: dict[tuple[str, ...], Any] = {}
-        self.executions = self._counter(
-            semconv.AGENT_EXECUTIONS, "Agent executions ended, by status.", ["agent_name", "status"]
-        )
-        self.errors = self._counter(
-            semconv.AGENT_ERRORS,
-            "Failed agent executions.",
-            ["agent_name", "error_type", "error_category"],
-        )
-        self.retries = self._counter(
-            semconv.AGENT_RETRIES, "Retries of agents.", ["agent_name", "retry_reason"]
-        )
-        self.fallbacks = self._counter(
-            semconv.AGENT_FALLBACKS,
-            "Times a backup agent took over.",
-            ["primary_agent", "fallback_agent"],
-        )
-        self.duration = self._histogram(
-            semconv.AGENT_DURATION,
-            "Duration of agent executions.",
-            ["agent_name"],
-            semconv.AGENT_DURATION_BUCKETS,
-        )
-        self.llm_duration = self._histogram(
-            semconv.LLM_DURATION,
-            "Duration of requests to the model.",
-            ["llm_provider"],
-            semconv.LLM_DURATION_BUCKETS,
-        )
-        self.confidence = self._gauge(
-            semconv.AGENT_CONFIDENCE, "Latest confidence of an agent.", ["agent_name"]
-        )
-        self.tokens_remaining = self._gauge(
-            semconv.LLM_TOKENS_REMAINING, "Tokens left in the quota.", ["llm_provider"]
-        )
-        self.events = self._counter(
-            semconv.SDK_EVENTS,
-            "Events of this process: recorded, delivered, rejected, dropped.",
-            ["outcome"],
-        )
-        self.dropped = self._counter(
-            semconv.SDK_DROPPED, "Events that were not recorded, by reason.", ["reason"]
-        )
-        self.internal_errors = self._counter(
-            semconv.SDK_INTERNAL_ERRORS, "Errors of the SDK itself, swallowed.", ["where"]
-        )
+        super().__init__(registry)
+        # There from the start, so that a rate over them begins at nought.
+        self._outcomes = {outcome: self.events(outcome) for outcome in OUTCOMES}
+        self._ends: dict[tuple[str, str], tuple[CounterCell, CounterCell, HistogramCell]] = {}
+        self._handlers: dict[str, Callable[[Event, float | None], None]] = {
+            semconv.EXECUTION_COMPLETED: self._completed,
+            semconv.EXECUTION_FAILED: self._failed,
+            semconv.EXECUTION_CANCELLED: self._cancelled,
+            semconv.PIPELINE_COMPLETED: self._pipeline,
+            semconv.RETRY_ATTEMPTED: self._retry,
+            semconv.FALLBACK_TRIGGERED: self._fallback,
+            semconv.LLM_CALLED: self._llm,
+            semconv.TOOL_CALLED: self._tool,
+        }
 
-        self._registry = None
-
-    def observe(self, event: Mapping[str, Any], seconds: float | None) -> None:
-        """Count what an event says; only events that end an agent's execution say anything here."""
-        kind = event["event_type"]
-        with _gate:
-            if kind == semconv.EXECUTION_COMPLETED:
-                self._ended(event["agent_name"], semconv.SUCCESS, seconds)
-                if (confidence := event["confidence"]) is not None:
-                    self._child(self.confidence, event["agent_name"]).set(confidence)
-            elif kind == semconv.EXECUTION_FAILED:
-                self._ended(event["agent_name"], semconv.FAILED, seconds)
-                category = event["error_category"] or UNKNOWN
-                self._child(self.errors, event["agent_name"], event["error_type"], category).inc()
-            elif kind == semconv.EXECUTION_CANCELLED:
-                self._ended(event["agent_name"], semconv.CANCELLED, seconds)
+    def observe(self, event: Event, seconds: float | None) -> None:
+        """Count what an event says; those that end something say the most, some nothing."""
+        handler = self._handlers.get(event["event_type"])
+        if handler is not None:
+            in_turn(handler, event, seconds)
 
     def observe_llm(self, provider: str | None, seconds: float) -> None:
-        """Count the duration of a request to a model."""
-        with _gate:
-            self._child(self.llm_duration, provider or UNKNOWN).observe(seconds)
+        """Count the duration of a request to a model that has no event of its own."""
+        in_turn(lambda: self.llm_duration(provider).observe(seconds))
 
     def count_events(self, outcome: str, amount: int = 1) -> None:
         """Count events of our own line: recorded, delivered, rejected or dropped."""
-        with _gate:
-            self._child(self.events, outcome).inc(amount)
+        in_turn(self._outcomes[outcome].add, amount)
 
     def count_drop(self, reason: str) -> None:
         """Count an event that could not be recorded."""
-        with _gate:
-            self._child(self.events, "dropped").inc()
-            self._child(self.dropped, reason).inc()
+        self.count_events("dropped")
+        in_turn(lambda: self.dropped(reason).add())
+
+    def set_tokens(self, provider: str, tokens: float) -> None:
+        """Note what a provider's quota has left."""
+        in_turn(lambda: self.tokens_remaining(provider).set(tokens))
 
     def count_internal_error(self, where: str) -> None:
         """Count an error of ours."""
-        with _gate:
-            self._child(self.internal_errors, where).inc()
+        in_turn(lambda: self.internal_errors(where).add())
 
-    def _ended(self, agent: str, status: str, seconds: float | None) -> None:
-        self._child(self.executions, agent, status).inc()
+    def _completed(self, event: Event, seconds: float | None) -> None:
+        self._ended(event, semconv.SUCCESS, seconds)
+        if (confidence := event["confidence"]) is not None:
+            self.confidence(event["agent_name"]).set(confidence)
+
+    def _failed(self, event: Event, seconds: float | None) -> None:
+        self._ended(event, semconv.FAILED, seconds)
+        labels = event["agent_name"], event.get("error_type"), event.get("error_category")
+        self.errors(*labels).add(1, event.get("trace_id"))
+
+    def _cancelled(self, event: Event, seconds: float | None) -> None:
+        self._ended(event, semconv.CANCELLED, seconds)
+
+    def _ended(self, event: Event, status: str, seconds: float | None) -> None:
+        agent, trace_id = event["agent_name"], event.get("trace_id")
+        cells = self._ends.get((agent, status))
+        if cells is None:
+            cells = self.executions(agent, status), self.attempts(agent), self.duration(agent)
+            if len(self._ends) < MAX_CHILDREN:
+                self._ends[agent, status] = cells
+        executions, attempts, duration = cells
+        executions.add(1, trace_id)
+        attempts.add(1 + (event.get("retry_count") or 0))
         if seconds is not None:
-            self._child(self.duration, agent).observe(seconds)
+            duration.observe(seconds, trace_id)
+        if event.get("llm_tokens_used") or event.get("llm_prompt_tokens"):
+            _add_tokens(self.agent_tokens, (agent,), event)
+        if cost := event.get("llm_cost_usd"):
+            self.agent_cost(agent).add(cost, trace_id)
+            if status != semconv.SUCCESS:
+                self.agent_waste(agent, status).add(cost, trace_id)
 
-    def _child(self, metric: M, *labels: str) -> M:
-        key = (metric._name, *labels)  # noqa: SLF001
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = metric.labels(*labels)
-        return cast("M", child)
+    def _pipeline(self, event: Event, _seconds: float | None) -> None:
+        labels = event["pipeline_type"], event["status"]
+        self.pipelines(*labels).add(1, event.get("trace_id"))
 
-    def _counter(self, name: str, doc: str, labels: Sequence[str]) -> Counter:
-        return self._register(Counter, name, doc, labels)
+    def _retry(self, event: Event, _seconds: float | None) -> None:
+        labels = event["agent_name"], event.get("retry_reason")
+        self.retries(*labels).add(1, event.get("trace_id"))
 
-    def _gauge(self, name: str, doc: str, labels: Sequence[str]) -> Gauge:
-        return self._register(Gauge, name, doc, labels)
+    def _fallback(self, event: Event, _seconds: float | None) -> None:
+        labels = event["primary_agent"], event["fallback_agent"]
+        self.fallbacks(*labels).add(1, event.get("trace_id"))
 
-    def _histogram(
-        self, name: str, doc: str, labels: Sequence[str], buckets: Sequence[float]
-    ) -> Histogram:
-        return self._register(Histogram, name, doc, labels, buckets=buckets)
+    def _llm(self, event: Event, seconds: float | None) -> None:
+        trace_id, status = event.get("trace_id"), event["status"]
+        model = event.get("llm_provider"), event.get("llm_model")
+        self.llm_calls(*model, status).add(1, trace_id)
+        self.llm_duration(model[0]).observe(_seconds_of(event, seconds), trace_id)
+        if (first := event.get("time_to_first_token_ms")) is not None:
+            self.first_token(*model).observe(first / 1000, trace_id)
+        _add_tokens(self.llm_tokens, model, event)
+        if cost := event.get("llm_cost_usd"):
+            self.llm_cost(*model).add(cost, trace_id)
+            if status != semconv.SUCCESS:
+                self.llm_waste(*model, status).add(cost, trace_id)
 
-    def _register(
-        self,
-        kind: type[M],
-        name: str,
-        doc: str,
-        labels: Sequence[str],
-        **options: Any,
-    ) -> M:
-        """A series in the registry; one the program has put there itself is used if it is alike."""
-        try:
-            return kind(name, doc, labels, registry=self._registry, **options)
-        except ValueError:
-            known: Mapping[str, object] = getattr(self._registry, "_names_to_collectors", {})
-            there = known.get(name)
-            if isinstance(there, kind) and tuple(getattr(there, "_labelnames", ())) == tuple(
-                labels
-            ):
-                return there
-            _guard.warn_once(
-                f"metric:{name}",
-                "tracereel: %s is already registered with another shape; ours is not exposed",
-                name,
-            )
-            return kind(name, doc, labels, registry=None, **options)
+    def _tool(self, event: Event, seconds: float | None) -> None:
+        trace_id, tool = event.get("trace_id"), event["tool_name"]
+        self.tool_calls(tool, event["status"]).add(1, trace_id)
+        self.tool_duration(tool).observe(_seconds_of(event, seconds), trace_id)
 
 
+def _seconds_of(event: Event, seconds: float | None) -> float:
+    return seconds if seconds is not None else (event.get("duration_ms") or 0) / 1000
+
+
+def _add_tokens(series: Series[CounterCell], labels: tuple[object, ...], event: Event) -> None:
+    prompt, answer = event.get("llm_prompt_tokens") or 0, event.get("llm_completion_tokens") or 0
+    # Where only the total is known, or it is more than the parts say.
+    rest = (event.get("llm_tokens_used") or 0) - prompt - answer
+    for direction, amount in (("input", prompt), ("output", answer), ("unknown", rest)):
+        if amount > 0:
+            series(*labels, direction).add(amount)
+
+
+_registering = threading.RLock()
+os.register_at_fork(
+    before=_registering.acquire,
+    after_in_parent=_registering.release,
+    after_in_child=_registering.release,
+)
 _by_registry: WeakKeyDictionary[CollectorRegistry, Metrics] = WeakKeyDictionary()
 
 
 def metrics_of(registry: CollectorRegistry | None) -> Metrics:
     """The series of a registry (the default one without an argument), registered at most once."""
     chosen = registry if registry is not None else REGISTRY
-    with _gate:
+    with _registering:
         found = _by_registry.get(chosen)
         if found is None:
             found = _by_registry[chosen] = Metrics(chosen)
         return found
 
 
+def exposed_registry() -> CollectorRegistry:
+    """The registry that `configure` was given, else the default one."""
+    from tracereel import _recorder  # it imports us
+
+    # Not `active()`: asking for a registry is no reason to configure anything.
+    recorder = _recorder._active  # noqa: SLF001
+    if not isinstance(recorder, _recorder.Recorder):
+        return REGISTRY
+    given: CollectorRegistry | None = recorder._wiring["registry"]  # noqa: SLF001
+    return given if given is not None else REGISTRY
+
+
 def set_tokens_remaining(
     llm_provider: str, tokens: float, *, registry: CollectorRegistry | None = None
 ) -> None:
     """Say how many tokens a provider's quota has left; until then the series does not exist."""
-    with _guard.Guard("metrics"), _gate:
-        metrics_of(registry).tokens_remaining.labels(llm_provider).set(tokens)
+    with _guard.Guard("metrics"):
+        chosen = registry if registry is not None else exposed_registry()
+        metrics_of(chosen).set_tokens(llm_provider, tokens)
+
+
+def tokens_remaining_from_headers(
+    llm_provider: str, headers: object, *, registry: CollectorRegistry | None = None
+) -> int | None:
+    """Read the rate-limit headers of a provider's answer; gives what they say is left, if they do.
+
+    Those of OpenAI (and of whoever speaks like it) and of Anthropic are understood.
+    """
+    with _guard.Guard("metrics"):
+        for names in _TOKEN_HEADERS:
+            found = _remote.header_values(headers, names)
+            told = [int(value) for values in found.values() for value in values if _is_count(value)]
+            if told:
+                set_tokens_remaining(llm_provider, min(told), registry=registry)
+                return min(told)
+    return None
+
+
+def _is_count(value: str) -> bool:
+    return value.isascii() and value.isdecimal() and len(value) < 16

@@ -17,6 +17,12 @@ EXECUTION_CANCELLED: Final = "agent.execution.cancelled"
 DECISION_RECORDED: Final = "agent.decision.recorded"
 PIPELINE_STARTED: Final = "agent.pipeline.started"
 PIPELINE_COMPLETED: Final = "agent.pipeline.completed"
+RETRY_ATTEMPTED: Final = "agent.retry.attempted"
+FALLBACK_TRIGGERED: Final = "agent.fallback.triggered"
+LLM_CALLED: Final = "agent.llm.called"
+TOOL_CALLED: Final = "agent.tool.called"
+STEP_COMPLETED: Final = "agent.step.completed"
+RETRIEVAL_COMPLETED: Final = "agent.retrieval.completed"
 
 SUCCESS: Final = "success"
 PARTIAL_SUCCESS: Final = "partial_success"
@@ -26,18 +32,37 @@ CANCELLED: Final = "cancelled"
 OPERATION: Final = "gen_ai.operation.name"
 INVOKE_AGENT: Final = "invoke_agent"
 INVOKE_WORKFLOW: Final = "invoke_workflow"
+EXECUTE_TOOL: Final = "execute_tool"
+RETRIEVAL: Final = "retrieval"
+STEP: Final = "step"
 SPAN_TRACE_ID: Final = "trace_id"
 SPAN_REQUEST_ID: Final = "tracereel.request_id"
-SPAN_DECISION: Final = "decision_recorded"
+SPAN_EXECUTION_ID: Final = "tracereel.execution_id"
+SPAN_SESSION_ID: Final = "session.id"
+SPAN_CONVERSATION_ID: Final = "gen_ai.conversation.id"
+SPAN_USER_ID: Final = "user.id"
 
 CODE_TIMEOUT: Final = "EXECUTION_TIMEOUT"
+CODE_ITERATION_LIMIT: Final = "ITERATION_LIMIT_REACHED"
 
 SPAN_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "agent_name": ("gen_ai.agent.name", "agent.name"),
     "agent_version": ("gen_ai.agent.version", "agent.version"),
     "pipeline_type": ("gen_ai.workflow.name", "pipeline.type"),
+    "operation": (OPERATION,),
     "request_id": (SPAN_REQUEST_ID,),
-    "execution_id": ("tracereel.execution_id",),
+    "execution_id": (SPAN_EXECUTION_ID,),
+    "tool_name": ("gen_ai.tool.name", "tool.name"),
+    "tool_type": ("gen_ai.tool.type",),
+    "tool_call_id": ("gen_ai.tool.call.id",),
+    "step_name": ("step.name",),
+    "step_type": ("step.type",),
+    "retrieval_name": ("retrieval.name",),
+    "collection": ("gen_ai.data_source.id", "retrieval.collection"),
+    "top_k": ("retrieval.top_k",),
+    "result_count": ("retrieval.result_count",),
+    "is_empty": ("retrieval.is_empty",),
+    "degraded": ("retrieval.degraded",),
     "llm_provider": ("gen_ai.provider.name", "llm.provider"),
     "llm_model": ("gen_ai.request.model", "llm.model"),
     "temperature": ("gen_ai.request.temperature", "llm.temperature"),
@@ -50,6 +75,9 @@ SPAN_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "decision_type": ("agent.decision_type",),
     "stage": ("agent.stage",),
     "error_type": ("error.type",),
+    "finish_reason": ("llm.finish_reason",),
+    "time_to_first_token_ms": ("llm.time_to_first_token_ms",),
+    "rounds": ("agent.rounds",),
     "error_code": ("agent.error_code",),
     "error_category": ("agent.error_category",),
     "status": ("pipeline.status",),
@@ -64,11 +92,43 @@ KNOWN_AT_START: Final = (
     "pipeline_type",
     "request_id",
     "execution_id",
+    "operation",
+    "tool_name",
+    "step_name",
+    "retrieval_name",
 )
 """Fields that closing events repeat and whose attributes the span has since its beginning."""
 
-DECISION_ATTRIBUTES: Final[tuple[str, ...]] = ("decision_id", "decision_type", "confidence")
-"""Fields of a decision that its span event shows."""
+SPAN_EVENTS: Final[dict[str, tuple[str, dict[str, str]]]] = {
+    DECISION_RECORDED: (
+        "decision_recorded",
+        {
+            "decision_id": "decision_id",
+            "decision_type": "decision_type",
+            "confidence": "confidence",
+        },
+    ),
+    RETRY_ATTEMPTED: (
+        "retry_attempted",
+        {
+            "retry_attempt": "attempt",
+            "original_error": "error",
+            "retry_reason": "reason",
+            "delay_seconds": "delay_seconds",
+        },
+    ),
+    FALLBACK_TRIGGERED: (
+        "fallback_triggered",
+        {
+            "primary_agent": "primary_agent",
+            "fallback_agent": "fallback_agent",
+            "trigger_reason": "reason",
+            "primary_error": "error",
+            "fallback_successful": "successful",
+        },
+    ),
+}
+"""Event type → name of the event on the span it happened in, and which fields it shows as what."""
 
 LOG_LINES: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
     EXECUTION_STARTED: (
@@ -105,6 +165,36 @@ LOG_LINES: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
         "agent_pipeline_completed",
         "info",
         ("pipeline_type", "trace_id", "status", "total_execution_time_ms", "agents_failed"),
+    ),
+    RETRY_ATTEMPTED: (
+        "agent_retry_attempted",
+        "info",
+        ("agent_name", "trace_id", "retry_attempt", "retry_reason", "delay_seconds"),
+    ),
+    FALLBACK_TRIGGERED: (
+        "agent_fallback_triggered",
+        "info",
+        ("primary_agent", "fallback_agent", "trace_id", "trigger_reason", "fallback_successful"),
+    ),
+    LLM_CALLED: (
+        "agent_llm_called",
+        "info",
+        ("agent_name", "trace_id", "llm_model", "status", "duration_ms", "llm_tokens_used"),
+    ),
+    TOOL_CALLED: (
+        "agent_tool_called",
+        "info",
+        ("agent_name", "trace_id", "tool_name", "status", "duration_ms"),
+    ),
+    STEP_COMPLETED: (
+        "agent_step_completed",
+        "info",
+        ("agent_name", "trace_id", "step_name", "status", "duration_ms"),
+    ),
+    RETRIEVAL_COMPLETED: (
+        "agent_retrieval_completed",
+        "info",
+        ("agent_name", "trace_id", "retrieval_name", "status", "result_count", "degraded"),
     ),
 }
 """Event type → name of the log line, level, and the fields it shows."""

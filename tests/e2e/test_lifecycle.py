@@ -241,7 +241,7 @@ def test_the_demo_records_into_a_collector_in_a_relative_directory(tmp_path, mon
     collector = CollectorProcess(Path("data"), arguments=("--demo",)).start()
     try:
         line = wait_until(
-            lambda: next((each for each in collector.output if "try: tracereel" in each), None)
+            lambda: next((each for each in collector.output if "  try: " in each), None)
         )
         trace_id = re.search(r"[0-9a-f]{32}", line).group()
         wait_until(lambda: collector.replay(trace_id).status == 200)

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 import tracereel
 from tests.support.ingest_sink import IngestSink
 from tests.support.waiting import wait_until
-from tracereel import _guard, _recorder
+from tracereel import _guard, _recorder, _remote
 from tracereel.events import parse_event
 
 SDK = Path(tracereel.__file__).parent.parent
@@ -24,8 +24,13 @@ SDK = Path(tracereel.__file__).parent.parent
 def _clean_sdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Each test begins unconfigured, with its own spool, and our own errors are raised."""
     for name in list(os.environ):
-        if name.startswith(("TRACEREEL_", "OTEL_")):
+        if name.startswith(("TRACEREEL_", "OTEL_")) or name in (
+            "TRACEPARENT",
+            "TRACESTATE",
+            "BAGGAGE",
+        ):
             monkeypatch.delenv(name)
+    monkeypatch.setattr(_remote, "_process", "unread")
     monkeypatch.setenv("TRACEREEL_RAISE_INTERNAL_ERRORS", "1")
     monkeypatch.setenv("TRACEREEL_SPOOL_DIR", str(tmp_path / "spool"))
     _guard._said.clear()

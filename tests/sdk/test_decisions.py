@@ -1,8 +1,11 @@
 """Decisions are events of the agent that took them, span events and log lines."""
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -10,7 +13,14 @@ from prometheus_client import CollectorRegistry
 
 import tracereel
 from tests.support.ingest_sink import IngestSink
-from tracereel import record_decision, traced_agent, traced_pipeline
+from tracereel import (
+    current_decision,
+    record_decision,
+    traced_agent,
+    traced_decision,
+    traced_pipeline,
+    traced_tool,
+)
 
 Deliver = Callable[[], list[dict[str, Any]]]
 
@@ -68,7 +78,7 @@ def test_what_is_not_given_is_null(recorded: Deliver, sink: IngestSink) -> None:
 def test_between_agents_the_pipeline_decides(recorded: Deliver, sink: IngestSink) -> None:
     traced_pipeline("booking")(lambda: record_decision("route"))()
     recorded()
-    assert sink.of_type("agent.decision.recorded")[0]["agent_name"] == "booking"
+    assert sink.of_type("agent.decision.recorded")[0]["agent_name"] is None
 
 
 def test_outside_everything_it_is_dropped_and_counted(
@@ -120,3 +130,93 @@ def test_the_span_shows_it(sink: IngestSink, registry: CollectorRegistry) -> Non
     attributes = dict(event.attributes or {})
     assert attributes.pop("decision_id")
     assert attributes == {"decision_type": "extraction", "confidence": 0.92}
+
+
+@dataclass
+class Choice:
+    chosen: str
+    confidence: float
+
+
+@traced_decision("slot_choice", category="resolution", candidates=["ten", "eleven"])
+def choose(wanted: str) -> Choice:
+    current_decision().set(reasoning="it is free")
+    return Choice(wanted, 0.75)
+
+
+def test_what_a_decision_function_returns_is_the_output(
+    recorded: Deliver, sink: IngestSink
+) -> None:
+    assert traced_agent("a")(lambda: choose("ten"))() == Choice("ten", 0.75)
+    recorded()
+    (event,) = sink.of_type("agent.decision.recorded")
+    expected = {
+        "agent_name": "a",
+        "decision_type": "slot_choice",
+        "decision_category": "resolution",
+        "input_data": {"wanted": "ten"},
+        "output_data": {"chosen": "ten", "confidence": 0.75},
+        "candidates": ["ten", "eleven"],
+        "chosen": "ten",
+        "confidence": 0.75,
+        "reasoning": "it is free",
+        "was_cached": False,
+    }
+    assert expected == {key: event[key] for key in expected}
+    assert event["decision_duration_ms"] >= 0
+
+
+def test_decisions_of_coroutines_methods_and_blocks(recorded: Deliver, sink: IngestSink) -> None:
+    class Agent:
+        @traced_decision("route")
+        async def route(self, prompt: str) -> str:
+            await asyncio.sleep(0)
+            return "sales"
+
+        @traced_agent("router")
+        async def run(self) -> None:
+            assert await self.route("hi") == "sales"
+            with traced_decision("merge") as decision:
+                decision.set(chosen="b", candidates=["a", "b"], was_cached=True, cache_hit_key="k")
+
+    asyncio.run(Agent().run())
+    recorded()
+    route, merge = sink.of_type("agent.decision.recorded")
+    assert (route["input_data"], route["output_data"]) == ({"prompt": "hi"}, {"value": "sales"})
+    assert (merge["chosen"], merge["was_cached"], merge["cache_hit_key"]) == ("b", True, "k")
+    (completed,) = sink.of_type("agent.execution.completed")
+    assert merge["execution_id"] == route["execution_id"] == completed["execution_id"]
+
+
+def test_a_decision_function_that_raises_has_not_decided(
+    recorded: Deliver, sink: IngestSink
+) -> None:
+    @traced_decision("d")
+    def fail() -> None:
+        raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"):
+        traced_agent("a")(fail)()
+    recorded()
+    assert sink.of_type("agent.decision.recorded") == []
+
+
+def test_a_decision_inside_a_tool_is_the_agents(recorded: Deliver, sink: IngestSink) -> None:
+    tool = traced_tool("t")(lambda: record_decision("d"))
+    traced_agent("a")(lambda: tool())()
+    recorded()
+    (event,) = sink.of_type("agent.decision.recorded")
+    (call,) = sink.of_type("agent.tool.called")
+    assert (event["agent_name"], event["span_id"]) == ("a", call["span_id"])
+
+
+def test_switched_off_or_outside_decision_functions_still_decide() -> None:
+    tracereel.configure(enabled=False)
+    assert choose("ten").chosen == "ten"
+    with traced_decision("d") as decision:
+        decision.set(chosen=1)
+    assert traced_decision("d")(classmethod(lambda cls: cls)).__func__(int) is int  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="takes a type"):
+        traced_decision("")
+    with pytest.raises(TypeError, match="generator"):
+        traced_decision("d")(lambda: (yield))

@@ -22,7 +22,16 @@ from prometheus_client import CollectorRegistry
 import tracereel
 from tests.sdk.test_values import values
 from tests.support.ingest_sink import IngestSink
-from tracereel import current_execution, traced_agent, traced_pipeline
+from tracereel import (
+    current_execution,
+    traced_agent,
+    traced_decision,
+    traced_llm,
+    traced_pipeline,
+    traced_retrieval,
+    traced_step,
+    traced_tool,
+)
 
 Deliver = Callable[[], list[dict[str, Any]]]
 
@@ -211,7 +220,7 @@ def test_a_coroutine_closed_elsewhere_makes_no_noise(
     coroutine = wait()
     contextvars.copy_context().run(coroutine.send, None)
     contextvars.copy_context().run(coroutine.close)
-    assert current_execution() is None
+    assert not current_execution()
     assert types(recorded()) == ["execution.started", "execution.cancelled"]
     assert not caplog.records
 
@@ -263,19 +272,43 @@ def test_partials_and_callable_objects_are_traced_by_kind(recorded: Deliver) -> 
 
 
 def test_misuse_is_told_when_decorating() -> None:
-    def generator() -> Any:
-        yield 1
-
     with pytest.raises(TypeError, match="takes a name"):
         traced_agent(lambda: None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="takes a name"):
         traced_pipeline("")
-    with pytest.raises(TypeError, match="generator"):
-        traced_agent("a")(generator)
+    with pytest.raises(TypeError, match="no option colour"):
+        traced_agent("a", colour="red")  # type: ignore[call-arg]
 
 
 class OwnError(Exception):
     pass
+
+
+DECORATORS: list[Callable[[str], Any]] = [
+    traced_agent,
+    traced_pipeline,
+    traced_llm,
+    traced_tool,
+    traced_step,
+    traced_retrieval,
+    traced_decision,
+]
+
+
+@pytest.mark.parametrize("decorate", DECORATORS)
+def test_recursion_is_as_deep_as_it_is(recorded: Deliver, decorate: Callable[[str], Any]) -> None:
+    @decorate("r")
+    def factorial(number: int) -> int:
+        return 1 if number == 0 else number * factorial(number - 1)
+
+    @decorate("r")
+    def bottomless(number: int) -> int:
+        return bottomless(number + 1)
+
+    assert factorial(20) == 2432902008176640000
+    with pytest.raises(RecursionError):
+        bottomless(0)
+    assert not current_execution()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -285,7 +318,7 @@ class OwnError(Exception):
     result=values,
     error=st.sampled_from([None, OwnError, ValueError, StopIteration, RecursionError, SystemExit]),
     is_async=st.booleans(),
-    is_pipeline=st.booleans(),
+    decorate=st.sampled_from([make("x") for make in DECORATORS]),
 )
 def test_decorated_and_bare_behave_identically(
     recorded: Deliver,
@@ -294,7 +327,7 @@ def test_decorated_and_bare_behave_identically(
     result: Any,
     error: type[BaseException] | None,
     is_async: bool,
-    is_pipeline: bool,
+    decorate: Any,
 ) -> None:
     """Same arguments seen, same object returned, same exception raised, whatever the values."""
     seen: list[Any] = []
@@ -321,14 +354,13 @@ def test_decorated_and_bare_behave_identically(
         return body(args, kwargs)
 
     bare: Callable[..., Any] = coroutine if is_async else sync
-    decorate = traced_pipeline("p") if is_pipeline else traced_agent("a")
     outcomes = [_outcome(call, arguments, keywords) for call in (bare, decorate(bare))]
     assert outcomes[0][0] is outcomes[1][0]
     if not (is_async and error is StopIteration):
         assert outcomes[0][1] is outcomes[1][1]
     assert type(outcomes[0][1]) is type(outcomes[1][1])
     assert seen[0] == seen[1]
-    assert current_execution() is None
+    assert not current_execution()
 
 
 def _outcome(
@@ -376,7 +408,7 @@ def test_sixty_four_threads_number_without_gaps(recorded: Deliver) -> None:
 def test_switched_off_nothing_is_left(tmp_path: Path) -> None:
     tracereel.configure(enabled=False)
     assert traced_agent("a")(lambda: 1)() == 1
-    assert current_execution() is None
+    assert not current_execution()
     assert not (tmp_path / "spool").exists()
     assert tracereel.flush() == tracereel.FlushResult(0, 0, 0)
 

@@ -124,3 +124,64 @@ def test_nested_pipelines_count_for_each_other(recorded: Deliver) -> None:
         if event["event_type"] == "agent.pipeline.completed"
     }
     assert counts == {"inner": 1, "outer": 2}
+
+
+def test_a_pipeline_tells_how_each_agent_ended(recorded: Deliver) -> None:
+    @traced_agent("good")
+    def good() -> None:
+        execution = current_execution()
+        execution.set(confidence=0.5)
+        execution.add_usage(prompt_tokens=2, completion_tokens=1, cost_usd=0.25)
+        execution.retry_count = 2
+
+    @traced_agent("bad")
+    def bad() -> None:
+        raise CodedError
+
+    @traced_pipeline("p")
+    def run() -> None:
+        good()
+        with pytest.raises(CodedError):
+            bad()
+        with pytest.raises(KeyboardInterrupt), traced_agent("stopped"):
+            raise KeyboardInterrupt
+
+    run()
+    events = recorded()
+    completed = events[-1]
+    results = [
+        (each["agent_name"], each["status"], each["error_code"], each["retry_count"])
+        for each in completed["agent_results"]
+    ]
+    assert results == [
+        ("good", "success", None, 2),
+        ("bad", "failed", "LLM_TIMEOUT", 0),
+        ("stopped", "cancelled", None, 0),
+    ]
+    assert completed["agent_results"][0]["execution_id"] == events[1]["execution_id"]
+    counts = ("executed", "succeeded", "failed", "cancelled", "retried")
+    assert [completed[f"agents_{name}"] for name in counts] == [3, 1, 1, 1, 1]
+    assert (completed["total_llm_tokens"], completed["total_llm_cost_usd"]) == (3, 0.25)
+    assert completed["status"] == "partial_success"
+
+
+def test_a_pipeline_may_say_its_status(recorded: Deliver) -> None:
+    with traced_pipeline("p") as run:
+        run.set(status="failed", outcome="nobody answered")
+        run.set(status="nonsense")
+    assert recorded()[1]["status"] == "failed"
+
+
+def test_agents_seen_from_many_threads_add_up(recorded: Deliver) -> None:
+    agent = traced_agent("a")(lambda: None)
+
+    @traced_pipeline("p")
+    def run() -> None:
+        with ThreadPoolExecutor(16) as pool:
+            for _ in range(400):
+                pool.submit(contextvars.copy_context().run, agent)
+
+    run()
+    completed = recorded()[-1]
+    assert (completed["agents_executed"], completed["agents_succeeded"]) == (400, 400)
+    assert len(completed["agent_results"]) == 256

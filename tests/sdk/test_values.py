@@ -4,6 +4,7 @@ import enum
 from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
@@ -178,7 +179,73 @@ def test_work_on_huge_values_is_bounded() -> None:
 def test_size_of_small_values_is_that_of_their_json() -> None:
     assert _values.size("abc") == len('"abc"')
     assert _values.size("mañana") == len('"mañana"'.encode())
-    assert _values.size([1, 22]) == len("[1,22]") + 1
+    assert _values.size([1, 22]) == len("[1,22]")
+
+
+class _Odd(type):
+    def __eq__(cls, other: object) -> bool:
+        raise RuntimeError("compared")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Oddity(metaclass=_Odd):
+    def __init__(self) -> None:
+        self.a = 1
+
+
+def test_a_class_that_cannot_be_hashed_or_compared_is_described() -> None:
+    assert _values.summary(Oddity()) == "Oddity(a: 1)"
+    assert _values.plain([Oddity()]) == [{"a": 1}]
+    assert _values.size(Oddity()) > 0
+
+
+class Lying:
+    """Its size would be computed by code of its own."""
+
+    __slots__ = ()
+
+    @property
+    def nbytes(self) -> int:
+        raise RuntimeError("evaluated")
+
+
+def test_size_of_opaque_values_is_what_they_hold_or_nothing() -> None:
+    """An array's bytes where reading them runs no Python; else 0, never an invented number."""
+    numpy = pytest.importorskip("numpy")
+    assert _values.size(numpy.zeros(1000)) == 8000
+
+
+def test_size_of_what_cannot_be_known_is_zero() -> None:
+    assert _values.size(object()) == 0
+    assert _values.size(Lying()) == 0
+
+
+def test_size_of_large_text_counts_bytes_not_characters() -> None:
+    for text in ("ñ" * 1_000_000, "日本語" * 300_000, "x" * 999_999 + "é"):
+        exact = len(text.encode()) + 2
+        assert abs(_values.size(text) - exact) <= exact * 0.01
+
+
+def test_a_cut_text_knows_what_it_was_and_hashing_is_bounded() -> None:
+    short, long, huge = "x" * 300, "y" * 20_000, "z" * 5_000_000
+    assert type(_values.text(short)) is str
+    assert type(_values.summary(long)) is str
+    cut = _values.text(long)
+    assert isinstance(cut, _values.Cut)
+    assert len(cut) == _values.TEXT_LIMIT
+    assert cut.about == {"length": 20_000, "sha256": sha256(long.encode()).hexdigest()}
+    about = _values.about_cut(huge)
+    assert about["length"] == 5_000_000
+    assert about["sha256_of_first"] == _values.HASHED_LIMIT
+    assert about["sha256"] == sha256(b"z" * _values.HASHED_LIMIT).hexdigest()
+
+
+def test_a_cut_text_inside_data_has_its_note_beside_it() -> None:
+    data = _values.plain({"prompt": "x" * 20_000, "n": 1})
+    assert len(data["prompt"]) == _values.TEXT_LIMIT
+    assert data["prompt_truncated"] == _values.about_cut("x" * 20_000)
+    assert set(data) == {"prompt", "prompt_truncated", "n"}
 
 
 def test_keys_that_become_equal_in_json_stay_apart() -> None:

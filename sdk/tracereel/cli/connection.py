@@ -2,12 +2,34 @@
 
 import argparse
 import math
+import os
+import shutil
+import sys
+from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from tracereel import config
 from tracereel.client import ReplayClient
 
 START_HINT: Final = "start one with: tracereel serve"
+
+
+def start_hint(endpoint: str) -> str:
+    """How to start a collector at an address; on another port than usual, that is said too."""
+    port = urlsplit(endpoint).port
+    usual = urlsplit(config.DEFAULT_ENDPOINT).port
+    return START_HINT if port in (None, usual) else f"{START_HINT} --port {port}"
+
+
+def program() -> str:
+    """How this program is called from here: by its name, or by its path where it is on none."""
+    if shutil.which("tracereel"):
+        return "tracereel"
+    script = Path(sys.executable).with_name("tracereel")
+    if not script.exists():
+        return "python -m tracereel"
+    return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

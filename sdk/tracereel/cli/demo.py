@@ -14,6 +14,7 @@ from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.stopping import Stopped, Stopper
 
 if TYPE_CHECKING:
+    from tracereel.config import Config
     from tracereel.demo.run import RunReport
 
 SERVICE: Final = "tracereel-demo"
@@ -93,7 +94,7 @@ def _run(args: argparse.Namespace) -> int:
             hurry = True
         try:
             with stopper.interruptible():
-                _deliver(hurry=hurry)
+                _deliver(settings, hurry=hurry)
         except Stopped as stop:
             status = status or 128 + stop.signal_number
     return status
@@ -113,11 +114,11 @@ def _print_report(report: "RunReport", *, given_endpoint: str | None, endpoint: 
     )
     if report.number == 1 and report.trace_id is not None:
         there = f" --endpoint {given_endpoint}" if given_endpoint else ""
-        print(f"  try: tracereel replay {report.trace_id}{there}", flush=True)
+        print(f"  try: {connection.program()} replay {report.trace_id}{there}", flush=True)
         print(f"  or open: {endpoint}/#{report.trace_id}", flush=True)
 
 
-def _deliver(*, hurry: bool) -> None:
+def _deliver(settings: "Config", *, hurry: bool) -> None:
     import tracereel
 
     if not hurry and tracereel.flush(UNANSWERED_SECONDS).delivered:
@@ -125,8 +126,9 @@ def _deliver(*, hurry: bool) -> None:
     result = tracereel.shutdown(STOP_SECONDS)
     if result.spooled:
         print(
-            f"{result.spooled} events wait in the spool: no collector took them;"
-            f" {connection.START_HINT}, then: tracereel ship",
+            f"{result.spooled} events wait in the spool {settings.spool_dir}: no collector took"
+            f" them; {connection.start_hint(settings.endpoint)}, then: {connection.program()} ship"
+            f" --endpoint {settings.endpoint} --spool-dir {settings.spool_dir}",
             file=sys.stderr,
         )
     if result.dropped:

@@ -81,7 +81,7 @@ class AppointmentAssistant:
         """
         del user_timezone, user_id  # recorded with the run
         run = tracereel.current_execution()
-        if run is None:  # recording is switched off
+        if not run:  # recording is switched off
             return self._book(user_prompt)
         self.trace_id = run.trace_id
         booking = self._book(user_prompt)
@@ -179,7 +179,7 @@ class AppointmentAssistant:
     def _ask(self, task: str, prompt: str) -> Completion:
         """Ask the model, and note on the current execution what its answer cost and is worth."""
         execution = tracereel.current_execution()
-        if execution is None:  # recording is switched off
+        if not execution:  # recording is switched off
             return self._model.complete(task, prompt)
         execution.set(stage="llm_call")
         answer = self._model.complete(task, prompt)

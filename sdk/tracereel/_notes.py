@@ -1,0 +1,157 @@
+"""What code may say of its execution while it runs, and how each value is checked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypedDict
+
+from tracereel import _objects, _values
+from tracereel.semconv import CANCELLED, FAILED, PARTIAL_SUCCESS, SUCCESS
+
+MAX_DOCUMENTS: Final = 200
+"""Documents of one retrieval that are listed; all of them are counted."""
+STATUSES: Final = frozenset({SUCCESS, PARTIAL_SUCCESS, FAILED, CANCELLED})
+
+
+class Notes(TypedDict, total=False):
+    """The arguments of `Execution.set`."""
+
+    confidence: float | None
+    reasoning: str | None
+    decision_type: str | None
+    stage: str | None
+    outcome: str | None
+    status: str | None
+    error_code: str | None
+    timeout_seconds: float | None
+    partial_output: Mapping[str, Any] | None
+    llm_provider: str | None
+    llm_model: str | None
+    llm_tokens_used: int | None
+    llm_prompt_tokens: int | None
+    llm_completion_tokens: int | None
+    llm_cached_tokens: int | None
+    llm_reasoning_tokens: int | None
+    llm_cost_usd: float | None
+    llm_duration_seconds: float | None
+    time_to_first_token_ms: int | None
+    finish_reason: str | None
+    input_messages: Sequence[Any] | None
+    output_messages: Sequence[Any] | None
+    tool_call_id: str | None
+    tool_call_ids: Sequence[str] | None
+    query: str | None
+    collection: str | None
+    top_k: int | None
+    result_count: int | None
+    documents: Sequence[Any] | None
+    degraded: bool | None
+    degraded_reason: str | None
+
+
+def _long(value: object) -> str | None:
+    return _values.label(value, _values.TEXT_LIMIT)
+
+
+def _list(value: object) -> list[Any]:
+    data = _values.plain(value)
+    return data if isinstance(data, list) else [data]
+
+
+def _labels(value: object) -> list[str]:
+    return [_values.label(each) or "" for each in _list(value)]
+
+
+def _flag(value: object) -> bool | None:
+    return value if value is True or value is False else None
+
+
+def _status(value: object) -> str | None:
+    return value if isinstance(value, str) and value in STATUSES else None
+
+
+def documents(value: object) -> list[dict[str, Any]]:
+    """Documents as `{"id", "score"}` each, of ids, of (id, score) pairs, or of objects with both."""
+    return [_document(each) for each in _objects.items(value, MAX_DOCUMENTS)]
+
+
+def _document(value: Any) -> dict[str, Any]:
+    if issubclass(type(value), tuple) and tuple.__len__(value) == 2:
+        first, second = tuple.__iter__(value)
+        score = _values.real(second)
+        if score is not None:
+            return {"id": _document(first)["id"], "score": score}
+    if type(value) in (str, int):
+        return {"id": _values.label(value), "score": None}
+    found = _objects.attributes(value, ("id", "document_id", "doc_id", "score", "similarity"))
+    key = next((found[name] for name in ("id", "document_id", "doc_id") if name in found), None)
+    score = _values.real(found.get("score", found.get("similarity")))
+    return {"id": _values.label(key), "score": score}
+
+
+CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("confidence",), _values.ratio),
+    **dict.fromkeys(
+        (
+            "llm_tokens_used",
+            "llm_prompt_tokens",
+            "llm_completion_tokens",
+            "llm_cached_tokens",
+            "llm_reasoning_tokens",
+            "time_to_first_token_ms",
+            "top_k",
+            "result_count",
+        ),
+        _values.count,
+    ),
+    **dict.fromkeys(("llm_cost_usd", "llm_duration_seconds", "timeout_seconds"), _values.real),
+    **dict.fromkeys(("reasoning", "query"), _long),
+    **dict.fromkeys(("input_messages", "output_messages"), _list),
+    "partial_output": _values.plain_dict,
+    "tool_call_ids": _labels,
+    "documents": documents,
+    "degraded": _flag,
+    "status": _status,
+    **dict.fromkeys(
+        (
+            "decision_type",
+            "stage",
+            "outcome",
+            "error_code",
+            "llm_provider",
+            "llm_model",
+            "finish_reason",
+            "tool_call_id",
+            "collection",
+            "degraded_reason",
+        ),
+        _values.label,
+    ),
+}
+"""Name of a note → what makes a usable value of it, or null."""
+
+_LLM: Final = frozenset(name for name in CHECKS if name.startswith("llm_"))
+OF_CALLS: Final[dict[str, frozenset[str]]] = {
+    "llm": _LLM
+    | {
+        "time_to_first_token_ms",
+        "finish_reason",
+        "input_messages",
+        "output_messages",
+        "tool_call_ids",
+        "error_code",
+    },
+    "tool": frozenset({"tool_call_id", "error_code"}),
+    "step": frozenset({"error_code", "partial_output", "confidence"}),
+    "retrieval": frozenset(
+        {
+            "query",
+            "collection",
+            "top_k",
+            "result_count",
+            "documents",
+            "degraded",
+            "degraded_reason",
+            "error_code",
+        }
+    ),
+}
+"""Kind of a call inside an execution → the notes that are its own; others are the execution's."""

@@ -1,0 +1,78 @@
+"""Named values of objects and the first items of collections, without running any code of theirs."""
+
+from collections import deque
+from itertools import islice
+from types import MemberDescriptorType
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+_SEQUENCES: Final = (list, tuple, set, frozenset, deque)
+PLAIN_TYPES: Final = frozenset(
+    {str, int, float, bool, bytes, bytearray, list, tuple, set, frozenset, complex, type(None)}
+)
+"""Types that have no named values."""
+
+_slots: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()
+"""Type → names that its instances keep in slots: looking through the bases costs too much."""
+
+
+def attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """Those of the names that a mapping has as keys, or an object as data, and are not null."""
+    kind = type(value)
+    if kind in PLAIN_TYPES:
+        return {}
+    if issubclass(kind, dict):
+        found = ((name, dict.get(value, name)) for name in names)
+        return {name: item for name, item in found if item is not None}
+    known: dict[str, Any] = {}
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        own = None
+    if type(own) is dict:
+        for name in names:
+            if (item := own.get(name)) is not None:
+                known[name] = item
+    slots = _slots.get(kind)
+    if slots is None:
+        slots = _slots[kind] = _slot_names(kind)
+    if slots:
+        for name in names:
+            if name in slots:
+                try:
+                    item = object.__getattribute__(value, name)
+                except AttributeError:  # a slot that was never filled
+                    continue
+                if item is not None:
+                    known[name] = item
+    return known
+
+
+def items(value: Any, most: int) -> list[Any]:
+    """The first items of a list or another standard collection; of anything else, none."""
+    kind = type(value)
+    for known in _SEQUENCES:
+        if issubclass(kind, known):
+            try:
+                return list(islice(known.__iter__(value), most))
+            except RuntimeError:  # another thread is changing it
+                return []
+    return []
+
+
+def length(value: Any) -> int | None:
+    """How many items a standard collection has; null for anything else."""
+    kind = type(value)
+    for known in (*_SEQUENCES, dict):
+        if issubclass(kind, known):
+            return known.__len__(value)
+    return None
+
+
+def _slot_names(kind: type) -> frozenset[str]:
+    names: set[str] = set()
+    for base in type.__getattribute__(kind, "__mro__"):
+        for name, found in type.__getattribute__(base, "__dict__").items():
+            if type(found) is MemberDescriptorType:
+                names.add(name)
+    return frozenset(names)

@@ -1,0 +1,288 @@
+"""The last look at an event before it leaves: content that is not wanted, cut texts, secrets.
+
+One pass over the fields gathers the texts that could hold something; one quick look at all of them
+decides whether the exact rules run at all. Nothing of the program's is changed: what is rewritten
+is copied.
+"""
+
+import hashlib
+import re
+from typing import Any, Final
+
+from tracereel import _values
+from tracereel._secrets import MARK, PATTERNS, is_sensitive_key, mark, suspicious
+from tracereel._values import Cut
+from tracereel.redaction import IDENTITY, REQUIRED, Redaction, count
+
+CONTENT: Final[dict[str, str | None]] = {
+    **dict.fromkeys(("input_summary", "output_summary", "error_message"), ""),
+    **dict.fromkeys(("user_prompt", "reasoning", "input_at_error", "partial_output"), None),
+    **dict.fromkeys(("stack_trace", "input_data", "output_data", "candidates", "chosen"), None),
+    **dict.fromkeys(("arguments", "result", "result_summary", "content", "raw", "query"), None),
+    **dict.fromkeys(("input_messages", "output_messages", "cache_hit_key"), None),
+    **dict.fromkeys(("fallback_output_summary", "degraded_reason"), None),
+}
+"""Fields that carry what goes in and out of agents → what they are without it."""
+ERRORS: Final = ("original_error", "primary_error")
+"""Errors as text, `TypeName: message`: without content the name stays."""
+LABELS: Final = frozenset(
+    {"agent_name", "agent_version", "service", "input_type", "output_type", "llm_provider", "stage"}
+    | {"llm_model", "decision_type", "decision_category", "error_type", "error_code", "span_name"}
+    | {"error_category", "status", "pipeline_type", "tool_name", "tool_type", "step_name"}
+    | {"primary_agent", "fallback_agent", "retry_reason", "retry_strategy", "trigger_reason"}
+)
+"""Fields with few different values: one that was found clean is remembered."""
+OWNERS: Final = ("user_id", "session_id", "request_id")
+"""Ids from outside, which may be an e-mail address: hashed as a whole, so that they still group."""
+
+_NAMES: Final = frozenset(
+    {"agent_name", "primary_agent", "fallback_agent", "pipeline_type", "tool_name", "step_name"}
+    | {"retrieval_name", "message_type"}
+)
+_UNTOUCHED: Final = IDENTITY | {"emitter_seq", "trace_seq"}
+_MAX_KNOWN: Final = 4096
+_MAX_NODES: Final = 20_000
+_MAX_DEPTH: Final = 40
+_ERROR_NAME: Final = re.compile(
+    r"[A-Za-z_][\w.]*(?:Error|Exception|Timeout|Exit|Warning)(?=[:(]|\Z)"
+)
+_TRUNCATED: Final = "_truncated"
+
+
+class Privacy:
+    """Cleans the events of one configuration."""
+
+    def __init__(self, redaction: Redaction, *, capture_content: bool) -> None:
+        self.captures = capture_content
+        self._own = redaction.patterns()
+        self._built_in = redaction.built_in
+        self._searches = bool(self._own) or self._built_in
+        self._actions = {
+            name: action for name, action in redaction.fields.items() if action != "keep"
+        }
+        kept = {name for name, action in redaction.fields.items() if action == "keep"}
+        self._untouched = _UNTOUCHED | kept
+        self._known: set[str] = set()
+        self._keys: dict[str, bool] = {}
+
+    def clean(self, event: dict[str, Any]) -> None:
+        """Make an event fit to leave; the dictionary itself is changed, what is in it is copied."""
+        if not self.captures:
+            strip_content(event)
+        if self._actions:
+            self._act(event)
+        texts: list[str] = []
+        labels: list[str] = []
+        others: list[str] = []
+        known, untouched = self._known, self._untouched
+        for name, value in event.items():
+            kind = type(value)
+            if kind is str:
+                if name in LABELS:
+                    if value not in known:
+                        labels.append(value)
+                elif name not in untouched and not (name == "request_id" and _is_ours(value)):
+                    texts.append(value)
+            elif not (value is None or kind is int or kind is float or kind is bool):
+                others.append(name)
+        sensitive = self._unfold(event, others, texts) if others else False
+        if not self._searches:
+            return
+        texts.extend(labels)
+        if not sensitive and not self._own and not suspicious("\n".join(texts)):
+            self._remember(labels)
+            return
+        if not sensitive and not any(self._differs(text) for text in texts):
+            self._remember(labels)
+            return
+        for name, value in list(event.items()):
+            if name not in untouched:
+                event[name] = self._field(name, value)
+
+    def text(self, value: str) -> str:
+        """A text without what the rules hide; never much longer than it was."""
+        if value in self._known or not self._searches:
+            return value
+        new = value
+        for pattern in self._own:
+            new = pattern.apply(new, count)
+        if self._built_in and suspicious(new):
+            for pattern in PATTERNS:
+                new = pattern.apply(new, count)
+        # Marks may be longer than what they hide; limits of the contract hold all the same.
+        return new if len(new) <= len(value) else new[: max(len(value), 64)]
+
+    def values(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Attributes of a span or of an event on it, cleaned; those unchanged as they were."""
+        for name, value in found.items():
+            if type(value) is str and value not in self._known:
+                if self._differs(value):
+                    return {
+                        key: self.text(each) if issubclass(type(each), str) else each
+                        for key, each in found.items()
+                    }
+                self._remember([value])
+            elif name and issubclass(type(value), Cut):
+                return {key: _exact(each) for key, each in self.values(_uncut(found)).items()}
+        return found
+
+    def owner(self, value: str) -> str:
+        """An id from outside: itself, or its hash where it holds something to hide."""
+        return value if self.text(value) == value else hashed(value)
+
+    def _differs(self, text: str) -> bool:
+        if any(pattern.pattern.search(text) is not None for pattern in self._own):
+            return True
+        return self._built_in and suspicious(text)
+
+    def _remember(self, labels: list[str]) -> None:
+        if labels:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known.update(label for label in labels if len(label) <= _values.SHORT_LIMIT)
+
+    def _act(self, event: dict[str, Any]) -> None:
+        for name, action in self._actions.items():
+            value = event.get(name)
+            if value is not None:
+                count(f"field_{action}")
+                event[name] = _dropped(name, value) if action == "drop" else _hashed(value)
+
+    def _unfold(self, event: dict[str, Any], names: list[str], texts: list[str]) -> bool:
+        """Make plain data of what is not text or number; whether a key in it is sensitive."""
+        sensitive = False
+        for name in names:
+            value = event[name]
+            if type(value) is Cut:
+                event[name] = _exact(value)
+                event[name + _TRUNCATED] = value.about
+                texts.append(event[name])
+                continue
+            walk = _Walk(self._keys)
+            if not walk.visit(value, _MAX_DEPTH):
+                event[name] = _values.plain(value)
+                walk = _Walk(self._keys)
+                walk.visit(event[name], _MAX_DEPTH)
+            if name not in self._untouched:
+                texts.extend(walk.texts)
+                sensitive = sensitive or walk.sensitive
+        return sensitive
+
+    def _field(self, name: str, value: Any) -> Any:
+        if type(value) is str:
+            if name in OWNERS:
+                return self.owner(value)
+            if is_sensitive_key(name):
+                return self._hidden(value)
+        return self._rewritten(value)
+
+    def _rewritten(self, value: Any, *, hide: bool = False) -> Any:
+        kind = type(value)
+        if kind is str:
+            return self._hidden(value) if hide else self.text(value)
+        if kind is dict:
+            new: dict[str, Any] = {}
+            for key, item in value.items():
+                name = self.text(key)
+                while name in new:
+                    name += "'"
+                hidden = hide or (self._built_in and is_sensitive_key(key))
+                new[name] = self._rewritten(item, hide=hidden)
+            return new
+        if kind is list:
+            return [self._rewritten(item, hide=hide) for item in value]
+        # A number under the name of a secret (a PIN) keeps its type and loses its value.
+        return 0 if hide and (kind is int or kind is float) else value
+
+    def _hidden(self, value: str) -> str:
+        if not value or (value.startswith(MARK) and value.endswith("]")):
+            return value
+        count("field")
+        return mark("field")
+
+
+class _Walk:
+    """Gathers the texts of nested data; gives up on what is not plain, too deep or too much."""
+
+    def __init__(self, keys: dict[str, bool]) -> None:
+        self.texts: list[str] = []
+        self.sensitive = False
+        self._keys = keys
+        self._left = _MAX_NODES
+
+    def visit(self, value: Any, depth: int) -> bool:
+        kind = type(value)
+        if kind is str:
+            self.texts.append(value)
+            return True
+        if value is None or kind is int or kind is float or kind is bool:
+            return True
+        self._left -= 1
+        if depth <= 0 or self._left <= 0:
+            return False
+        if kind is list:
+            return all(self.visit(item, depth - 1) for item in value)
+        return kind is dict and all(
+            type(key) is str and self._key(key) and self.visit(item, depth - 1)
+            for key, item in value.items()
+        )
+
+    def _key(self, key: str) -> bool:
+        found = self._keys.get(key)
+        if found is None:
+            if len(self._keys) >= _MAX_KNOWN:
+                self._keys.clear()
+            found = self._keys[key] = is_sensitive_key(key) or suspicious(key)
+        self.sensitive = self.sensitive or found
+        return True
+
+
+def strip_content(event: dict[str, Any]) -> None:
+    """Empty the fields that carry content, keeping the event valid."""
+    for name in CONTENT.keys() & event.keys():
+        event[name] = CONTENT[name]
+    for name in ERRORS:
+        if name in event:
+            event[name] = error_name(event[name])
+
+
+def error_name(text: Any) -> str:
+    """The type name an error's text begins with, if it does."""
+    found = _ERROR_NAME.match(text) if issubclass(type(text), str) else None
+    return found.group() if found is not None else ""
+
+
+def _is_ours(request_id: str) -> bool:
+    return len(request_id) == 36 and request_id.startswith("req_") and request_id[4:].isalnum()
+
+
+def hashed(value: str) -> str:
+    """A stable stand-in for a text."""
+    return f"sha256:{hashlib.sha256(value.encode('utf-8', 'replace')).hexdigest()[:16]}"
+
+
+def _dropped(name: str, value: Any) -> Any:
+    if name in _NAMES:
+        return "[dropped]"
+    return "" if issubclass(type(value), str) else None
+
+
+def _hashed(value: Any) -> Any:
+    if issubclass(type(value), str):
+        return hashed(value)
+    plain = _values.plain(value)
+    digest = hashed(_values.encode({"value": plain}).decode())
+    if isinstance(plain, dict):
+        return {"hash": digest}
+    return [digest] if isinstance(plain, list) else None
+
+
+def _exact(value: Any) -> Any:
+    return str.__str__(value[:]) if type(value) is Cut else value
+
+
+def _uncut(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: _exact(value) for name, value in found.items()}
+
+
+assert not IDENTITY & REQUIRED  # noqa: S101 - the two tables speak of different fields

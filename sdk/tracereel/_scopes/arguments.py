@@ -1,0 +1,94 @@
+"""The arguments of a traced call: their names, and the ids of the run that are among them."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from tracereel import _objects, _values
+
+IDS: Final = ("trace_id", "request_id", "session_id", "user_id", "parent_trace_id")
+CONTEXTS: Final = frozenset({"context", "ctx"})
+_TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+Ids = dict[str, str]
+
+
+class Arguments:
+    """The arguments of a call by the names their function has for them, without `self` or `cls`."""
+
+    __slots__ = ("args", "kwargs", "names", "skip")
+
+    def __init__(
+        self, names: tuple[str, ...], skip: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        self.names = names
+        self.skip = skip
+        self.args = args
+        self.kwargs = kwargs
+
+    def __iter__(self) -> Iterator[tuple[str, object]]:
+        for index in range(self.skip, len(self.args)):
+            name = self.names[index] if index < len(self.names) else f"arg{index}"
+            yield name, self.args[index]
+        yield from self.kwargs.items()
+
+    def find(self, *wanted: str) -> object:
+        """The value of the first of these names that was given, or null."""
+        for name in wanted:
+            value = self.kwargs.get(name)
+            if value is None and name in self.names:
+                index = self.names.index(name)
+                value = self.args[index] if self.skip <= index < len(self.args) else None
+            if value is not None:
+                return value
+        return None
+
+    def ids(self) -> Ids:
+        """The ids of the run among the arguments: by name, else on a context object."""
+        found: Ids = {}
+        for name, value in self:
+            if name in IDS:
+                put(found, name, value)
+            elif type(value) not in _objects.PLAIN_TYPES and (
+                name in CONTEXTS or not issubclass(type(value), dict)
+            ):
+                for known, item in _objects.attributes(value, IDS).items():
+                    if known not in found:
+                        put(found, known, item)
+        return found
+
+
+NO_ARGUMENTS: Final = Arguments((), 0, (), {})
+
+
+def put(ids: Ids, name: str, value: object) -> None:
+    """Take a value as an id, if it can be one: text, a number or a UUID."""
+    if type(value) is not str:
+        if type(value) not in (int, UUID) and not issubclass(type(value), str):
+            return
+        value = _values.label(value)
+    usable = check(name, value)
+    if usable is not None:
+        ids[name] = usable
+
+
+def check(name: str, value: Any) -> str | None:
+    """An id as the contract allows it, or null."""
+    if not value:
+        return None
+    if name in ("trace_id", "parent_trace_id"):
+        return value if _TRACE_ID.fullmatch(value) else None
+    return _values.text(value, _values.SHORT_LIMIT)
+
+
+def given(options: Mapping[str, object]) -> Ids:
+    """The ids among the options of a decorator."""
+    ids: Ids = {}
+    for name, value in options.items():
+        if value is not None:
+            put(ids, name, value)
+    return ids
+
+
+Reader = Callable[[], Ids]

@@ -1,0 +1,278 @@
+"""One traced call from begin to end: its span, its events, its place in the run.
+
+What wraps the call (`tracereel._wrapping`) opens a scope, attaches it while code of the call runs, and
+completes or fails it; functions, coroutines, generators and `with` blocks share it all.
+"""
+
+import asyncio
+import time
+from typing import Any, ClassVar, Final
+
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanKind
+
+from tracereel import _context, _emission, _failures, _guard, _recorder, _remote, _spans, semconv
+from tracereel._clock import sortable_id
+from tracereel._context import Attachment, Execution, Kind, Tally
+from tracereel._failures import Failure, Origin
+from tracereel._recorder import Recorder
+from tracereel._scopes.arguments import Arguments, Ids
+from tracereel._scopes.output import Stream
+
+CANCELLATIONS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
+"""Stopped from outside: not a failure of the agent."""
+
+
+class Spec:
+    """What a decorator was given; made once, read by every call."""
+
+    __slots__ = ("attributes", "ids", "inputs", "name", "span_name")
+
+    def __init__(
+        self, name: str, *, span_name: str, about: dict[str, Any], ids: Ids, inputs: Any = None
+    ) -> None:
+        self.name = name
+        self.span_name = span_name
+        self.attributes = _spans.attributes_of(about)
+        self.ids = ids
+        self.inputs = inputs
+
+    def open(self, recorder: Recorder, arguments: Arguments) -> "Scope":
+        """Begin a call."""
+        raise NotImplementedError
+
+
+class Scope:
+    """A call being traced; made when it begins."""
+
+    kind: ClassVar[Kind] = "agent"
+    span_kind: ClassVar[SpanKind] = SpanKind.INTERNAL
+    adopts: ClassVar[bool] = False
+    """Whether ids among the arguments are those of the run; a tool may take another run's."""
+
+    __slots__ = (
+        "_attachment",
+        "_span_context",
+        "_start_ns",
+        "_tick",
+        "arguments",
+        "execution",
+        "parent_trace_id",
+        "recorder",
+        "spec",
+        "stream",
+    )
+
+    def __init__(self, recorder: Recorder, spec: Spec, arguments: Arguments) -> None:
+        self.recorder = recorder
+        self.spec = spec
+        self.arguments = arguments
+        self.stream: Stream | None = None
+        self._attachment: Attachment | None = None
+        self._start_ns = time.time_ns()
+        self._tick = time.perf_counter_ns()
+        self._begin(spec, _context.current_execution())
+
+    def _begin(self, spec: Spec, parent: Execution | None) -> None:
+        ids: Ids = spec.ids
+        if self.adopts and (found := self.arguments.ids()):
+            ids = {**ids, **found}
+        kind = self.kind
+        own = parent is None or kind in ("agent", "pipeline")
+        execution_id = sortable_id("exe") if own or parent is None else parent.state.execution_id
+        attributes = {**spec.attributes, semconv.SPAN_EXECUTION_ID: execution_id}
+        context: Context | None = None
+        get = ids.get
+        trace_id, request_id = get("trace_id"), get("request_id")
+        session_id, user_id = get("session_id"), get("user_id")
+        if parent is None:
+            context = _remote.parent_context()
+            if (caller := _remote.remote_identity()) is not None:
+                trace_id, request_id = trace_id or caller.trace_id, request_id or caller.request_id
+                session_id, user_id = session_id or caller.session_id, user_id or caller.user_id
+                if caller.hlc is not None:
+                    self.recorder.observe_clock(caller.hlc)
+        started = self.recorder.spans.start(
+            spec.span_name, attributes, self._start_ns, context, self.span_kind
+        )
+        self.parent_trace_id = get("parent_trace_id")
+        if parent is None:
+            trace = self.recorder.trace(trace_id or started.otel_trace_id)
+        elif trace_id is None or trace_id == parent.trace.trace_id:
+            trace = parent.trace
+        else:
+            trace = self.recorder.trace(trace_id)
+            self.parent_trace_id = self.parent_trace_id or parent.trace.trace_id
+        around = parent.tally if parent is not None else None
+        self.execution = execution = Execution(
+            kind=kind,
+            name=spec.name,
+            trace=trace,
+            execution_id=execution_id,
+            span=started.span,
+            otel_trace_id=started.otel_trace_id,
+            span_id=started.span_id,
+            parent_span_id=started.parent_span_id,
+            parent=parent,
+            tally=Tally(around) if kind == "pipeline" else around,
+            emitter=_emission.emit,
+            request_id=request_id,
+            session_id=session_id,
+            user_id=user_id,
+        )
+        self._span_context = started.context
+        if started.span.is_recording():
+            _spans.set_identity(
+                started.span,
+                trace.trace_id,
+                execution.request_id,
+                execution.session_id,
+                execution.user_id,
+            )
+        self.opened()
+        event = self.opening()
+        if event is not None:
+            self._emit(event, self._start_ns)
+
+    def opened(self) -> None:
+        """The execution is there, nothing is recorded yet."""
+
+    def opening(self) -> dict[str, Any] | None:
+        """The event of the beginning, for kinds that have one."""
+        return None
+
+    def closing(self, result: object, milliseconds: int) -> dict[str, Any] | None:
+        """The event of a call that returned; null for one that is not to be recorded."""
+        raise NotImplementedError
+
+    def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any] | None:
+        """The event of a call that raised."""
+        raise NotImplementedError
+
+    def closing_cancelled(
+        self, error: BaseException | None, milliseconds: int
+    ) -> dict[str, Any] | None:
+        """The event of a call that was cancelled; without an error, a generator left early."""
+        raise NotImplementedError
+
+    def attach(self) -> None:
+        """Make this call the current one, until `detach`."""
+        self._attachment = _context.attach(self.execution, self._span_context)
+
+    def detach(self) -> None:
+        """Make current again what was before."""
+        attachment, self._attachment = self._attachment, None
+        if attachment is not None:
+            _context.detach(attachment)
+
+    def complete(self, result: object) -> None:
+        """The call has returned."""
+        with _guard.Guard("complete"):
+            self.detach()
+            end_ns, milliseconds, seconds = self._now()
+            try:
+                event = self.closing(result, milliseconds)
+            except Exception:
+                # The end cannot be told, but the span ends all the same, and the loss is counted.
+                self._close(None, None, end_ns, seconds)
+                self.recorder.drop("internal_error")
+                raise
+            self._close(event, None, end_ns, seconds)
+
+    def cancel(self) -> None:
+        """A generator was closed before its end, and took it well."""
+        with _guard.Guard("cancel"):
+            self.detach()
+            end_ns, milliseconds, seconds = self._now()
+            self._close(self.closing_cancelled(None, milliseconds), None, end_ns, seconds)
+
+    def fail(self, error: BaseException) -> None:
+        """The call has raised; the caller raises it further, unchanged."""
+        with _guard.Guard("fail"):
+            self.detach()
+            end_ns, milliseconds, seconds = self._now()
+            if isinstance(error, CANCELLATIONS):
+                event = self.closing_cancelled(error, milliseconds)
+                self._close(event, None, end_ns, seconds)
+            else:
+                event = self.closing_failed(error, milliseconds)
+                self._close(event, error, end_ns, seconds)
+
+    @property
+    def captures(self) -> bool:
+        """Whether what goes in and out may be recorded."""
+        return self.recorder.config.capture_content
+
+    def describe(
+        self, error: BaseException, stage: str | None = None
+    ) -> tuple[Failure, str | None, str | None]:
+        """What a failure is: its description, its stage, and the execution it comes from if not ours.
+
+        Leaves word on the exception for the call around this one.
+        """
+        execution = self.execution
+        failure = _failures.describe(error)
+        origin = _failures.origin_of(error, execution.span_id)
+        stage = execution.notes.get("stage") or (
+            origin.stage
+            if origin is not None and origin.stage is not None
+            else failure.stage or stage
+        )
+        ours = execution.state.execution_id
+        first = origin.execution_id if origin is not None else ours
+        if execution.parent is not None:
+            _failures.mark_origin(error, Origin(first, stage, execution.parent.span_id))
+        return failure, stage, first if first != ours else None
+
+    def _now(self) -> tuple[int, int, float]:
+        # The end is the start plus elapsed time: a wall clock set meanwhile changes nothing.
+        elapsed = time.perf_counter_ns() - self._tick
+        return self._start_ns + elapsed, elapsed // 1_000_000, elapsed / 1e9
+
+    def since_begin_ms(self, tick: int) -> int:
+        """Milliseconds from the beginning to a reading of the performance counter."""
+        return max(0, tick - self._tick) // 1_000_000
+
+    def _close(
+        self,
+        event: dict[str, Any] | None,
+        error: BaseException | None,
+        end_ns: int,
+        seconds: float,
+    ) -> None:
+        execution = self.execution
+        with _guard.Guard("span"):
+            _spans.finish(
+                execution.span, event or {}, error, end_ns=end_ns, failed=error is not None
+            )
+        if event is None:
+            return
+        event["span_name"] = self.spec.span_name
+        event["span_start_unix_nano"] = self._start_ns
+        event["span_end_unix_nano"] = end_ns
+        if "execution_time_seconds" in event:
+            event["execution_time_seconds"] = round(seconds, 6)
+        if execution.attempt is not None:
+            event["attempt"] = execution.attempt
+        parent = execution.parent
+        closes = parent is None or parent.trace is not execution.trace
+        self._emit(event, end_ns, closes_run=closes, seconds=seconds)
+
+    def _emit(
+        self,
+        event: dict[str, Any],
+        now_ns: int,
+        *,
+        closes_run: bool = False,
+        seconds: float | None = None,
+    ) -> None:
+        recorder = self.recorder
+        if recorder.closed:
+            # Configured anew while this call ran: its end belongs to the recorder of now.
+            recorder = _recorder.active() or recorder
+        recorder.record(
+            _emission.envelope(event, self.execution, recorder, now_ns),
+            self.execution.trace,
+            closes_run=closes_run,
+            seconds=seconds,
+        )

@@ -1,0 +1,145 @@
+"""A step of an agent and a retrieval: each a span, and one event when it has ended."""
+
+from typing import Any
+
+from tracereel import _notes, _objects, _values, semconv
+from tracereel._recorder import Recorder
+from tracereel._scopes.arguments import Arguments, Ids
+from tracereel._scopes.base import Scope, Spec
+from tracereel._scopes.calls import CallScope
+
+
+class StepSpec(Spec):
+    """What `traced_step` was given."""
+
+    __slots__ = ("step_type",)
+
+    def __init__(self, name: str, *, step_type: str | None, ids: Ids, inputs: Any) -> None:
+        self.step_type = _values.label(step_type)
+        super().__init__(
+            name,
+            span_name=f"{semconv.STEP} {name}",
+            about={"step_name": name, "step_type": self.step_type},
+            ids=ids,
+            inputs=inputs,
+        )
+
+    def open(self, recorder: Recorder, arguments: Arguments) -> Scope:
+        return StepScope(recorder, self, arguments)
+
+
+class StepScope(CallScope):
+    """A step inside an agent."""
+
+    kind = "step"
+    spec: StepSpec
+
+    __slots__ = ()
+
+    @property
+    def stage(self) -> str:  # type: ignore[override]
+        """A failure inside a step happened at that stage."""
+        return self.spec.name
+
+    def about(self, status: str, milliseconds: int) -> dict[str, Any]:
+        return {
+            "event_type": semconv.STEP_COMPLETED,
+            "agent_name": self.agent_name(),
+            "request_id": self.execution.request_id,
+            "step_name": self.spec.name,
+            "step_type": self.spec.step_type,
+            "status": status,
+            "duration_ms": milliseconds,
+            "confidence": self.execution.notes.get("confidence"),
+            "input_summary": _values.call_summary(self.arguments) if self.captures else None,
+            "output_summary": None,
+        }
+
+    def told(self, event: dict[str, Any], result: object) -> None:
+        if self.stream is not None:
+            event["output_items"] = self.stream.items
+            event["output_summary"] = self.stream.summary() if self.captures else None
+        elif event["status"] == semconv.SUCCESS and self.captures:
+            said = self.execution.notes.get("output")
+            event["output_summary"] = said[1] if said is not None else _values.summary(result)
+
+
+class RetrievalSpec(Spec):
+    """What `traced_retrieval` was given."""
+
+    __slots__ = ("collection", "top_k")
+
+    def __init__(
+        self, name: str, *, collection: str | None, top_k: int | None, ids: Ids, inputs: Any
+    ) -> None:
+        self.collection = _values.label(collection)
+        self.top_k = _values.count(top_k)
+        super().__init__(
+            name,
+            span_name=f"{semconv.RETRIEVAL} {name}",
+            about={
+                "operation": semconv.RETRIEVAL,
+                "retrieval_name": name,
+                "collection": self.collection,
+                "top_k": self.top_k,
+            },
+            ids=ids,
+            inputs=inputs,
+        )
+
+    def open(self, recorder: Recorder, arguments: Arguments) -> Scope:
+        return RetrievalScope(recorder, self, arguments)
+
+
+class RetrievalScope(CallScope):
+    """A search for documents; an empty or degraded answer is visible as one."""
+
+    kind = "retrieval"
+    stage = "retrieval"
+    spec: RetrievalSpec
+
+    __slots__ = ()
+
+    def about(self, status: str, milliseconds: int) -> dict[str, Any]:
+        note, find, spec = self.execution.notes.get, self.arguments.find, self.spec
+        query = note("query")
+        if query is None:
+            query = _values.label(find("query", "question", "text"), _values.TEXT_LIMIT)
+        top_k = note("top_k")
+        if top_k is None:
+            top_k = _values.count(find("top_k", "k", "limit"))
+        count, degraded = note("result_count"), note("degraded")
+        return {
+            "event_type": semconv.RETRIEVAL_COMPLETED,
+            "agent_name": self.agent_name(),
+            "request_id": self.execution.request_id,
+            "retrieval_name": spec.name,
+            "collection": note("collection")
+            or spec.collection
+            or _values.label(find("collection")),
+            "query": query if self.captures else None,
+            "top_k": spec.top_k if top_k is None else top_k,
+            "result_count": count,
+            "documents": note("documents"),
+            "is_empty": None if count is None else count == 0,
+            "degraded": degraded is True or note("degraded_reason") is not None,
+            "degraded_reason": note("degraded_reason"),
+            "status": status,
+            "duration_ms": milliseconds,
+        }
+
+    def told(self, event: dict[str, Any], result: object) -> None:
+        if event["status"] == semconv.SUCCESS and event["documents"] is None:
+            found = _objects.items(result, _notes.MAX_DOCUMENTS)
+            if found:
+                event["documents"] = _notes.documents(found)
+        if event["result_count"] is None:
+            if self.stream is not None:
+                event["result_count"] = self.stream.items
+            elif event["status"] == semconv.SUCCESS:
+                known = _objects.length(result)
+                event["result_count"] = (
+                    len(event["documents"]) if known is None and event["documents"] else known
+                )
+        if event["result_count"] is not None:
+            event["is_empty"] = event["result_count"] == 0

@@ -1,0 +1,303 @@
+"""Code of every kind, wrapped so that it is recorded: functions, coroutines, generators, blocks.
+
+The wrapped call returns, yields, raises and is cancelled exactly as the bare one. A generator's span
+is current only while its own code runs: nothing stays attached across a `yield`.
+"""
+
+import functools
+import inspect
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
+from types import CoroutineType, TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from tracereel import _context, _guard, _recorder
+from tracereel._context import Execution
+from tracereel._scopes.arguments import NO_ARGUMENTS, Arguments
+from tracereel._scopes.base import Scope, Spec
+from tracereel._scopes.output import ASYNC_GENERATOR, GENERATOR, Stream
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound=Spec)
+Function = Callable[..., Any]
+Begin = Callable[[tuple[Any, ...], dict[str, Any], str | None], Scope | None]
+"""Opens the scope of a call; with the kind of its stream, for a generator, else attached."""
+
+
+class Traced(Generic[S]):
+    """What a decorator gives: wraps a function, or is the context of a `with` block."""
+
+    __slots__ = ("_entered", "_spec", "_tag")
+
+    def __init__(self, spec: S, *, tag: str | None = None) -> None:
+        self._spec = spec
+        self._tag = tag
+        self._entered: list[Scope] = []
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Wrap a function, method, coroutine function, generator or async generator function."""
+        given: object = function
+        if isinstance(given, type) or not (callable(given) or isinstance(given, classmethod)):
+            raise TypeError(
+                f"only functions and methods can be traced, a class or value cannot: {function!r}"
+            )
+        if isinstance(function, (staticmethod, classmethod)):
+            inner = self._wrap(function.__func__)
+            return cast("Callable[P, R]", type(function)(inner))
+        return cast("Callable[P, R]", self._wrap(function))
+
+    def _wrap(self, function: Function) -> Function:
+        wrapped = wrap(function, self._spec)
+        if self._tag is not None:
+            wrapped.__dict__["__tracereel_agent__"] = self._tag
+        return wrapped
+
+    def __enter__(self) -> Execution:
+        recorder = _recorder.active()
+        if recorder is None:
+            return _context.here()
+        try:
+            inputs = self._spec.inputs
+            arguments = NO_ARGUMENTS if inputs is None else Arguments((), 0, (), inputs)
+            scope = self._spec.open(recorder, arguments)
+            scope.attach()
+        except Exception as error:  # noqa: BLE001
+            _guard.report("begin", error)
+            return _context.here()
+        self._entered.append(scope)
+        return scope.execution
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        scope = self._leave()
+        if scope is None:
+            return
+        if error is not None:
+            scope.fail(error)
+        else:
+            scope.complete(None)
+
+    async def __aenter__(self) -> Execution:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, tb)
+
+    def _leave(self) -> Scope | None:
+        """The block that ends here; one object may be entered by several tasks at a time."""
+        entered, current = self._entered, _context.current_execution()
+        for index in range(len(entered) - 1, -1, -1):
+            if entered[index].execution is current:
+                return entered.pop(index)
+        return entered.pop() if entered else None
+
+
+def wrap(function: Function, spec: Spec) -> Function:
+    """A function of the same kind whose calls are recorded."""
+    begin = _beginner(function, spec)
+    if _is(inspect.isgeneratorfunction, function):
+        return _wrap_generator(function, begin)
+    if _is(inspect.isasyncgenfunction, function):
+        return _wrap_async_generator(function, begin)
+
+    if _is(inspect.iscoroutinefunction, function):
+
+        @functools.wraps(function)
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
+            scope = begin(args, kwargs, None)
+            if scope is None:
+                return await function(*args, **kwargs)
+            try:
+                result = await function(*args, **kwargs)
+            except BaseException as error:
+                scope.fail(error)
+                raise
+            scope.complete(result)
+            return result
+
+        return call_async
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        scope = begin(args, kwargs, None)
+        if scope is None:
+            return function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            scope.fail(error)
+            raise
+        if type(result) is CoroutineType:
+            # A plain function around a coroutine function: the call ends when that does.
+            scope.detach()
+            return _finish_later(result, scope)
+        scope.complete(result)
+        return result
+
+    return call
+
+
+async def _finish_later(coroutine: "CoroutineType[Any, Any, Any]", scope: Scope) -> Any:
+    with _guard.Guard("begin"):
+        scope.attach()
+    try:
+        result = await coroutine
+    except BaseException as error:
+        scope.fail(error)
+        raise
+    scope.complete(result)
+    return result
+
+
+def _beginner(function: Function, spec: Spec) -> Begin:
+    names, skip = _parameters(function)
+
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any], stream: str | None) -> Scope | None:
+        recorder = _recorder.active()
+        if recorder is None:
+            return None
+        try:
+            scope = spec.open(recorder, Arguments(names, skip, args, kwargs))
+            if stream is None:
+                scope.attach()
+            else:
+                scope.stream = Stream(stream, captures=scope.captures)
+        except Exception as error:  # noqa: BLE001
+            _guard.report("begin", error)
+            return None
+        return scope
+
+    return begin
+
+
+def _wrap_generator(function: Function, begin: Begin) -> Function:
+    @functools.wraps(function)
+    def call_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        inner = function(*args, **kwargs)
+        scope = begin(args, kwargs, GENERATOR)
+        value: Any = None
+        error: BaseException | None = None
+        closing = False
+        while True:
+            _enter(scope)
+            try:
+                # What is thrown in is passed on outside of the `except` that caught it, so that it
+                # is not the context of what the generator raises later.
+                item = inner.send(value) if error is None else inner.throw(error)
+            except StopIteration as stop:
+                _ended(scope, stop.value, closing=closing)
+                return stop.value
+            except BaseException as raised:
+                if scope is not None:
+                    scope.fail(raised)
+                raise
+            finally:
+                error = None
+            _given(scope, item)
+            try:
+                value = yield item
+            except BaseException as thrown:  # noqa: BLE001 - goes to the inner generator
+                value, error = None, thrown
+                closing = isinstance(thrown, GeneratorExit)
+
+    return call_generator
+
+
+def _wrap_async_generator(function: Function, begin: Begin) -> Function:
+    @functools.wraps(function)
+    async def call_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        inner = function(*args, **kwargs)
+        scope = begin(args, kwargs, ASYNC_GENERATOR)
+        step = _first_step(inner)
+        error: BaseException | None = None
+        closing = False
+        while True:
+            _enter(scope)
+            try:
+                item = await step
+            except StopAsyncIteration:
+                _ended(scope, None, closing=closing)
+                return
+            except BaseException as raised:
+                if scope is not None:
+                    scope.fail(raised)
+                raise
+            finally:
+                del step
+            _given(scope, item)
+            value: Any = None
+            try:
+                value = yield item
+            except BaseException as thrown:  # noqa: BLE001 - goes to the inner generator
+                error = thrown
+                closing = isinstance(thrown, GeneratorExit)
+            step = inner.asend(value) if error is None else inner.athrow(error)
+            error = None
+
+    return call_async_generator
+
+
+def _first_step(inner: AsyncGenerator[Any, Any]) -> Any:
+    """Begin an async generator unknown to the event loop, which would close it beside its wrapper.
+
+    The loop knows the wrapper, and whoever closes that closes this.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return inner.asend(None)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+
+
+def _enter(scope: Scope | None) -> None:
+    if scope is not None:
+        with _guard.Guard("attach"):
+            scope.attach()
+
+
+def _given(scope: Scope | None, item: Any) -> None:
+    """The generator has given an item: its code does not run until it is asked again."""
+    if scope is not None:
+        with _guard.Guard("yield"):
+            scope.detach()
+            if scope.stream is not None:
+                scope.stream.add(item)
+
+
+def _ended(scope: Scope | None, result: Any, *, closing: bool) -> None:
+    if scope is not None:
+        if closing:
+            scope.cancel()
+        else:
+            scope.complete(result)
+
+
+def _is(test: Callable[[Any], bool], function: Function) -> bool:
+    return test(function) or test(
+        getattr(function, "__call__", None)  # noqa: B004 - objects whose call is of that kind
+    )
+
+
+def _parameters(function: Function) -> tuple[tuple[str, ...], int]:
+    """The names of positional parameters, and how many to leave out of what is recorded."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # builtins without a signature
+        return (), 0
+    names = tuple(
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    )
+    return names, 1 if names[:1] in (("self",), ("cls",)) else 0

@@ -1,0 +1,245 @@
+"""The failure table: which errors are of which category, and the code and stage they are known by.
+
+The first rule that matches gives what it knows, later ones fill what is still open. Rules of the
+program (`add_failure_rule`) come before the default ones. What an exception says of itself (a `code`
+that is text) wins over the table.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from tracereel import _objects, _values, semconv
+
+TRANSIENT: Final = "transient"
+PERMANENT: Final = "permanent"
+VALIDATION: Final = "validation"
+Category = Literal["transient", "permanent", "validation"]
+CATEGORIES: Final = (TRANSIENT, PERMANENT, VALIDATION)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FailureRule:
+    """Errors of a class, or whose class (or a base of it) has one of these names, and what they are.
+
+    Names serve for classes that may not be installed. `when` may look at the error itself.
+    """
+
+    errors: tuple[type[BaseException] | str, ...]
+    category: Category | None = None
+    code: str | None = None
+    stage: str | None = None
+    when: Callable[[Any], bool] | None = None
+
+    def matches(self, error: BaseException, names: frozenset[str]) -> bool:
+        """Whether this rule is about the error, whose class and bases have these names."""
+        for wanted in self.errors:
+            if wanted in names if isinstance(wanted, str) else isinstance(error, wanted):
+                break
+        else:
+            return False
+        if self.when is None:
+            return True
+        try:
+            return bool(self.when(error))
+        except Exception:  # noqa: BLE001 - a condition of the program's that cannot be told
+            return False
+
+
+def _status_in(*statuses: int) -> Callable[[BaseException], bool]:
+    return lambda error: _status(error) in statuses
+
+
+def _server_error(error: BaseException) -> bool:
+    status = _status(error)
+    return status is not None and status >= 500
+
+
+def rules() -> tuple[FailureRule, ...]:
+    """All rules in the order in which they are asked."""
+    return (*_own, *DEFAULT_RULES)
+
+
+def _rule(
+    *errors: type[BaseException] | str,
+    category: Category | None = None,
+    code: str | None = None,
+    stage: str | None = None,
+    when: Callable[[Any], bool] | None = None,
+) -> FailureRule:
+    return FailureRule(errors, category, code, stage, when)
+
+
+DEFAULT_RULES: Final[tuple[FailureRule, ...]] = (
+    _rule(
+        "AuthenticationError",
+        "NotAuthenticatedError",
+        "UnauthenticatedError",
+        "UnauthorizedError",
+        category=PERMANENT,
+        code="NOT_AUTHENTICATED",
+        stage="authentication",
+    ),
+    _rule(
+        "SessionNotFoundError", category=PERMANENT, code="SESSION_NOT_FOUND", stage="authorization"
+    ),
+    _rule(
+        PermissionError,
+        "AuthorizationError",
+        "ForbiddenError",
+        "NotOwnerError",
+        "OwnershipError",
+        "PermissionDeniedError",
+        category=PERMANENT,
+        code="ACCESS_DENIED",
+        stage="authorization",
+    ),
+    _rule(
+        "EmptyInputError",
+        "EmptyMessageError",
+        category=VALIDATION,
+        code="EMPTY_INPUT",
+        stage="input_validation",
+    ),
+    _rule(
+        "APITimeoutError",
+        "LLMTimeoutError",
+        category=TRANSIENT,
+        code="LLM_TIMEOUT",
+        stage="llm_call",
+    ),
+    _rule(
+        TimeoutError,
+        "ExecutionTimeoutError",
+        "Timeout",
+        "TimeoutException",
+        category=TRANSIENT,
+        code=semconv.CODE_TIMEOUT,
+    ),
+    _rule(
+        "GraphRecursionError",
+        "IterationLimitError",
+        "MaxTurnsExceeded",
+        category=PERMANENT,
+        code=semconv.CODE_ITERATION_LIMIT,
+        stage="orchestration",
+    ),
+    _rule(
+        "GraphError",
+        "GraphInvocationError",
+        "InvalidUpdateError",
+        "NodeError",
+        category=PERMANENT,
+        code="GRAPH_FAILED",
+        stage="orchestration",
+    ),
+    _rule(
+        "MissingSequenceNumberError",
+        "SequenceNumberError",
+        category=TRANSIENT,
+        code="SEQUENCE_NUMBER_MISSING",
+        stage="persistence",
+    ),
+    _rule("IntegrityError", category=PERMANENT, code="PERSISTENCE_FAILED", stage="persistence"),
+    _rule(
+        "DatabaseError",
+        "PersistenceError",
+        "SQLAlchemyError",
+        category=TRANSIENT,
+        code="PERSISTENCE_FAILED",
+        stage="persistence",
+    ),
+    _rule(
+        "ToolError",
+        "ToolException",
+        "ToolExecutionError",
+        category=PERMANENT,
+        code="TOOL_FAILED",
+        stage="tool_execution",
+    ),
+    _rule(
+        FileNotFoundError, category=PERMANENT, code="FILE_NOT_FOUND", stage="context_preparation"
+    ),
+    _rule(
+        "RetrievalError",
+        "SearchError",
+        "SemanticSearchError",
+        category=TRANSIENT,
+        code="RETRIEVAL_FAILED",
+        stage="retrieval",
+    ),
+    _rule(
+        "UnknownStopReasonError",
+        category=VALIDATION,
+        code="UNKNOWN_STOP_REASON",
+        stage="normalization",
+    ),
+    _rule("JSONDecodeError", category=VALIDATION, code="JSON_INVALID", stage="json_parse"),
+    _rule("ValidationError", category=VALIDATION, code="VALIDATION_FAILED", stage="validation"),
+    _rule("RateLimitError", category=TRANSIENT, code="RATE_LIMITED"),
+    _rule(Exception, category=TRANSIENT, code="RATE_LIMITED", when=_status_in(429)),
+    _rule(Exception, category=PERMANENT, code="NOT_AUTHENTICATED", when=_status_in(401)),
+    _rule(Exception, category=PERMANENT, code="ACCESS_DENIED", when=_status_in(403)),
+    _rule(Exception, category=TRANSIENT, code=semconv.CODE_TIMEOUT, when=_status_in(408, 504)),
+    _rule(Exception, category=VALIDATION, when=_status_in(400, 413, 415, 422)),
+    _rule(Exception, category=TRANSIENT, when=_server_error),
+    _rule(ConnectionError, category=TRANSIENT),
+    _rule(ValueError, category=VALIDATION),
+    _rule(TypeError, category=VALIDATION),
+)
+"""The rows of the failure table that every program has, then what protocols and classes say."""
+
+_own: tuple[FailureRule, ...] = ()
+_lock = threading.Lock()
+
+
+def add_failure_rule(
+    *errors: type[BaseException] | str,
+    category: Category | None = None,
+    code: str | None = None,
+    stage: str | None = None,
+    when: Callable[[Any], bool] | None = None,
+) -> FailureRule:
+    """Say what errors of these classes mean, before every rule there is; gives the rule.
+
+    Args:
+        errors: exception classes, or names of classes that may not be installed.
+        when: looks at the error itself; where it raises, the rule does not match.
+
+    Raises:
+        TypeError: no class or name was given, or something else.
+        ValueError: the category is none of transient, permanent, validation.
+    """
+    global _own
+    for each in errors:
+        if not (
+            isinstance(each, str) or (isinstance(each, type) and issubclass(each, BaseException))
+        ):
+            raise TypeError(f"add_failure_rule takes exception classes or names; got {each!r}")
+    if not errors:
+        raise TypeError("add_failure_rule takes at least one exception class or name")
+    if category is not None and category not in CATEGORIES:
+        raise ValueError(f"category is {category!r}; expected one of {', '.join(CATEGORIES)}")
+    rule = FailureRule(errors, category, code, stage, when)
+    with _lock:
+        _own = (rule, *_own)
+    return rule
+
+
+def remove_failure_rule(rule: FailureRule) -> None:
+    """Take back a rule that `add_failure_rule` gave."""
+    global _own
+    with _lock:
+        _own = tuple(each for each in _own if each is not rule)
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status of an error, where clients put it: on itself or on its response."""
+    found = _objects.attributes(error, ("status_code", "status", "response"))
+    status = _values.count(found.get("status_code", found.get("status")))
+    if status is None and "response" in found:
+        status = _values.count(
+            _objects.attributes(found["response"], ("status_code",)).get("status_code")
+        )
+    return status

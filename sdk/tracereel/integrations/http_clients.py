@@ -1,0 +1,106 @@
+"""Hooks for httpx clients and requests sessions: what they send carries the current run.
+
+Neither library is imported here: the client is yours already.
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from tracereel import _guard, _remote
+from tracereel.propagation import CLOCK_HEADER, inject, observe_clock
+
+ClientT = TypeVar("ClientT")
+SessionT = TypeVar("SessionT")
+
+_MARK = "_tracereel_hosts"
+
+
+def trace_httpx(client: ClientT, *, hosts: Iterable[str] | None = None) -> ClientT:
+    """Have an `httpx.Client` or `httpx.AsyncClient` carry the current run; gives the client back.
+
+    Args:
+        hosts: patterns (`*.internal`) of the hosts that may see the run's ids; all, if not given.
+            Others get the trace context only.
+    """
+    with _guard.Guard("httpx"):
+        if not _mark(client, hosts):
+            return client
+        send, receive = _hooks(client)
+        hooks: dict[str, list[Any]] = dict(client.event_hooks)  # type: ignore[attr-defined]
+        if hasattr(client, "aclose"):
+            hooks["request"] = [*hooks.get("request", ()), _asynchronous(send)]
+            hooks["response"] = [*hooks.get("response", ()), _asynchronous(receive)]
+        else:
+            hooks["request"] = [*hooks.get("request", ()), send]
+            hooks["response"] = [*hooks.get("response", ()), receive]
+        client.event_hooks = hooks  # type: ignore[attr-defined]
+    return client
+
+
+def trace_requests(session: SessionT, *, hosts: Iterable[str] | None = None) -> SessionT:
+    """Have a `requests.Session` carry the current run; gives the session back.
+
+    Args:
+        hosts: as for `trace_httpx`.
+    """
+    with _guard.Guard("requests"):
+        if not _mark(session, hosts):
+            return session
+        send, receive = _hooks(session)
+        plain: Callable[..., Any] = session.send  # type: ignore[attr-defined]
+
+        # Around `send`, since requests has a hook for answers only; redirects come here too.
+        @functools.wraps(plain)
+        def sending(request: Any, **options: Any) -> Any:
+            send(request)
+            response = plain(request, **options)
+            receive(response)
+            return response
+
+        session.send = sending  # type: ignore[attr-defined]
+    return session
+
+
+def _mark(client: object, hosts: Iterable[str] | None) -> bool:
+    """Note the hosts on the client; false when its hooks are there already."""
+    known = hasattr(client, _MARK)
+    patterns = None if hosts is None else tuple(host.lower() for host in hosts)
+    setattr(client, _MARK, patterns)
+    return not known
+
+
+def _hooks(client: object) -> tuple[Callable[[Any], None], Callable[[Any], None]]:
+    def send(request: Any) -> None:
+        with _guard.Guard("http"):
+            patterns: tuple[str, ...] | None = getattr(client, _MARK, None)
+            host = (urlsplit(str(request.url)).hostname or "").lower()
+            known = patterns is None or any(fnmatchcase(host, pattern) for pattern in patterns)
+            if not known:
+                _withhold(request.headers)
+            inject(request.headers, identity=known)
+
+    def receive(response: Any) -> None:
+        with _guard.Guard("http"):
+            observe_clock(response.headers.get(CLOCK_HEADER))
+
+    return send, receive
+
+
+def _withhold(headers: Any) -> None:
+    """Take our ids out again: a redirect to another host repeats the headers of the first request."""
+    members = _remote.read_baggage(_remote.header_values(headers, ["baggage"])["baggage"])
+    others = {name: v for name, v in members.items() if not name.startswith(_remote.PREFIX)}
+    if len(others) < len(members):
+        del headers["baggage"]
+        if others:
+            headers["baggage"] = _remote.write_baggage(others)
+
+
+def _asynchronous(hook: Callable[[Any], None]) -> Callable[[Any], Any]:
+    async def call(message: Any) -> None:
+        hook(message)
+
+    return call

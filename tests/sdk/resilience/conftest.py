@@ -1,0 +1,70 @@
+"""What the tests of retries and fallbacks share: a sleep that only notes, spans, finding events."""
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from prometheus_client import CollectorRegistry
+
+import tracereel
+from tests.support.ingest_sink import IngestSink
+
+Deliver = Callable[[], list[dict[str, Any]]]
+
+
+class Naps(list[float]):
+    """Stands for `time.sleep`; keeps the delays."""
+
+    def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+    async def later(self, seconds: float) -> None:
+        """Stands for `asyncio.sleep`."""
+        self.append(seconds)
+
+
+@pytest.fixture
+def naps() -> Naps:
+    return Naps()
+
+
+@pytest.fixture
+def spans(recorded: Deliver, sink: IngestSink, registry: CollectorRegistry) -> InMemorySpanExporter:
+    """The SDK configured anew, with a tracer provider of the program's."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracereel.configure(endpoint=sink.url, tracer_provider=provider, registry=registry)
+    return exporter
+
+
+class UnseededIds(IdGenerator):
+    """Hypothesis seeds `random` anew for every example: with the usual ids all share one trace."""
+
+    def generate_span_id(self) -> int:
+        return secrets.randbits(63) + 1
+
+    def generate_trace_id(self) -> int:
+        return secrets.randbits(127) + 1
+
+
+@pytest.fixture
+def _own_traces(recorded: Deliver, sink: IngestSink, registry: CollectorRegistry) -> None:
+    """For generated examples: each is a trace of its own."""
+    provider = TracerProvider(shutdown_on_exit=False, id_generator=UnseededIds())
+    tracereel.configure(endpoint=sink.url, tracer_provider=provider, registry=registry)
+
+
+@pytest.fixture
+def of_type(recorded: Deliver) -> Callable[[str], list[dict[str, Any]]]:
+    """Delivers everything, then gives the events of a type (the last part of its name is enough)."""
+
+    def find(kind: str) -> list[dict[str, Any]]:
+        return [event for event in recorded() if str(event["event_type"]).endswith(kind)]
+
+    return find

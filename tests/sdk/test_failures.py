@@ -1,0 +1,291 @@
+"""What a failure is called: the table, the rules of the program, the origin of what passes through."""
+
+import asyncio
+import gc
+import json
+import sqlite3
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from tests.support.ingest_sink import IngestSink
+from tracereel import (
+    _failures,
+    add_failure_rule,
+    current_execution,
+    failures,
+    remove_failure_rule,
+    traced_agent,
+    traced_pipeline,
+    traced_step,
+)
+
+Deliver = Callable[[], list[dict[str, Any]]]
+
+
+@pytest.fixture(autouse=True)
+def _no_rules_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "_own", ())
+
+
+def error_class(name: str, base: type[Exception] = Exception) -> type[Exception]:
+    return type(name, (base,), {})
+
+
+MATRIX = [
+    (
+        "not authenticated",
+        "NotAuthenticatedError",
+        "NOT_AUTHENTICATED",
+        "permanent",
+        "authentication",
+    ),
+    ("no such session", "SessionNotFoundError", "SESSION_NOT_FOUND", "permanent", "authorization"),
+    ("not the owner", PermissionError, "ACCESS_DENIED", "permanent", "authorization"),
+    ("empty message", "EmptyMessageError", "EMPTY_INPUT", "validation", "input_validation"),
+    ("execution timeout", TimeoutError, "EXECUTION_TIMEOUT", "transient", None),
+    ("graph failed", "GraphError", "GRAPH_FAILED", "permanent", "orchestration"),
+    ("persistence", sqlite3.OperationalError, "PERSISTENCE_FAILED", "transient", "persistence"),
+    (
+        "no sequence number",
+        "SequenceNumberError",
+        "SEQUENCE_NUMBER_MISSING",
+        "transient",
+        "persistence",
+    ),
+    ("tool failed", "ToolExecutionError", "TOOL_FAILED", "permanent", "tool_execution"),
+    ("no such file", FileNotFoundError, "FILE_NOT_FOUND", "permanent", "context_preparation"),
+    ("search failed", "SemanticSearchError", "RETRIEVAL_FAILED", "transient", "retrieval"),
+    ("stop reason", "UnknownStopReasonError", "UNKNOWN_STOP_REASON", "validation", "normalization"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "category", "stage"),
+    [row[1:] for row in MATRIX],
+    ids=[row[0] for row in MATRIX],
+)
+def test_the_twelve_rows_of_the_failure_matrix(
+    recorded: Deliver, kind: Any, code: str, category: str, stage: str | None
+) -> None:
+    error = (error_class(kind) if isinstance(kind, str) else kind)("x")
+
+    @traced_agent("a")
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        fail()
+    failed = recorded()[1]
+    assert (failed["error_code"], failed["error_category"]) == (code, category)
+    assert failed["stage"] == stage
+
+
+class Model(BaseModel):
+    number: int
+
+
+def raised(call: Callable[[], Any]) -> BaseException:
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        call()
+    return caught.value
+
+
+class HttpError(Exception):
+    def __init__(self, status_code: int) -> None:
+        self.status_code = status_code
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "category"),
+    [
+        (raised(lambda: json.loads("{")), "JSON_INVALID", "validation"),
+        (raised(lambda: Model(number="x")), "VALIDATION_FAILED", "validation"),
+        (error_class("RateLimitError")(), "RATE_LIMITED", "transient"),
+        (error_class("LLMTimeoutError")(), "LLM_TIMEOUT", "transient"),
+        (
+            error_class("ReadTimeout", error_class("TimeoutException"))(),
+            "EXECUTION_TIMEOUT",
+            "transient",
+        ),
+        (error_class("GraphRecursionError")(), "ITERATION_LIMIT_REACHED", "permanent"),
+        (sqlite3.IntegrityError("x"), "PERSISTENCE_FAILED", "permanent"),
+        (HttpError(429), "RATE_LIMITED", "transient"),
+        (HttpError(401), "NOT_AUTHENTICATED", "permanent"),
+        (HttpError(403), "ACCESS_DENIED", "permanent"),
+        (HttpError(422), None, "validation"),
+        (HttpError(503), None, "transient"),
+        (HttpError(418), None, None),
+        (KeyError("x"), None, None),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_what_clients_and_parsers_raise_is_known(
+    error: BaseException, code: str | None, category: str | None
+) -> None:
+    found = _failures.describe(error)
+    assert (found.error_code, found.error_category) == (code, category)
+
+
+def test_rules_of_the_program_come_first_and_can_be_taken_back() -> None:
+    first = add_failure_rule(KeyError, category="permanent", code="NO_KEY", stage="lookup")
+    add_failure_rule("LookupError", category="transient", when=lambda error: error.args == ("b",))
+    found = _failures.describe(KeyError("a"))
+    assert (found.error_code, found.error_category, found.stage) == (
+        "NO_KEY",
+        "permanent",
+        "lookup",
+    )
+    found = _failures.describe(KeyError("b"))
+    assert (found.error_code, found.error_category) == ("NO_KEY", "transient")
+    remove_failure_rule(first)
+    assert _failures.describe(KeyError("a")).error_code is None
+
+
+def test_a_rule_that_raises_does_not_match() -> None:
+    add_failure_rule(Exception, code="X", when=lambda error: error.nonsense)
+    assert _failures.describe(ValueError("x")).error_code is None
+
+
+@pytest.mark.parametrize(
+    ("errors", "options", "match"),
+    [((), {}, "at least one"), ((7,), {}, "got 7"), ((KeyError,), {"category": "odd"}, "'odd'")],
+)
+def test_a_bad_rule_is_refused(errors: Any, options: Any, match: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=match):
+        add_failure_rule(*errors, **options)
+
+
+def test_a_timeout_carries_its_limit(recorded: Deliver, sink: IngestSink) -> None:
+    @traced_agent("a")
+    async def slow() -> None:
+        current_execution().set(timeout_seconds=0.001)
+        async with asyncio.timeout(0.001):
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(slow())
+    recorded()
+    (failed,) = sink.of_type("agent.execution.failed")
+    assert (failed["error_code"], failed["timeout_seconds"]) == ("EXECUTION_TIMEOUT", 0.001)
+
+
+def test_partial_output_is_kept(recorded: Deliver, sink: IngestSink) -> None:
+    @traced_agent("a")
+    def fail() -> None:
+        current_execution().set(partial_output={"who": "Ana"})
+        raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"):
+        fail()
+    recorded()
+    assert sink.of_type("agent.execution.failed")[0]["partial_output"] == {"who": "Ana"}
+
+
+class OwnError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kind", [OwnError, ValueError])
+def test_the_origin_is_marked_once_and_the_outer_ones_as_propagated(
+    recorded: Deliver, sink: IngestSink, kind: type[Exception]
+) -> None:
+    error = kind("x")
+
+    @traced_step("parse")
+    def step() -> None:
+        raise error
+
+    inner = traced_agent("inner")(lambda: step())
+    middle = traced_agent("middle")(lambda: inner())
+    outer = traced_pipeline("outer")(lambda: middle())
+    with pytest.raises(kind) as caught:
+        outer()
+    assert caught.value is error
+    recorded()
+    first, second = sink.of_type("agent.execution.failed")
+    (pipeline,) = sink.of_type("agent.pipeline.completed")
+    assert (first["propagated"], first["origin_execution_id"]) == (False, None)
+    for event in (second, pipeline):
+        assert (event["propagated"], event["stage"]) == (True, "parse")
+        assert event["origin_execution_id"] == first["execution_id"]
+
+
+def test_an_exception_object_raised_again_is_a_new_failure(
+    recorded: Deliver, sink: IngestSink
+) -> None:
+    error = OwnError("constant")
+
+    @traced_agent("inner")
+    def inner() -> None:
+        raise error
+
+    @traced_agent("outer")
+    def outer() -> None:
+        with pytest.raises(OwnError):
+            inner()
+        inner()
+
+    with pytest.raises(OwnError):
+        outer()
+    with pytest.raises(OwnError):
+        inner()
+    recorded()
+    failed = sink.of_type("agent.execution.failed")
+    assert [event["propagated"] for event in failed] == [False, False, True, False]
+    assert failed[2]["origin_execution_id"] == failed[1]["execution_id"]
+
+
+def test_an_exception_is_not_kept_alive(recorded: Deliver) -> None:
+    refs: list[weakref.ref[OwnError]] = []
+
+    @traced_agent("inner")
+    def inner() -> Iterator[int]:
+        yield 1
+        error = OwnError("x")
+        refs.append(weakref.ref(error))
+        try:
+            raise error
+        finally:
+            del error
+
+    gc.disable()
+    try:
+        with traced_agent("outer"):
+            try:
+                list(inner())
+            except OwnError:
+                pass
+        assert refs[0]() is None
+    finally:
+        gc.enable()
+
+
+class FrozenError(Exception):
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("__"):
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+def test_an_exception_that_cannot_be_written_to_is_marked_all_the_same(
+    recorded: Deliver, sink: IngestSink
+) -> None:
+    @traced_agent("inner")
+    def inner() -> None:
+        raise FrozenError("x")
+
+    with pytest.raises(FrozenError):
+        traced_agent("outer")(lambda: inner())()
+    recorded()
+    assert [e["propagated"] for e in sink.of_type("agent.execution.failed")] == [False, True]
+
+
+def test_validation_errors_of_pydantic_are_read_without_harm(recorded: Deliver) -> None:
+    inner = traced_agent("inner")(lambda: Model(number="x"))
+    with pytest.raises(ValidationError):
+        traced_agent("outer")(lambda: inner())()
+    assert recorded()[2]["error_code"] == "VALIDATION_FAILED"
