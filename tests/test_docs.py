@@ -1,7 +1,6 @@
 """The documentation speaks of what there is: every route, metric, command and option."""
 
 import argparse
-import asyncio
 import re
 from pathlib import Path
 
@@ -95,4 +94,3 @@ def test_the_readmes_example_runs(tmp_path, monkeypatch):
     assert names["book"]("cita mañana")["doctor"] == "Dr. Pérez"
     assert list(tmp_path.rglob("*.ndjson"))
     names["tracereel"].shutdown(0)
-    assert asyncio.iscoroutinefunction(names["book"]) is False

@@ -120,7 +120,7 @@ def test_a_run_is_replayed_as_it_happened(collector, tmp_path):
 
     assert [entry["event"] for entry in found["timeline"]] == EVENTS_OF_A_RUN
     details = [entry["details"] for entry in found["timeline"]]
-    opened, started, decision, completed, _, failed, closed = details
+    opened, started, decision, completed, located, failed, closed = details
     assert opened["user_prompt"] == "cita mañana"
     assert opened["user_id"] == "user_1"
     assert started["parent_span_id"] == opened["span_id"]
@@ -128,7 +128,9 @@ def test_a_run_is_replayed_as_it_happened(collector, tmp_path):
     assert (completed["confidence"], completed["reasoning"]) == (0.92, "clear request")
     assert (started["llm_provider"], started["llm_model"]) == ("scripted", "m-1")
     assert failed["error_type"] == "LookupError"
-    assert failed["llm_model"] is None if "llm_model" in failed else True
+    assert (located["agent_name"], failed["agent_name"]) == ("geo_agent", "geo_agent")
+    unknown = ("agent_version", "llm_provider", "llm_model", "temperature", "max_tokens")
+    assert [located[field] for field in unknown] == [None] * 5
     assert (closed["status"], closed["agents_failed"]) == ("partial_success", 1)
     assert [each["emitter_seq"] for each in details] == list(range(1, 8))
     assert [each["trace_seq"] for each in details] == list(range(1, 8))
