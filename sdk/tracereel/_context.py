@@ -15,7 +15,8 @@ from opentelemetry.trace import INVALID_SPAN
 from tracereel import _notes, _values
 from tracereel._guard import Guard, log
 from tracereel._notes import Notes
-from tracereel._run import State, Tally, Trace, Usage
+from tracereel._run import Ended, State, Tally, Trace, Usage
+from tracereel.resilience import _slots
 
 __all__ = [
     "Execution",
@@ -51,6 +52,7 @@ class Execution:
     __slots__ = (
         "_emitter",
         "attempt",
+        "earlier",
         "fallback_attempted",
         "fallback_used",
         "kind",
@@ -60,9 +62,11 @@ class Execution:
         "otel_trace_id",
         "parent",
         "parent_span_id",
+        "repeats",
         "request_id",
         "retry_count",
         "session_id",
+        "slot",
         "span",
         "span_id",
         "state",
@@ -105,6 +109,10 @@ class Execution:
         self.fallback_used = False
         self.fallback_attempted = False
         self.attempt: int | None = None
+        self.earlier = 0
+        """How many of the retries in `retry_count` were executions of their own, before this one."""
+        self.repeats: Ended | None = None
+        self.slot: _slots.Slot | None = None
         if parent is None:
             self.state = State(execution_id)
             self.request_id = request_id or trace.request_id
@@ -183,12 +191,14 @@ class Execution:
         """Add tokens and cost of one more call of a model that is not traced itself."""
         with Guard("usage"):
             if self is not _NOWHERE:
+                cost = _values.real(cost_usd)
                 self.state.add_usage(
                     _values.count(prompt_tokens),
                     _values.count(completion_tokens),
                     _values.count(total_tokens),
-                    _values.real(cost_usd),
+                    cost,
                 )
+                _slots.spend(self.state, cost)
 
     def round(self, *, limit: int | None = None) -> None:
         """Say that a round of the agent's loop begins, and how many are allowed at most.

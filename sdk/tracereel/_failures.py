@@ -1,15 +1,30 @@
 """What an exception says about a failure: type, message, code, category, stage, where it was raised."""
 
+import asyncio
 import traceback
 from dataclasses import dataclass
 from typing import Final
 
-from tracereel import _objects, _values, failures
+from tracereel import _objects, _values, failures, semconv
+from tracereel._run import Ended
 
 MESSAGE_LIMIT: Final = 4096
 MAX_FRAMES: Final = 32
 
+CANCELLATIONS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
+"""Stopped from outside: not a failure of the agent."""
+MAX_MARKS: Final = 16
+
 _ORIGIN: Final = "__tracereel_origin__"
+_FAILED: Final = "__tracereel_failed__"
+
+
+def cancels(error: BaseException) -> bool:
+    """Whether a call that raises this was stopped, not failed: also a program that ends, and well."""
+    if isinstance(error, SystemExit):
+        code = error.code
+        return code is None or (isinstance(code, int) and int(code) == 0)
+    return isinstance(error, CANCELLATIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +89,29 @@ def mark_origin(error: BaseException, origin: Origin) -> None:
         own[_ORIGIN] = (origin.execution_id, origin.stage, origin.next_span_id)
     except Exception:  # noqa: BLE001 - an exception without a dictionary
         pass
+
+
+def mark_failed(error: BaseException, name: str, execution_id: str, earlier: int) -> None:
+    """Note on the exception that an agent failed with it, for a loop that tries again; only text."""
+    try:
+        own = object.__getattribute__(error, "__dict__")
+        before = own.get(_FAILED)
+        marks = before if type(before) is tuple else ()
+        own[_FAILED] = (*marks[1 - MAX_MARKS :], (name, execution_id, earlier))
+    except Exception:  # noqa: BLE001 - an exception without a dictionary
+        pass
+
+
+def failed_agents(error: BaseException) -> list[Ended]:
+    """The executions of agents that failed with an exception since this was asked last."""
+    try:
+        marks = object.__getattribute__(error, "__dict__").pop(_FAILED, ())
+    except Exception:  # noqa: BLE001 - an exception without a dictionary
+        return []
+    return [
+        Ended(name, execution_id, semconv.FAILED, retry_count=earlier, earlier=earlier)
+        for name, execution_id, earlier in (marks if type(marks) is tuple else ())
+    ]
 
 
 def stack_trace(error: BaseException) -> str | None:

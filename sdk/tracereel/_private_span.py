@@ -14,9 +14,6 @@ from tracereel import semconv
 from tracereel._privacy import ERRORS, Privacy, error_name
 from tracereel._spans import Spans, StartedSpan
 
-_OWNERS = frozenset({semconv.SPAN_USER_ID, semconv.SPAN_SESSION_ID, semconv.SPAN_REQUEST_ID}) | {
-    semconv.SPAN_CONVERSATION_ID
-}
 _ERRORS = frozenset(
     shown[field] for _, shown in semconv.SPAN_EVENTS.values() for field in ERRORS if field in shown
 )
@@ -28,7 +25,7 @@ class PrivateSpans(Spans):
 
     def __init__(self, provider: TracerProvider | None, privacy: Privacy) -> None:
         super().__init__(provider)
-        self._privacy = privacy
+        self.privacy = privacy
 
     def start(
         self,
@@ -38,11 +35,11 @@ class PrivateSpans(Spans):
         context: Context | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> StartedSpan:
-        """Begin a span; its first attributes are names from the code and pass as they are."""
+        """Begin a span; its name and first attributes have been cleaned by whoever made them."""
         started = super().start(name, attributes, start_ns, context, kind)
         if not started.span.is_recording():
             return started
-        return replace(started, span=PrivateSpan(started.span, self._privacy))
+        return replace(started, span=PrivateSpan(started.span, self.privacy))
 
 
 class PrivateSpan(Span):
@@ -53,10 +50,7 @@ class PrivateSpan(Span):
         self._privacy = privacy
 
     def set_attribute(self, key: str, value: Any) -> None:
-        if key in _OWNERS and isinstance(value, str):
-            self._span.set_attribute(key, self._privacy.owner(value))
-        else:
-            self._span.set_attributes(self._privacy.values({key: value}))
+        self._span.set_attributes(self._privacy.values({key: value}))
 
     def set_attributes(self, attributes: Any) -> None:
         self._span.set_attributes(self._privacy.values(dict(attributes)))

@@ -8,12 +8,13 @@ import atexit
 import os
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from opentelemetry.trace import TracerProvider
 
-from tracereel import _guard
+from tracereel import _guard, failures
 from tracereel import config as _config
 from tracereel._clock import sortable_id
 from tracereel._context import Trace
@@ -25,9 +26,11 @@ from tracereel._shipper import FlushResult, Shipper
 from tracereel._spool import Spool
 from tracereel.config import Config
 from tracereel.errors import ConfigurationError
+from tracereel.failures import FailureRule
 from tracereel.logs import EventLogger, Logs
 from tracereel.metrics import metrics_of
 from tracereel.redaction import Redaction
+from tracereel.redaction import listen as listen_to_redactions
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -78,6 +81,7 @@ class Recorder:
         self._delivered = 0
         self.closed = False
         _guard.listen(self.metrics.count_internal_error)
+        listen_to_redactions(self.metrics.count_redaction)
 
     def trace(self, trace_id: str) -> Trace:
         """The trace of a new root run; the same object while runs of that id follow each other."""
@@ -241,6 +245,7 @@ def configure(
     registry: "CollectorRegistry | None" = None,
     tracer_provider: TracerProvider | None = None,
     logger: EventLogger | None = None,
+    failure_rules: Iterable[FailureRule] = (),
 ) -> None:
     """Set the SDK up; what is not given comes from the environment (see `tracereel.config`).
 
@@ -251,6 +256,7 @@ def configure(
         registry: Prometheus registry for the series; the default one if not given.
         tracer_provider: where spans go; the global provider if there is one, else nowhere.
         logger: a structlog logger for the lines; structlog's configured one if not given.
+        failure_rules: what errors mean, asked in this order, after those of `add_failure_rule`.
 
     Raises:
         ConfigurationError: a value cannot be used; nothing has changed.
@@ -269,6 +275,7 @@ def configure(
         sample_rate=sample_rate,
         sample_keep_cost_usd=sample_keep_cost_usd,
     )
+    rules = failures.check_rules(failure_rules)
     recorder = None
     if config.enabled:
         recorder = Recorder(
@@ -276,6 +283,7 @@ def configure(
         )
     with _lock:
         before = _set_active(recorder)
+        failures.use_rules(rules)
     if before is not None:
         before.close(before.config.exit_timeout, at_exit=True)
 

@@ -12,35 +12,49 @@ CONTEXTS: Final = frozenset({"context", "ctx"})
 _TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 Ids = dict[str, str]
+Defaults = tuple[tuple[int, str, Any], ...]
+"""Parameters that need not be given: position among the arguments, name, value without one."""
 
 
 class Arguments:
     """The arguments of a call by the names their function has for them, without `self` or `cls`."""
 
-    __slots__ = ("args", "kwargs", "names", "skip")
+    __slots__ = ("args", "defaults", "kwargs", "names", "skip")
 
     def __init__(
-        self, names: tuple[str, ...], skip: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        names: tuple[str, ...],
+        skip: int,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        defaults: Defaults = (),
     ) -> None:
         self.names = names
         self.skip = skip
         self.args = args
         self.kwargs = kwargs
+        self.defaults = defaults
 
     def __iter__(self) -> Iterator[tuple[str, object]]:
         for index in range(self.skip, len(self.args)):
             name = self.names[index] if index < len(self.names) else f"arg{index}"
             yield name, self.args[index]
         yield from self.kwargs.items()
+        for position, name, value in self.defaults:
+            if position >= len(self.args) and name not in self.kwargs:
+                yield name, value
 
     def find(self, *wanted: str) -> object:
-        """The value of the first of these names that was given, or null."""
+        """The value of the first of these names that was given, or has a default, or null."""
         for name in wanted:
             value = self.kwargs.get(name)
             if value is None and name in self.names:
                 index = self.names.index(name)
                 value = self.args[index] if self.skip <= index < len(self.args) else None
             if value is not None:
+                return value
+        for position, name, value in self.defaults:
+            if name in wanted and position >= len(self.args) and name not in self.kwargs:
                 return value
         return None
 

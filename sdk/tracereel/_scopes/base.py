@@ -4,9 +4,9 @@ What wraps the call (`tracereel._wrapping`) opens a scope, attaches it while cod
 completes or fails it; functions, coroutines, generators and `with` blocks share it all.
 """
 
-import asyncio
 import time
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
@@ -15,27 +15,52 @@ from tracereel import _context, _emission, _failures, _guard, _recorder, _remote
 from tracereel._clock import sortable_id
 from tracereel._context import Attachment, Execution, Kind, Tally
 from tracereel._failures import Failure, Origin
+from tracereel._privacy import Privacy
 from tracereel._recorder import Recorder
 from tracereel._scopes.arguments import Arguments, Ids
 from tracereel._scopes.output import Stream
 
-CANCELLATIONS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
-"""Stopped from outside: not a failure of the agent."""
+
+@dataclass(frozen=True, slots=True)
+class SpanView:
+    """How the spans of a decorator begin under one configuration's rules of privacy."""
+
+    privacy: Privacy
+    span_name: str
+    attributes: dict[str, Any]
 
 
 class Spec:
     """What a decorator was given; made once, read by every call."""
 
-    __slots__ = ("attributes", "ids", "inputs", "name", "span_name")
+    __slots__ = ("_fields", "_named", "_verb", "_view", "ids", "inputs", "name")
 
     def __init__(
-        self, name: str, *, span_name: str, about: dict[str, Any], ids: Ids, inputs: Any = None
+        self,
+        name: str,
+        *,
+        verb: str,
+        named: str,
+        about: dict[str, Any],
+        ids: Ids,
+        inputs: Any = None,
     ) -> None:
         self.name = name
-        self.span_name = span_name
-        self.attributes = _spans.attributes_of(about)
         self.ids = ids
         self.inputs = inputs
+        self._verb = verb
+        self._named = named
+        self._fields = about
+        self._view: SpanView | None = None
+
+    def view(self, privacy: Privacy) -> SpanView:
+        """The name and first attributes of the spans, as a configuration lets them be seen."""
+        view = self._view
+        if view is None or view.privacy is not privacy:
+            shown = privacy.shown(self._fields)
+            name = f"{shown.get('operation', self._verb)} {shown[self._named] or ''}".rstrip()
+            view = self._view = SpanView(privacy, name, _spans.attributes_of(shown))
+        return view
 
     def open(self, recorder: Recorder, arguments: Arguments) -> "Scope":
         """Begin a call."""
@@ -80,7 +105,8 @@ class Scope:
         kind = self.kind
         own = parent is None or kind in ("agent", "pipeline")
         execution_id = sortable_id("exe") if own or parent is None else parent.state.execution_id
-        attributes = {**spec.attributes, semconv.SPAN_EXECUTION_ID: execution_id}
+        view = spec.view(self.recorder.spans.privacy)
+        attributes = {**view.attributes, semconv.SPAN_EXECUTION_ID: execution_id}
         context: Context | None = None
         get = ids.get
         trace_id, request_id = get("trace_id"), get("request_id")
@@ -93,7 +119,7 @@ class Scope:
                 if caller.hlc is not None:
                     self.recorder.observe_clock(caller.hlc)
         started = self.recorder.spans.start(
-            spec.span_name, attributes, self._start_ns, context, self.span_kind
+            view.span_name, attributes, self._start_ns, context, self.span_kind
         )
         self.parent_trace_id = get("parent_trace_id")
         if parent is None:
@@ -191,7 +217,7 @@ class Scope:
         with _guard.Guard("fail"):
             self.detach()
             end_ns, milliseconds, seconds = self._now()
-            if isinstance(error, CANCELLATIONS):
+            if _failures.cancels(error):
                 event = self.closing_cancelled(error, milliseconds)
                 self._close(event, None, end_ns, seconds)
             else:
@@ -247,7 +273,7 @@ class Scope:
             )
         if event is None:
             return
-        event["span_name"] = self.spec.span_name
+        event["span_name"] = self.spec.view(self.recorder.spans.privacy).span_name
         event["span_start_unix_nano"] = self._start_ns
         event["span_end_unix_nano"] = end_ns
         if "execution_time_seconds" in event:
