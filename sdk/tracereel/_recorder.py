@@ -67,6 +67,7 @@ class Recorder:
                 keep_cost_usd=config.sample_keep_cost_usd,
                 store=self._store,
                 drop=self.drop,
+                tick=lambda: self._spool.clock.tick(),
             )
         self._logs = Logs(logger)
         self._spool = Spool(
@@ -169,7 +170,8 @@ class Recorder:
         self._shipper.drain(timeout, at_exit=at_exit)
         with self._counts_lock:
             waiting = max(0, self._spool.recorded - self._shipper.settled)
-            return FlushResult(self._delivered, waiting, self._dropped)
+            held = self._sampler.held_events if self._sampler is not None else 0
+            return FlushResult(self._delivered, waiting, self._dropped, held)
 
     def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Deliver what can be in time, end the thread, leave the rest for a later process."""
@@ -291,7 +293,8 @@ def configure(
 def flush(timeout: float = 5.0) -> FlushResult:
     """Wait until everything recorded so far is delivered, at most `timeout` seconds.
 
-    The counts are those since the configuration; `delivered + spooled + dropped` is every event.
+    The counts are those since the configuration; `delivered + spooled + dropped + held` is every
+    event.
     """
     recorder = None if isinstance(_active, str) else _active
     with _guard.Guard("flush"):

@@ -42,11 +42,15 @@ _jitter: Final = random.Random()  # noqa: S311 - and not the program's, which it
 
 @dataclass(frozen=True, slots=True)
 class FlushResult:
-    """What became of events: the collector has them, they wait on disk, or they were not taken."""
+    """What became of events: the collector has them, they wait on disk, or they were not taken.
+
+    `held` are those that sampling keeps in memory until it is known whether their run matters.
+    """
 
     delivered: int
     spooled: int
     dropped: int
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)

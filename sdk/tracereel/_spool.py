@@ -63,6 +63,8 @@ class Draft:
     body: bytes
     trace: Trace | None
     closes_run: bool
+    hlc: str | None = None
+    """When it happened, if that was told; else it is when it is written."""
 
 
 Entry = tuple[Trace | None, int, int, int, int]
@@ -160,7 +162,8 @@ class Spool:
 
     def append(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool) -> str | None:
         """Number and write an event; null when written, else the reason why it was dropped."""
-        draft = Draft(_values.encode(event)[:-1], trace, closes_run)
+        hlc = event.hlc if isinstance(event, _values.Encoded) else None
+        draft = Draft(_values.encode(event)[:-1], trace, closes_run, hlc)
         with self._lock:
             if self._writing:
                 # A signal handler or finaliser came in while this thread wrote: it goes after.
@@ -228,7 +231,7 @@ class Spool:
         trace = draft.trace
         ledger = (
             f',"emitter_id":"{self.emitter_id}","emitter_seq":{self._sequence + 1}'
-            f',"hlc":"{self.clock.tick()}"'
+            f',"hlc":"{draft.hlc or self.clock.tick()}"'
         )
         if trace is not None:
             if trace.emitter_id != self.emitter_id:

@@ -70,13 +70,17 @@ _encoder = msgspec.json.Encoder()
 
 
 class Encoded(dict[str, Any]):
-    """An event that is JSON already; as a dictionary it is empty."""
+    """An event that is JSON already; as a dictionary it is empty.
 
-    __slots__ = ("body",)
+    `hlc` is when it happened, by our clock, for one that is written later; null: when it is written.
+    """
 
-    def __init__(self, body: bytes) -> None:
+    __slots__ = ("body", "hlc")
+
+    def __init__(self, body: bytes, hlc: str | None = None) -> None:
         super().__init__()
         self.body = body
+        self.hlc = hlc
 
 
 def encode(event: dict[str, Any]) -> bytes:
