@@ -16,7 +16,7 @@ from opentelemetry.trace import TracerProvider
 
 from tracereel import _guard, failures
 from tracereel import config as _config
-from tracereel._clock import sortable_id
+from tracereel._clock import HybridClock, sortable_id
 from tracereel._context import Trace
 from tracereel._privacy import Privacy, strip_content
 from tracereel._private_span import PrivateSpans
@@ -71,7 +71,10 @@ class Recorder:
             )
         self._logs = Logs(logger)
         self._spool = Spool(
-            config.destination_dir, max_bytes=config.max_spool_bytes, on_late_drop=self.drop
+            config.destination_dir,
+            max_bytes=config.max_spool_bytes,
+            clock=HybridClock(config.max_clock_drift),
+            on_late_drop=self.drop,
         )
         self._shipper = Shipper(self._spool, Sender(config), self)
         self._traces: dict[str, Trace] = {}
@@ -244,6 +247,7 @@ def configure(
     redaction: Redaction | bool | None = None,
     sample_rate: float | None = None,
     sample_keep_cost_usd: float | None = None,
+    max_clock_drift: float | None = None,
     registry: "CollectorRegistry | None" = None,
     tracer_provider: TracerProvider | None = None,
     logger: EventLogger | None = None,
@@ -276,6 +280,7 @@ def configure(
         redaction=redaction,
         sample_rate=sample_rate,
         sample_keep_cost_usd=sample_keep_cost_usd,
+        max_clock_drift=max_clock_drift,
     )
     rules = failures.check_rules(failure_rules)
     recorder = None
