@@ -39,6 +39,19 @@ class Plan:
     quality_delta_of: Callable[[Any, Any], float | None] | None
     reason: str | None
 
+    def covers(self, error: BaseException) -> bool:
+        """Whether fallbacks are for an exception."""
+        return isinstance(error, self.on) and not isinstance(error, NEVER)
+
+    def objection(self, result: object, confidence: float | None) -> str | None:
+        """Why a result is not good enough; null where it is."""
+        least = self.min_confidence
+        if least is not None and confidence is not None and confidence < least:
+            return f"LowConfidence: {confidence:g} is below {least:g}"
+        if self.when is not None and asked("when", self.when, result):
+            return "the result was not accepted"
+        return None
+
 
 class Takeover(AbstractContextManager["Takeover", None]):
     """A call of a primary with fallbacks: `begin` each function, then say how it went."""
@@ -103,7 +116,7 @@ class Takeover(AbstractContextManager["Takeover", None]):
     def primary_failed(self, error: BaseException) -> bool:
         """The primary has raised; whether fallbacks are for that."""
         self._leave()
-        if isinstance(error, NEVER) or not isinstance(error, self._plan.on):
+        if not self._plan.covers(error):
             self._settle(self._slot)
             return False
         self._settle(self._slot, abandoned=True)
@@ -114,20 +127,11 @@ class Takeover(AbstractContextManager["Takeover", None]):
     def primary_returned(self, result: object) -> bool:
         """The primary has returned; whether fallbacks are wanted nevertheless."""
         self._leave()
-        plan = self._plan
-        confidence = self._confidence(result)
-        low = (
-            plan.min_confidence is not None
-            and confidence is not None
-            and confidence < plan.min_confidence
-        )
-        if not low and not (plan.when is not None and asked("when", plan.when, result)):
+        text = self._plan.objection(result, self._confidence(result))
+        if text is None:
             self._settle(self._slot)
             return False
         self._primary, self._primary_result = self._slot, result
-        text = "the result was not accepted"
-        if low:
-            text = f"LowConfidence: {confidence:g} is below {plan.min_confidence:g}"
         self._trigger(result, LOW_CONFIDENCE, text)
         return True
 
@@ -139,9 +143,7 @@ class Takeover(AbstractContextManager["Takeover", None]):
         self._emit(successful=False, extra={"fallback_error": text})
         if isinstance(error, NEVER):
             return False
-        if self.failure is not None and self._target is not None:
-            note = f"tracereel: the fallback {name_of(self._target)} failed too: {text}"
-            asked("add_note of an exception", BaseException.add_note, self.failure, note)
+        add_note(self.failure, self._target, text)
         return True
 
     def fallback_returned(self, result: object) -> None:
@@ -249,3 +251,10 @@ class Takeover(AbstractContextManager["Takeover", None]):
             if self._wasted > 0.0:
                 event["wasted_cost_usd"], self._wasted = self._wasted, 0.0
             place.emit(event)
+
+
+def add_note(failure: BaseException | None, target: Function | None, text: str) -> None:
+    """Say on the primary's exception that a fallback has failed too."""
+    if failure is not None and target is not None:
+        note = f"tracereel: the fallback {name_of(target)} failed too: {text}"
+        asked("add_note of an exception", BaseException.add_note, failure, note)
