@@ -18,7 +18,7 @@ from opentelemetry.trace import (
     Tracer,
 )
 
-from tracereel import semconv
+from tracereel import _guard, semconv
 from tracereel._clock import random_id
 
 SCOPE: Final = "tracereel"
@@ -153,5 +153,6 @@ def set_identity(
 def _record(span: Span, error: BaseException) -> None:
     try:
         span.record_exception(error)
-    except Exception:  # noqa: BLE001 - the text of the exception is the user's code and may raise
+    except Exception as raised:  # noqa: BLE001 - the text of the exception is the user's code
+        _guard.pass_on(raised)
         span.add_event("exception", {"exception.type": type(error).__qualname__})

@@ -118,12 +118,16 @@ def wrap(function: Function, spec: Spec) -> Function:
             if scope is None:
                 return await function(*args, **kwargs)
             try:
-                result = await function(*args, **kwargs)
-            except BaseException as error:
-                scope.fail(error)
-                raise
-            scope.complete(result)
-            return result
+                try:
+                    result = await function(*args, **kwargs)
+                except BaseException as error:
+                    scope.fail(error)
+                    raise
+                scope.complete(result)
+                return result
+            finally:
+                if scope.attachment is not None:
+                    scope.detach()
 
         return call_async
 
@@ -133,16 +137,21 @@ def wrap(function: Function, spec: Spec) -> Function:
         if scope is None:
             return function(*args, **kwargs)
         try:
-            result = function(*args, **kwargs)
-        except BaseException as error:
-            scope.fail(error)
-            raise
-        if type(result) is CoroutineType:
-            # A plain function around a coroutine function: the call ends when that does.
-            scope.detach()
-            return _finish_later(result, scope)
-        scope.complete(result)
-        return result
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                scope.fail(error)
+                raise
+            if type(result) is CoroutineType:
+                # A plain function around a coroutine function: the call ends when that does.
+                scope.detach()
+                return _finish_later(result, scope)
+            scope.complete(result)
+            return result
+        finally:
+            # A signal handler that raises in the midst of the end must not leave this call current.
+            if scope.attachment is not None:
+                scope.detach()
 
     return call
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tracereel import _objects, _values, semconv
+from tracereel import _guard, _objects, _values, semconv
 from tracereel.errors import ConfigurationError
 
 TRANSIENT: Final = "transient"
@@ -72,7 +72,8 @@ class FailureRule:
             return True
         try:
             return bool(self.when(error))
-        except Exception:  # noqa: BLE001 - a condition of the program's that cannot be told
+        except Exception as raised:  # noqa: BLE001 - a condition of the program's that cannot be told
+            _guard.pass_on(raised)
             return False
 
 

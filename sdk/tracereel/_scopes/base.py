@@ -76,11 +76,11 @@ class Scope:
     """Whether ids among the arguments are those of the run; a tool may take another run's."""
 
     __slots__ = (
-        "_attachment",
         "_span_context",
         "_start_ns",
         "_tick",
         "arguments",
+        "attachment",
         "execution",
         "parent_trace_id",
         "recorder",
@@ -93,7 +93,7 @@ class Scope:
         self.spec = spec
         self.arguments = arguments
         self.stream: Stream | None = None
-        self._attachment: Attachment | None = None
+        self.attachment: Attachment | None = None
         self._start_ns = time.time_ns()
         self._tick = time.perf_counter_ns()
         self._begin(spec, _context.current_execution())
@@ -183,13 +183,13 @@ class Scope:
 
     def attach(self) -> None:
         """Make this call the current one, until `detach`."""
-        self._attachment = _context.attach(self.execution, self._span_context)
+        self.attachment = _context.attach(self.execution, self._span_context)
 
     def detach(self) -> None:
         """Make current again what was before."""
-        attachment, self._attachment = self._attachment, None
-        if attachment is not None:
-            _context.detach(attachment)
+        if self.attachment is not None:
+            _context.detach(self.attachment)
+            self.attachment = None
 
     def complete(self, result: object) -> None:
         """The call has returned."""

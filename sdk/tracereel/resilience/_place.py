@@ -16,7 +16,7 @@ from tracereel._run import Ended, State
 from tracereel.resilience import _slots
 from tracereel.resilience._functions import Subject, error_text
 
-Mark = tuple[Token[_slots.Slot | None], Token[Context]]
+Mark = tuple[Token[_slots.Slot | None], Context]
 
 
 class OwnSpan:
@@ -216,12 +216,15 @@ def nearest_agent(execution: Execution) -> str | None:
 
 def enter(slot: _slots.Slot | None, span: OwnSpan | None) -> Mark:
     """Make a slot and a span current."""
-    context = span.started.context if span is not None else otel_context.get_current()
-    return _slots.enter(slot), otel_context.attach(context)
+    around = otel_context.get_current()
+    mark = _slots.enter(slot), around
+    if span is not None:
+        otel_context.attach(span.started.context)
+    return mark
 
 
 def leave(mark: Mark) -> None:
-    """Undo `enter`, unless a coroutine is closed in another context: OpenTelemetry would log it."""
-    ours, theirs = mark
+    """Undo `enter`, unless a coroutine is closed in another context than it ran in."""
+    ours, around = mark
     if _slots.leave(ours):
-        otel_context.detach(theirs)
+        otel_context.attach(around)
