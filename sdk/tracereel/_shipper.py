@@ -22,6 +22,7 @@ from opentelemetry.context import (
 )
 
 from tracereel import _guard
+from tracereel._bell import Bell
 from tracereel._outbox import Outbox, dead_emitters, trim_rejected
 from tracereel._sender import Accepted, Sender, UnavailableError
 from tracereel._spool import Spool
@@ -114,10 +115,11 @@ class Shipper:
         self._own: Outbox | None = None
         self._adopted: list[Outbox] = []
         self._thread: threading.Thread | None = None
-        self._start_lock = threading.Lock()
+        # Re-entrant: a signal handler may make a traced call while its own thread is in here.
+        self._start_lock = threading.RLock()
         self._stopping = threading.Event()
-        self._data = threading.Event()
-        self._kick = threading.Event()
+        self._data = Bell()
+        self._kick = Bell()
         self._lingering = False
         self._progress = threading.Condition()
         self._rescan = threading.Event()
@@ -192,8 +194,14 @@ class Shipper:
         with self._start_lock:
             if self._thread is None and not self._stopping.is_set():
                 thread = threading.Thread(target=self._run, name="tracereel-shipper", daemon=True)
-                thread.start()
+                # Known before it runs: whoever comes back in from a signal handler starts no other.
                 self._thread = thread
+                try:
+                    thread.start()
+                except BaseException:
+                    if thread.ident is None:
+                        self._thread = None
+                    raise
 
     def _run(self) -> None:
         quiet = otel_context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)

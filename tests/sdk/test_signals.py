@@ -2,6 +2,7 @@
 
 import functools
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,7 +14,9 @@ from opentelemetry import trace
 
 import tracereel
 from tests.sdk.conftest import Child
+from tests.support.waiting import wait_until
 from tracereel import _context, _guard, current_execution, traced_agent
+from tracereel._bell import Bell
 
 Deliver = Callable[[], list[dict[str, Any]]]
 Handler = Callable[[int, FrameType | None], Any]
@@ -183,6 +186,48 @@ def test_traced_calls_in_a_handler_never_wait_for_what_they_interrupt(child: Chi
         """
     )
     assert finished(process).strip() == str(["again", "done"] * 2)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_the_bell_of_delivery_is_rung_from_anywhere() -> None:
+    """A handler that rings, and one that raises, while the bell is being rung: neither hangs it."""
+    bell = Bell()
+    rings: list[bool] = []
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        bell.set()
+        rings.append(True)
+        raise AlarmError
+
+    waits: list[bool] = []
+    stop = threading.Event()
+
+    def wait() -> None:
+        while not stop.is_set():
+            if bell.wait(0.05):
+                waits.append(True)
+                bell.clear()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    with handling(ring):
+        calls = 0
+        while len(rings) < 200:
+            calls += 1
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.00001 + calls % 30 * 0.000001)
+                for _ in range(50):
+                    bell.set()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except AlarmError:
+                continue
+    heard = len(waits)
+    bell.set()
+    wait_until(lambda: len(waits) > heard or not bell.is_set())
+    stop.set()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert waits
 
 
 def test_a_forked_child_never_waits_for_a_thread_it_does_not_have(child: Child) -> None:
