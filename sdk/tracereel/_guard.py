@@ -66,13 +66,17 @@ def by_signal(error: BaseException) -> bool:
     with the frame it interrupts, and that is the frame it was entered from: no ordinary call is like
     that. One that has thrown that argument away is known by being installed.
     """
-    handlers = _handlers()
+    others: set[CodeType] = set()
     tb = error.__traceback__
     while tb is not None:
-        if tb.tb_frame.f_code in handlers or _is_handler(tb.tb_frame):
+        frame = tb.tb_frame
+        if _is_handler(frame):
             return True
+        if not str(frame.f_globals.get("__name__")).startswith("tracereel."):
+            others.add(frame.f_code)
         tb = tb.tb_next
-    return False
+    # Most of what is asked about was raised in our own code: then nothing has to be looked up.
+    return bool(others) and not others.isdisjoint(_handlers())
 
 
 def _is_handler(frame: FrameType) -> bool:
