@@ -149,8 +149,9 @@ class Ended:
     retry_count: int = 0
     earlier: int = 0
     """Executions before it of which this one was another attempt."""
+    cost: float = 0.0
     cost_left: float = 0.0
-    """What it cost, less what is known to be wasted already."""
+    """Of the cost, what is not known to be wasted."""
     tally: "Tally | None" = None
     repeated: bool = False
 

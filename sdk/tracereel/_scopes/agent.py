@@ -207,6 +207,7 @@ class AgentScope(Scope):
                 status=status,
                 retry_count=execution.retry_count,
                 earlier=execution.earlier,
+                cost=cost or 0.0,
                 cost_left=max(0.0, (cost or 0.0) - wasted) if status == semconv.SUCCESS else 0.0,
                 tally=execution.tally,
             )

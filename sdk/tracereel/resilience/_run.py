@@ -122,7 +122,8 @@ class Run(AbstractContextManager["Run", None]):
             described: dict[str, Any] = {}
             if span is not None:
                 _, text = outcome_of(error)
-                described = span.end(text or (verdict.error if verdict and not error else None))
+                refused = verdict.error if verdict is not None and error is None else None
+                described = span.end(text or refused)
             if verdict is not None and verdict.delay is not None:
                 self._announce(verdict, verdict.delay, end_ns, cost, described)
                 return

@@ -120,7 +120,7 @@ class Slot:
             if not failed and not abandoned:
                 return 0.0, []
             spent = [each for each in self.ended if each.cost_left > 0.0]
-            total = self.cost + sum(each.cost_left for each in spent)
+            total = self.cost + sum(each.cost for each in self.ended)
             return total, spent
 
     def give_up(self, repeatable: Repeatable) -> None:

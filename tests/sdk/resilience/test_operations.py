@@ -325,9 +325,27 @@ def test_around_an_agent_each_attempt_is_wasted_once(
         current_execution().set(confidence=sure())
 
     call()
-    recorded()
+    (event,) = [e for e in recorded() if "retry_attempt" in e]
+    assert event["wasted_cost_usd"] == 0.25
     assert wasted(registry) == {("a", "attempt"): 0.25}
     assert total(registry) == 0.5
+
+
+def test_around_an_agent_that_fails_each_failure_is_its_own(
+    recorded: Deliver, registry: CollectorRegistry
+) -> None:
+    script = Scripted(OSError("x"), "done")
+
+    @ours
+    @traced_agent("a")
+    def call() -> str:
+        spend(0.25)
+        return script()
+
+    call()
+    (event,) = [e for e in recorded() if "retry_attempt" in e]
+    assert event["wasted_cost_usd"] == 0.25
+    assert wasted(registry) == {("a", "failed"): 0.25}
 
 
 def test_an_abandoned_route_is_waste_whoever_spent_it(
@@ -357,7 +375,7 @@ def test_an_abandoned_route_is_waste_whoever_spent_it(
     assert wasted(registry) == {("helper", "attempt"): 1.0, ("a", "route"): 0.25}
     assert total(registry) == 1.0 + 0.25 + 0.0625
     (event,) = [e for e in events if e["event_type"] == "agent.fallback.triggered"]
-    assert event["wasted_cost_usd"] == pytest.approx(0.25)
+    assert event["wasted_cost_usd"] == pytest.approx(1.25), "with the agents that ran in it"
 
 
 @pytest.mark.parametrize("backup_works", [True, False])
