@@ -24,7 +24,7 @@ class PrivateSpans(Spans):
 
     def __init__(self, provider: TracerProvider | None, privacy: Privacy) -> None:
         super().__init__(provider)
-        self._privacy = privacy
+        self.privacy = privacy
 
     def start(
         self,
@@ -34,11 +34,11 @@ class PrivateSpans(Spans):
         context: Context | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> StartedSpan:
-        """Begin a span; its first attributes are names from the code and pass as they are."""
+        """Begin a span; its name and first attributes have been cleaned by whoever made them."""
         started = super().start(name, attributes, start_ns, context, kind)
         if not started.records:
             return started
-        return StartedSpan(PrivateSpan(started[0], self._privacy), *started[1:])
+        return StartedSpan(PrivateSpan(started[0], self.privacy), *started[1:])
 
 
 class PrivateSpan(Span):

@@ -8,12 +8,13 @@ import atexit
 import os
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from opentelemetry.trace import TracerProvider
 
-from tracereel import _guard
+from tracereel import _guard, failures
 from tracereel import config as _config
 from tracereel._clock import HybridClock, random_id, sortable_id
 from tracereel._context import Trace
@@ -25,9 +26,11 @@ from tracereel._shipper import FlushResult, Shipper
 from tracereel._spool import Spool
 from tracereel.config import Config
 from tracereel.errors import ConfigurationError
+from tracereel.failures import FailureRule
 from tracereel.logs import EventLogger, Logs
 from tracereel.metrics import Recorded, metrics_of
 from tracereel.redaction import Redaction
+from tracereel.redaction import listen as listen_to_redactions
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -67,11 +70,13 @@ class Recorder:
                 drop=self.drop,
             )
         self._logs = Logs(logger)
-        self.clock = HybridClock()
+        self.clock = HybridClock(config.max_clock_drift)
         self.mark = f"{random_id(64):016x}"
         """Stands on every event id, so that no two recorders make the same."""
         self._spool = Spool(
-            config.destination_dir, max_bytes=config.max_spool_bytes, on_late_drop=self.drop
+            config.destination_dir,
+            max_bytes=config.max_spool_bytes,
+            on_late_drop=self.drop,
         )
         self._shipper = Shipper(self._spool, Sender(config), self)
         self._recorded = Recorded(lambda: self._spool.recorded)
@@ -85,6 +90,7 @@ class Recorder:
         self._delivered = 0
         self.closed = False
         _guard.listen(self.metrics.count_internal_error)
+        listen_to_redactions(self.metrics.count_redaction)
 
     def trace(self, trace_id: str, suffix: str | None = None) -> Trace:
         """The trace of a new root run; the same object while runs of that id follow each other.
@@ -197,7 +203,8 @@ class Recorder:
         self._shipper.drain(timeout, at_exit=at_exit)
         with self._counts_lock:
             waiting = max(0, self._spool.recorded - self._shipper.settled)
-            return FlushResult(self._delivered, waiting, self._dropped)
+            held = self._sampler.held_events if self._sampler is not None else 0
+            return FlushResult(self._delivered, waiting, self._dropped, held)
 
     def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Deliver what can be in time, end the thread, leave the rest for a later process."""
@@ -274,9 +281,11 @@ def configure(
     redaction: Redaction | bool | None = None,
     sample_rate: float | None = None,
     sample_keep_cost_usd: float | None = None,
+    max_clock_drift: float | None = None,
     registry: "CollectorRegistry | None" = None,
     tracer_provider: TracerProvider | None = None,
     logger: EventLogger | None = None,
+    failure_rules: Iterable[FailureRule] = (),
 ) -> None:
     """Set the SDK up; what is not given comes from the environment (see `tracereel.config`).
 
@@ -287,6 +296,7 @@ def configure(
         registry: Prometheus registry for the series; the default one if not given.
         tracer_provider: where spans go; the global provider if there is one, else nowhere.
         logger: a structlog logger for the lines; structlog's configured one if not given.
+        failure_rules: what errors mean, asked in this order, after those of `add_failure_rule`.
 
     Raises:
         ConfigurationError: a value cannot be used; nothing has changed.
@@ -304,7 +314,9 @@ def configure(
         redaction=redaction,
         sample_rate=sample_rate,
         sample_keep_cost_usd=sample_keep_cost_usd,
+        max_clock_drift=max_clock_drift,
     )
+    rules = failures.check_rules(failure_rules)
     recorder = None
     if config.enabled:
         recorder = Recorder(
@@ -312,6 +324,7 @@ def configure(
         )
     with _lock:
         before = _set_active(recorder)
+        failures.use_rules(rules)
     if before is not None:
         before.close(before.config.exit_timeout, at_exit=True)
 
@@ -319,7 +332,8 @@ def configure(
 def flush(timeout: float = 5.0) -> FlushResult:
     """Wait until everything recorded so far is delivered, at most `timeout` seconds.
 
-    The counts are those since the configuration; `delivered + spooled + dropped` is every event.
+    The counts are those since the configuration; `delivered + spooled + dropped + held` is every
+    event.
     """
     recorder = None if isinstance(_active, str) else _active
     with _guard.Guard("flush"):

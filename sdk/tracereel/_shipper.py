@@ -43,11 +43,15 @@ _jitter: Final = random.Random()  # noqa: S311 - and not the program's, which it
 
 @dataclass(frozen=True, slots=True)
 class FlushResult:
-    """What became of events: the collector has them, they wait on disk, or they were not taken."""
+    """What became of events: the collector has them, they wait on disk, or they were not taken.
+
+    `held` are those that sampling keeps in memory until it is known whether their run matters.
+    """
 
     delivered: int
     spooled: int
     dropped: int
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,8 @@ class Shipper:
         self._own: Outbox | None = None
         self._adopted: list[Outbox] = []
         self._thread: threading.Thread | None = None
-        self._start_lock = threading.Lock()
+        # Re-entrant: a signal handler may make a traced call while its own thread is in here.
+        self._start_lock = threading.RLock()
         self._stopping = threading.Event()
         self._data = Bell()
         self._kick = Bell()
@@ -197,8 +202,14 @@ class Shipper:
         with self._start_lock:
             if self._thread is None and not self._stopping.is_set():
                 thread = threading.Thread(target=self._run, name="tracereel-shipper", daemon=True)
-                thread.start()
+                # Known before it runs: whoever comes back in from a signal handler starts no other.
                 self._thread = thread
+                try:
+                    thread.start()
+                except BaseException:
+                    if thread.ident is None:
+                        self._thread = None
+                    raise
 
     def _run(self) -> None:
         quiet = otel_context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)

@@ -17,7 +17,7 @@ from opentelemetry.trace import (
     Tracer,
 )
 
-from tracereel import semconv
+from tracereel import _guard, semconv
 from tracereel._clock import random_id
 
 SCOPE: Final = "tracereel"
@@ -130,7 +130,8 @@ def attributes_of(
     """The attributes that the fields of an event put on its span."""
     attributes: dict[str, Any] = {}
     for field, value in event.items():
-        if value is not None and field in names:
+        # What the program wants dropped is empty.
+        if value is not None and value != "" and field in names:
             for name in names[field]:
                 attributes[name] = value
     return attributes
@@ -176,10 +177,10 @@ def set_identity(
         semconv.SPAN_EXECUTION_ID: execution_id,
         semconv.SPAN_REQUEST_ID: request_id,
     }
-    if session_id is not None:
+    if session_id:
         attributes[semconv.SPAN_SESSION_ID] = session_id
         attributes[semconv.SPAN_CONVERSATION_ID] = session_id
-    if user_id is not None:
+    if user_id:
         attributes[semconv.SPAN_USER_ID] = user_id
     write_clean(span, attributes)
 
@@ -187,5 +188,6 @@ def set_identity(
 def _record(span: Span, error: BaseException) -> None:
     try:
         span.record_exception(error)
-    except Exception:  # noqa: BLE001 - the text of the exception is the user's code and may raise
+    except Exception as raised:  # noqa: BLE001 - the text of the exception is the user's code
+        _guard.pass_on(raised)
         span.add_event("exception", {"exception.type": type(error).__qualname__})

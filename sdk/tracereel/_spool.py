@@ -9,7 +9,7 @@ Layout, one directory per destination (a hash of endpoint and key), mode 0700, f
         <emitter>.rejected.ndjson  what the collector refused, each with the reason
 
 An emitter is one process (a forked child is another). Its events are numbered `emitter_seq` = 1,
-2, … without gaps, in file order: number, clock and write happen under one lock, and a number is
+2, … without gaps, in file order: number and write happen under one lock, and a number is
 spent only by a write that succeeded.
 
 - One event is one line, written by a single `write` to a file opened with O_APPEND, not synced:

@@ -83,6 +83,11 @@ class Metrics(SeriesSet):
         for recorded in list(self._recorded):
             self._outcomes["recorded"].add(recorded.uncounted())
 
+    def count_waste(self, agent: str, cause: str, cost: float) -> None:
+        """Count cost that was for nothing, where no event of an end says so."""
+        if cost > 0.0:
+            in_turn(lambda: self.agent_waste(agent, cause).add(cost))
+
     def count_events(self, outcome: str, amount: int = 1) -> None:
         """Count events of our own line: recorded, delivered, rejected or dropped."""
         in_turn(self._outcomes[outcome].add, amount)
@@ -95,6 +100,10 @@ class Metrics(SeriesSet):
     def set_tokens(self, provider: str, tokens: float) -> None:
         """Note what a provider's quota has left."""
         in_turn(lambda: self.tokens_remaining(provider).set(tokens))
+
+    def count_redaction(self, rule: str) -> None:
+        """Count something that was hidden."""
+        in_turn(lambda: self.redactions(rule).add())
 
     def count_internal_error(self, where: str) -> None:
         """Count an error of ours."""
@@ -122,7 +131,9 @@ class Metrics(SeriesSet):
                 self._ends[agent, status] = cells
         executions, attempts, duration = cells
         executions.add(1, trace_id)
-        attempts.add(1 + (event.get("retry_count") or 0))
+        attempts.add(event.get("attempts_made") or 1 + (event.get("retry_count") or 0))
+        if (former := event.get("repeats_status")) is not None:
+            self.repeated(agent, former).add(1, trace_id)
         if seconds is not None:
             duration.observe(seconds, trace_id)
         if event.get("llm_tokens_used") or event.get("llm_prompt_tokens"):

@@ -71,7 +71,8 @@ class _MemoryRecorder(Recorder):
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         del timeout, at_exit
         with self._counts_lock:
-            return FlushResult(len(self.events), 0, self._dropped)
+            held = self._sampler.held_events if self._sampler is not None else 0
+            return FlushResult(len(self.events), 0, self._dropped, held)
 
     def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         self.closed = True
