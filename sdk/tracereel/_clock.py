@@ -4,10 +4,11 @@ import hashlib
 import os
 import random
 import re
-import threading
 import time
 from datetime import UTC, datetime
 from typing import Final
+
+from tracereel import _native
 
 MAX_DRIFT_NS: Final = 60 * 1_000_000_000
 """A remote clock further ahead than this is not followed."""
@@ -63,7 +64,7 @@ class HybridClock:
 
     def __init__(self) -> None:
         self._last = 0
-        self._lock = threading.Lock()
+        self._lock = _native.Lock()
 
     def tick(self) -> str:
         """The time of a new local event."""

@@ -4,8 +4,9 @@ All of it hangs on the execution that made it, never on a module: runs side by s
 """
 
 import itertools
-import threading
 from typing import Any, Final
+
+from tracereel import _native
 
 MAX_RESULTS: Final = 256
 """Agents listed one by one on a pipeline's closing event; beyond that they are only counted."""
@@ -78,7 +79,7 @@ class State:
         self.execution_id = execution_id
         self.indexes = itertools.count()
         """Numbers of the events; `next` on it is atomic."""
-        self.lock = threading.Lock()
+        self.lock = _native.Lock()
         self.usage: Usage | None = None
         self.seen_tools: set[str] | None = None
         self.duplicate_tool_calls = 0
@@ -144,7 +145,7 @@ class Tally:
 
     def __init__(self, around: "Tally | None") -> None:
         self.around = around
-        self.lock = threading.Lock()
+        self.lock = _native.Lock()
         self.executed = 0
         self.succeeded = 0
         self.failed = 0

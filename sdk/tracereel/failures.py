@@ -5,12 +5,11 @@ program (`add_failure_rule`) come before the default ones. What an exception say
 that is text) wins over the table.
 """
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tracereel import _objects, _values, semconv
+from tracereel import _native, _objects, _values, semconv
 
 TRANSIENT: Final = "transient"
 PERMANENT: Final = "permanent"
@@ -191,7 +190,7 @@ DEFAULT_RULES: Final[tuple[FailureRule, ...]] = (
 """The rows of the failure table that every program has, then what protocols and classes say."""
 
 _own: tuple[FailureRule, ...] = ()
-_lock = threading.Lock()
+_lock = _native.Lock()
 
 
 def add_failure_rule(

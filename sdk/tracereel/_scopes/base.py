@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanKind
 from tracereel import _context, _emission, _failures, _guard, _recorder, _remote, _spans, semconv
 from tracereel._clock import sortable_id
 from tracereel._context import Attachment, Execution, Kind, Tally
+from tracereel._exits import too_late
 from tracereel._failures import Failure, Origin
 from tracereel._recorder import Recorder
 from tracereel._scopes.arguments import Arguments, Ids
@@ -169,6 +170,8 @@ class Scope:
         """The call has returned."""
         with _guard.Guard("complete"):
             self.detach()
+            if too_late():
+                return
             end_ns, milliseconds, seconds = self._now()
             try:
                 event = self.closing(result, milliseconds)
@@ -183,6 +186,8 @@ class Scope:
         """A generator was closed before its end, and took it well."""
         with _guard.Guard("cancel"):
             self.detach()
+            if too_late():
+                return
             end_ns, milliseconds, seconds = self._now()
             self._close(self.closing_cancelled(None, milliseconds), None, end_ns, seconds)
 
@@ -190,8 +195,11 @@ class Scope:
         """The call has raised; the caller raises it further, unchanged."""
         with _guard.Guard("fail"):
             self.detach()
+            if too_late():
+                return
             end_ns, milliseconds, seconds = self._now()
-            if isinstance(error, CANCELLATIONS):
+            # Greenlets are ended by an exception of a library that we do not import.
+            if isinstance(error, CANCELLATIONS) or type(error).__name__ == "GreenletExit":
                 event = self.closing_cancelled(error, milliseconds)
                 self._close(event, None, end_ns, seconds)
             else:

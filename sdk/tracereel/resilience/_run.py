@@ -3,13 +3,12 @@
 The sync and the async wrapper call and sleep; everything else of a retry is here, for both.
 """
 
-import threading
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
 
-from tracereel import _guard, _values, semconv
+from tracereel import _guard, _native, _values, semconv
 from tracereel._clock import rfc3339
 from tracereel._context import Execution
 from tracereel._spans import StartedSpan
@@ -18,7 +17,7 @@ from tracereel.resilience._functions import Subject, asked, error_text
 from tracereel.resilience._place import Mark, Place, end_span, enter, leave
 from tracereel.resilience._policy import NEVER, Policy, Verdict
 
-_counting = threading.Lock()
+_counting = _native.Lock()
 """Threads may retry within one execution."""
 
 
