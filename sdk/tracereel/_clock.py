@@ -4,10 +4,11 @@ import hashlib
 import os
 import random
 import re
-import threading
 import time
 from datetime import UTC, datetime
 from typing import Final
+
+from tracereel import _native
 
 MAX_DRIFT_SECONDS: Final = 900.0
 """A remote clock further ahead than this is not followed. Two clocks that are each wrong by five
@@ -71,7 +72,7 @@ class HybridClock:
         self._last = 0
         self._max_drift_ns = round(max_drift * 1e9)
         # Re-entrant: a signal handler may make a traced call while its own thread is in here.
-        self._lock = threading.RLock()
+        self._lock = _native.RLock()
 
     def tick(self) -> str:
         """The time of a new local event."""

@@ -24,7 +24,8 @@ def cancels(error: BaseException) -> bool:
     if isinstance(error, SystemExit):
         code = error.code
         return code is None or (isinstance(code, int) and int(code) == 0)
-    return isinstance(error, CANCELLATIONS)
+    # Greenlets are ended by an exception of a library that we do not import.
+    return isinstance(error, CANCELLATIONS) or type(error).__name__ == "GreenletExit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,10 @@ RAISE_ENV: Final = "TRACEREEL_RAISE_INTERNAL_ERRORS"
 log: Final = logging.getLogger("tracereel")
 """Operational messages of the SDK itself (delivery trouble, ignored values, our own errors)."""
 
+# A program that has set up no logging would have warnings, and the lines of failed agents, printed on
+# its standard error by the library's last resort: it did not ask for them.
+log.addHandler(logging.NullHandler())
+
 errors: Final[Counter[str]] = Counter()
 """Internal errors by place, for this process."""
 

@@ -4,9 +4,7 @@ One is active per process. It is made by `configure`, or by the first traced cal
 environment; a forked child makes its own.
 """
 
-import atexit
 import os
-import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from opentelemetry.trace import TracerProvider
 
-from tracereel import _guard, failures
+from tracereel import _exits, _guard, _native, failures
 from tracereel import config as _config
 from tracereel._clock import HybridClock, random_id, sortable_id
 from tracereel._context import Trace
@@ -22,7 +20,7 @@ from tracereel._privacy import Privacy, hashed, strip_content
 from tracereel._private_span import PrivateSpans
 from tracereel._sampling import SAMPLED_OUT, Sampler
 from tracereel._sender import Sender
-from tracereel._shipper import FlushResult, Shipper
+from tracereel._shipper import FlushResult, Shipper, ship_at_exit
 from tracereel._spool import Spool
 from tracereel.config import Config
 from tracereel.errors import ConfigurationError
@@ -84,8 +82,8 @@ class Recorder:
         self._traces: dict[str, Trace] = {}
         self._older_traces: dict[str, Trace] = {}
         # Re-entrant: a signal handler may make a traced call while its own thread is in here.
-        self._traces_lock = threading.RLock()
-        self._counts_lock = threading.RLock()
+        self._traces_lock = _native.RLock()
+        self._counts_lock = _native.RLock()
         self._dropped = 0
         self._delivered = 0
         self.closed = False
@@ -219,6 +217,11 @@ class Recorder:
         self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
         return result
 
+    @property
+    def delivers(self) -> bool:
+        """Whether a thread delivers; without events, or late in a process, there is none."""
+        return self._shipper.is_started
+
     def successor(self) -> "Recorder":
         """In a forked child: the same configuration, nothing of the parent's."""
         # Calls that began before the fork end in the child too: with its recorder, not with this.
@@ -236,11 +239,13 @@ class Recorder:
 
 _UNSET: Final = "unset"
 _active: Recorder | Literal["unset"] | None = _UNSET
-_lock = threading.RLock()
+_lock = _native.RLock()
 
 
 def active() -> Recorder | None:
     """The recorder in force; null when recording is off."""
+    if _exits.too_late():
+        return None
     if _active is _UNSET or isinstance(_active, str):
         return _from_environment()
     return _active
@@ -335,7 +340,7 @@ def flush(timeout: float = 5.0) -> FlushResult:
     The counts are those since the configuration; `delivered + spooled + dropped + held` is every
     event.
     """
-    recorder = None if isinstance(_active, str) else _active
+    recorder = _in_use()
     with _guard.Guard("flush"):
         if recorder is not None:
             return recorder.flush(timeout)
@@ -344,28 +349,43 @@ def flush(timeout: float = 5.0) -> FlushResult:
 
 def shutdown(timeout: float = 2.0) -> FlushResult:
     """Flush and end delivery. What is traced afterwards is spooled for a later process."""
-    recorder = None if isinstance(_active, str) else _active
+    recorder = _in_use()
     with _guard.Guard("shutdown"):
         if recorder is not None:
             return recorder.close(timeout)
     return FlushResult(0, 0, 0)
 
 
+def _in_use() -> Recorder | None:
+    """The recorder if there is one; none is made."""
+    return None if isinstance(_active, str) or _exits.too_late() else _active
+
+
 def _at_exit() -> None:
-    recorder = None if isinstance(_active, str) else _active
     with _guard.Guard("exit"):
+        started = time.monotonic()
+        recorder = _in_use()
+        waiting = 0
         if recorder is not None:
-            recorder.close(recorder.config.exit_timeout, at_exit=True)
+            waiting = recorder.close(recorder.config.exit_timeout, at_exit=True).spooled
+            if recorder.delivers:
+                return
+        elif _active is None:
+            return
+        if waiting or _exits.had_children():
+            config = recorder.config if recorder is not None else _config.load()
+            if config.enabled:
+                ship_at_exit(config, config.exit_timeout - (time.monotonic() - started))
 
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.RLock()
+    _lock = _native.RLock()
     recorder = None if isinstance(_active, str) else _active
     with _guard.Guard("fork"):
         if recorder is not None:
             _set_active(recorder.successor())
 
 
-atexit.register(_at_exit)
+_exits.at_exit(_at_exit)
 os.register_at_fork(after_in_child=_after_fork)

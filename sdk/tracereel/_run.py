@@ -5,17 +5,18 @@ All of it hangs on the execution that made it, never on a module: runs side by s
 
 import itertools
 import os
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+
+from tracereel import _native
 
 MAX_RESULTS: Final = 256
 """Agents listed one by one on a pipeline's closing event; beyond that they are only counted."""
 MAX_SEEN_TOOLS: Final = 10_000
 """Ids of tool calls remembered per execution; beyond that repeats are no longer told apart."""
 
-lock: Final = threading.RLock()
+lock: Final = _native.RLock()
 """For the sums of all runs, each a few additions. Re-entrant: a signal handler may make a traced call
 while its own thread is in here."""
 # One for all, so that it can be free in a forked child: a thread that held it is not there any more.

@@ -8,13 +8,12 @@ well. What is held is bounded per trace and in all: the oldest goes first.
 """
 
 import hashlib
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tracereel import _values, semconv
+from tracereel import _native, _values, semconv
 from tracereel._run import Trace
 
 SAMPLED_OUT: Final = "sampled_out"
@@ -91,7 +90,7 @@ class Sampler:
         self._max_traces = max_traces
         self._max_kept = max_kept
         # Re-entrant: a signal handler may make a traced call while its own thread is in here.
-        self._lock = threading.RLock()
+        self._lock = _native.RLock()
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
         self._kept: OrderedDict[str, None] = OrderedDict()
         self.held_bytes = 0

@@ -7,7 +7,6 @@ emitter's events is never changed.
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,
 )
 
-from tracereel import _guard
+from tracereel import _exits, _guard, _native
 from tracereel._bell import Bell
 from tracereel._outbox import Outbox, dead_emitters, trim_rejected
 from tracereel._sender import Accepted, Sender, UnavailableError
@@ -114,22 +113,27 @@ class Shipper:
         self._scan_interval = scan_interval
         self._own: Outbox | None = None
         self._adopted: list[Outbox] = []
-        self._thread: threading.Thread | None = None
+        self._thread: _native.Thread | None = None
         # Re-entrant: a signal handler may make a traced call while its own thread is in here.
-        self._start_lock = threading.RLock()
-        self._stopping = threading.Event()
+        self._start_lock = _native.RLock()
+        self._stopping = Bell()
         self._data = Bell()
         self._kick = Bell()
         self._lingering = False
         self._waited_for = 0
-        self._progress = threading.Condition()
-        self._rescan = threading.Event()
+        self._progress = _native.condition()
+        self._rescan = Bell()
         self._scans = 0
-        self._ending = threading.Lock()
+        self._ending = _native.RLock()
         self._unconnected = 0
         self._settled_bytes = 0
         self.settled = 0
         """Own events answered for; the spool's `recorded` minus this is waiting."""
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is or was a thread, so that nothing has to be delivered without it."""
+        return self._thread is not None
 
     def wake(self) -> None:
         """There is a new event."""
@@ -148,6 +152,9 @@ class Shipper:
         """
         deadline = time.monotonic() + timeout
         target = self._spool.recorded
+        with self._start_lock:  # a thread that is just being started is waited for as well
+            if self._thread is None and self.settled < target:
+                self._start()
         self._data.set()
         self._kick.set()
         with self._progress:
@@ -162,7 +169,7 @@ class Shipper:
         if at_exit:
             # Children of this process may have ended since the last look.
             self._rescan.set()
-        while self._thread is not None and self._thread.is_alive():
+        while (thread := self._thread) is not None and thread.is_alive():
             looked = not at_exit or (self._scans > scans and not self._adopted)
             if self.settled >= target and looked:
                 return
@@ -201,19 +208,31 @@ class Shipper:
     def _start(self) -> None:
         with self._start_lock:
             if self._thread is None and not self._stopping.is_set():
-                thread = threading.Thread(target=self._run, name="tracereel-shipper", daemon=True)
+                thread = _native.thread(self._live, name="tracereel-shipper")
                 # Known before it runs: whoever comes back in from a signal handler starts no other.
                 self._thread = thread
                 try:
                     thread.start()
-                except BaseException:
-                    if thread.ident is None:
-                        self._thread = None
-                    raise
+                except RuntimeError as error:
+                    # No more threads for this process, or none so late in its life: the events are
+                    # on disk, and whatever comes next tries again.
+                    self._thread = None
+                    _guard.warn_once(_TROUBLE, "tracereel: events wait on disk: %s", error)
+                    return
+                _exits.watch_child()
+
+    def _live(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001 - thrown into threads by debuggers and the like
+            _guard.say(logging.WARNING, "tracereel: the delivering thread was ended by %r", error)
+        finally:
+            if not self._stopping.is_set():
+                # The next event, or a flush, starts another.
+                self._thread = None
 
     def _run(self) -> None:
-        quiet = otel_context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
-        otel_context.attach(otel_context.set_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY, True, quiet))
+        otel_context.attach(_quiet())
         next_scan = 0.0
         failures = 0
         while not self._stopping.is_set():
@@ -337,10 +356,12 @@ def ship_leftovers(
     timeout: float = 30.0,
     progress: Callable[[FlushResult], None] | None = None,
     sender: Sender | None = None,
+    patient: bool = True,
 ) -> FlushResult:
     """Deliver what dead processes have left for this destination; spools in use are not touched.
 
     `progress` is called after each answer with what is delivered and dropped, and waiting, so far.
+    Without patience, a destination where nobody listens is not tried again.
     """
     deadline = time.monotonic() + timeout
     sender = sender or Sender(config, timeout=min(timeout, 10.0))
@@ -369,6 +390,9 @@ def ship_leftovers(
                     _guard.say(logging.WARNING, "tracereel: cannot read a spool: %s", error)
                     break
                 except UnavailableError as trouble:
+                    if trouble.no_connection and not patient:
+                        deadline = 0.0
+                        break
                     failures += 1
                     pause = backoff(failures, trouble.retry_after)
                     time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
@@ -376,6 +400,22 @@ def ship_leftovers(
     finally:
         sender.close()
     return FlushResult(delivered, waiting, dropped)
+
+
+def ship_at_exit(config: Config, timeout: float) -> None:
+    """Deliver what is left without a thread: some Pythons start none when the program is ending."""
+    if timeout > 0.0 and config.destination_dir.is_dir():
+        quiet = otel_context.attach(_quiet())
+        try:
+            ship_leftovers(config, timeout=timeout, patient=False)
+        finally:
+            otel_context.detach(quiet)
+
+
+def _quiet() -> otel_context.Context:
+    """A context that has the instrumentations of HTTP clients look away."""
+    quiet = otel_context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
+    return otel_context.set_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY, True, quiet)
 
 
 def _count_left(directory: Path) -> int:

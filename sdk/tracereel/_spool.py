@@ -29,14 +29,13 @@ spent only by a write that succeeded.
 import errno
 import fcntl
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tracereel import _values
+from tracereel import _native, _values
 from tracereel._clock import sortable_id
 from tracereel._context import Trace
 
@@ -127,7 +126,7 @@ class Spool:
         self.directory = directory
         self._max_bytes = max_bytes
         self._segment_bytes = min(segment_bytes, max(max_bytes // 4, 1))
-        self._lock = threading.RLock()
+        self._lock = _native.RLock()
         self._writing = False
         self._reentered: deque[Draft] = deque()
         self._on_late_drop = on_late_drop

@@ -6,12 +6,11 @@ program come before the default ones: those of `add_failure_rule`, then those of
 that is text) wins over the table.
 """
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tracereel import _guard, _objects, _values, semconv
+from tracereel import _guard, _native, _objects, _values, semconv
 from tracereel.errors import ConfigurationError
 
 TRANSIENT: Final = "transient"
@@ -222,7 +221,7 @@ DEFAULT_RULES: Final[tuple[FailureRule, ...]] = (
 
 _own: tuple[FailureRule, ...] = ()
 _configured: tuple[FailureRule, ...] = ()
-_lock = threading.Lock()
+_lock = _native.Lock()
 
 
 def add_failure_rule(

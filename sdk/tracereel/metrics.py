@@ -5,14 +5,13 @@ two grains, agents' executions and model calls; an execution includes its calls:
 """
 
 import os
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from tracereel import _guard, _remote, semconv
+from tracereel import _guard, _native, _remote, semconv
 from tracereel._cells import MAX_CHILDREN, CounterCell, HistogramCell, Series, in_turn
 from tracereel._series import SeriesSet
 
@@ -187,7 +186,7 @@ def _add_tokens(series: Series[CounterCell], labels: tuple[object, ...], event: 
             series(*labels, direction).add(amount)
 
 
-_registering = threading.RLock()
+_registering = _native.RLock()
 os.register_at_fork(
     before=_registering.acquire,
     after_in_parent=_registering.release,

@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanKind
 from tracereel import _context, _emission, _failures, _guard, _recorder, _remote, _spans
 from tracereel._clock import sortable_suffix
 from tracereel._context import Attachment, Execution, Kind, Tally
+from tracereel._exits import too_late
 from tracereel._failures import Failure, Origin
 from tracereel._privacy import Privacy
 from tracereel._recorder import Recorder
@@ -212,6 +213,8 @@ class Scope:
         """The call has returned."""
         try:
             self.detach()
+            if too_late():
+                return
             end_ns, milliseconds, seconds = self._now()
             try:
                 event = self.closing(result, milliseconds)
@@ -228,6 +231,8 @@ class Scope:
         """A generator was closed before its end, and took it well."""
         with _guard.Guard("cancel"):
             self.detach()
+            if too_late():
+                return
             end_ns, milliseconds, seconds = self._now()
             self._close(self.closing_cancelled(None, milliseconds), None, end_ns, seconds)
 
@@ -235,6 +240,8 @@ class Scope:
         """The call has raised; the caller raises it further, unchanged."""
         with _guard.Guard("fail"):
             self.detach()
+            if too_late():
+                return
             end_ns, milliseconds, seconds = self._now()
             if _failures.cancels(error):
                 event = self.closing_cancelled(error, milliseconds)
