@@ -97,7 +97,10 @@ def test_an_odd_span_is_stored_and_a_resend_is_not_stored_again(collector, sql, 
     assert [answer.status for answer in answers] == [200] * 3
     (row,) = wait_until(lambda: spans(sql, trace_id))
     assert row["Duration"] == 0
-    assert row["SpanAttributes"] == {"nested": '{"k":[0,"/w=="]}'}
+    assert row["SpanAttributes"] == {
+        "nested": '{"k":[0,"/w=="]}',
+        "tracereel.original_start_time_unix_nano": str(2**64 - 1),
+    }
     rows = sql.query(
         "SELECT count() FROM otel_spans WHERE SpanName = {n:String}", parameters={"n": trace_id}
     )

@@ -60,7 +60,8 @@ class CollectorProcess:
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **self.environ},
+            # Collectors side by side would want the same port for gRPC.
+            env={**os.environ, "TRACEREEL_GRPC_PORT": "off", **self.environ},
             text=True,
         )
         threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
