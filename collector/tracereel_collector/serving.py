@@ -51,14 +51,19 @@ class Beside(Protocol):
 class _Server(uvicorn.Server):
     """uvicorn that leaves signals to us: it would raise them again after its own shutdown."""
 
-    def __init__(self, config: uvicorn.Config, *, beside: Sequence[Beside]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, *, beside: Sequence[Beside], on_ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._beside = beside
+        self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         for door in self._beside:
             await door.start()
         await super().startup(sockets)
+        if not self.should_exit:
+            self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.gather(super().shutdown(sockets), *(door.stop() for door in self._beside))
@@ -95,6 +100,7 @@ def serve_until_signal(
             proxy_headers=False,
         ),
         beside=beside,
+        on_ready=on_ready,
     )
 
     def close_the_door() -> None:
@@ -111,7 +117,6 @@ def serve_until_signal(
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        on_ready()
         server.run(sockets=[listening])
     finally:
         for number, handler in previous.items():

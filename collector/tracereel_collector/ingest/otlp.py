@@ -74,17 +74,18 @@ class OtlpCheck:
         """
         try:
             request = self._bounded[signal.name].FromString(data)
+            records, odd = _LOOKS[signal.name](request)
+            with_events = signal is LOGS and may_hold_events(data)
+            if not (odd or with_events) and request.IsInitialized():
+                return CheckedRequest(data=data, records=records)
+            # What is too deep for the bounded classes was not read yet.
+            official = signal.request.FromString(data)
         except DecodeError:
             official, mended = read_with_bad_text(signal, data)
             return self._mended(signal, official, Counter({BAD_TEXT: mended}))
-        records, odd = _LOOKS[signal.name](request)
-        with_events = signal is LOGS and may_hold_events(data)
-        if odd or with_events or not request.IsInitialized():
-            official = signal.request.FromString(data)
-            checked = self._mended(signal, official, Counter())
-            if checked.mended or checked.refused or checked.events:
-                return checked
-        return CheckedRequest(data=data, records=records)
+        checked = self._mended(signal, official, Counter())
+        changed = checked.mended or checked.refused or checked.events
+        return checked if changed else CheckedRequest(data=data, records=records)
 
     def json(self, signal: Signal, data: bytes) -> CheckedRequest:
         """Check a request in OTLP's JSON.
