@@ -83,7 +83,7 @@ class OtlpCheck:
         except DecodeError:
             official, mended = read_with_bad_text(signal, data)
             return self._mended(signal, official, Counter({BAD_TEXT: mended}))
-        checked = self._mended(signal, official, Counter())
+        checked = self._mended(signal, official, Counter(), bounded=request)
         changed = checked.mended or checked.refused or checked.events
         return checked if changed else CheckedRequest(data=data, records=records)
 
@@ -96,19 +96,23 @@ class OtlpCheck:
         request, mended = request_from_json(signal, data)
         return self._mended(signal, request, mended)
 
-    def _mended(self, signal: Signal, request: Any, mended: Counter[str]) -> CheckedRequest:
+    def _mended(
+        self, signal: Signal, request: Any, mended: Counter[str], *, bounded: Any = None
+    ) -> CheckedRequest:
         """The request with everything in it that must change changed."""
         refused: Counter[str] = Counter()
         events: list[bytes] = []
         hint = ""
-        if signal is TRACES:
-            refused = refuse_spans(request)
-            mended[BAD_TIME] += keep_original_times(request)
-        elif signal is LOGS:
+        if signal is LOGS:
+            # Before anything becomes text: the fields of an event keep their shape.
             events, reasons = self._take_events(request)
             mended[NO_EVENT] += len(reasons)
             hint = reasons[0] if reasons else ""
-        mended[DEEP_VALUE] += flatten_deep_values(request)
+        same_records = bounded if not events else None
+        mended[DEEP_VALUE] += flatten_deep_values(request, same_records)
+        if signal is TRACES:
+            refused = refuse_spans(request)
+            mended[BAD_TIME] += keep_original_times(request)
         records, _ = _LOOKS[signal.name](request)
         return CheckedRequest(
             data=request.SerializeToString(),

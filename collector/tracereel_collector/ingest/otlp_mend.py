@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
@@ -62,15 +63,21 @@ def _mend_text(message: Message, official: Any) -> int:
     return mended
 
 
-def flatten_deep_values(message: Message) -> int:
-    """Replace values that nest deeper than the store reads by their JSON text; how many."""
+def flatten_deep_values(message: Message, bounded: Any = None) -> int:
+    """Replace values that nest deeper than the store reads by their JSON text; how many.
+
+    With the same message as the bounded classes read it, parts without deep values are passed by.
+    """
     replaced = 0
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
-        for each in _each(value):
+        others = repeat(None) if bounded is None else _each(getattr(bounded, field.name))
+        for each, other in zip(_each(value), others, strict=False):
+            if other is not None and other.IsInitialized():
+                continue
             if field.message_type.full_name != _ANY_VALUE:
-                replaced += flatten_deep_values(each)
+                replaced += flatten_deep_values(each, other)
             elif is_deeper(each):
                 each.string_value = as_json(each)
                 replaced += 1

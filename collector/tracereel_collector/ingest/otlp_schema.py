@@ -90,7 +90,10 @@ def _refer(message: DescriptorProto, level: int) -> None:
 
 
 def _strings_to_bytes(file: FileDescriptorProto) -> None:
-    for message in file.message_type:
+    waiting = list(file.message_type)
+    while waiting:
+        message = waiting.pop()
+        waiting.extend(message.nested_type)
         for field in message.field:
             if field.type == FieldDescriptorProto.TYPE_STRING:
                 field.type = FieldDescriptorProto.TYPE_BYTES

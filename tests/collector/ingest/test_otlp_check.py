@@ -136,6 +136,24 @@ def test_text_that_is_not_utf8_is_mended_and_the_rest_is_untouched():
     assert not checked.refused
 
 
+def test_text_is_mended_wherever_it_stands():
+    request = request_of({"name": "BAD", "trace_state": "BAD"})
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    span.events.add(name="BAD").attributes.add(key="BAD").value.string_value = "BAD"
+    span.links.add(trace_state="BAD")
+    span.status.message = "BAD"
+    inner = span.attributes.add(key="k").value.kvlist_value.values.add(key="BAD").value
+    inner.array_value.values.add().array_value.values.add().string_value = "BAD"
+    data = request.SerializeToString().replace(b"BAD", b"B\xffD")
+
+    checked = door.protobuf(TRACES, data)
+
+    (mended,) = spans_of(checked.data)
+    assert str(mended).count("B\ufffdD") == 9
+    assert mended.attributes[0].value.string_value == '{"B\ufffdD":[["B\ufffdD"]]}'
+    assert checked.mended == {BAD_TEXT: 9, DEEP_VALUE: 1}
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
