@@ -14,6 +14,7 @@ from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.telemetry import OtlpMetrics
 
 NDJSON_TYPE = "application/x-ndjson"
+LARGE_JSON = 64 * 1024
 LARGE_BODY = 512 * 1024
 """Bodies above this are checked in a thread, so that small ones need not wait behind them."""
 
@@ -115,7 +116,7 @@ class Accept:
         check = self._otlp.json if is_json else self._otlp.protobuf
         checked = (
             await asyncio.to_thread(check, signal, data)
-            if len(data) > LARGE_BODY
+            if len(data) > (LARGE_JSON if is_json else LARGE_BODY)
             else check(signal, data)
         )
         refused = checked.refused.total()
