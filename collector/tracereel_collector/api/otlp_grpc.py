@@ -26,8 +26,6 @@ log = structlog.get_logger(__name__)
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _OPTIONS = (
-    # A port that another process has is an error, not something to share.
-    ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 1_000),
     # Exporters that ping often, as Go's do, are not sent away for it; dead ones are found out.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
@@ -41,8 +39,17 @@ Handler = Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]
 class GrpcDoor:
     """The gRPC server; it lives in the event loop that starts it."""
 
-    def __init__(self, parts: Parts, *, host: str, port: int, stop_seconds: float) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        host: str,
+        port: int,
+        stop_seconds: float,
+        together: bool = False,
+    ) -> None:
         self._parts = parts
+        self._together = together
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._stop_seconds = stop_seconds
         self._server: Any = None
@@ -54,7 +61,9 @@ class GrpcDoor:
             StartupError: the address cannot be had.
         """
         limit = ("grpc.max_receive_message_length", self._parts.bodies.max_body_bytes)
-        self._server = grpc.aio.server(options=[*_OPTIONS, limit])
+        # Unless it is meant, a port that another process has is an error, not something to share.
+        share = ("grpc.so_reuseport", int(self._together))
+        self._server = grpc.aio.server(options=[*_OPTIONS, limit, share])
         for signal in SIGNALS:
             # Reading the one message ourselves lets keys be checked before it, and bounds its time.
             method = grpc.stream_unary_rpc_method_handler(self._handler(signal))
@@ -81,9 +90,11 @@ class GrpcDoor:
 
         async def export(messages: AsyncIterator[bytes], context: Any) -> bytes:
             started = time.perf_counter()
-            code = grpc.StatusCode.OK
+            code = grpc.StatusCode.CANCELLED
             try:
-                return await self._receive(signal, messages, context)
+                answer = await self._receive(signal, messages, context)
+                code = grpc.StatusCode.OK
+                return answer
             except CollectorError as error:
                 code = _CODES[grpc_code(error.status)]
                 await _refuse(context, code, error)
