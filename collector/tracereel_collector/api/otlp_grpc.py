@@ -1,5 +1,6 @@
 """OTLP over gRPC: the same line, keys, limits and answers as over HTTP, on a port of its own."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -17,9 +18,10 @@ from tracereel_collector.errors import (
     CollectorError,
     RetryableError,
     StartupError,
+    ThrottledError,
     UnavailableError,
 )
-from tracereel_collector.ingest.body import BODY_SECONDS
+from tracereel_collector.ingest.body import BODY_SECONDS, PAUSE_SECONDS
 from tracereel_collector.ingest.otlp_schema import SIGNALS, Signal
 
 log = structlog.get_logger(__name__)
@@ -33,6 +35,8 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.server_handshake_timeout_ms", 10_000),
 )
+RECEIVING = 32
+"""Messages that may be on their way in at once; the others wait."""
 Handler = Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]
 
 
@@ -53,6 +57,7 @@ class GrpcDoor:
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._stop_seconds = stop_seconds
         self._server: Any = None
+        self._slots = asyncio.Semaphore(RECEIVING)
 
     async def start(self) -> None:
         """Begin to serve.
@@ -117,7 +122,7 @@ class GrpcDoor:
             key: value for key, value in context.invocation_metadata() if isinstance(value, str)
         }
         tenant = parts.keyring.tenant_of(headers)
-        arrived = _One(messages)
+        arrived = OneMessage(messages, self._slots)
         # gRPC has decompressed the message already, and held it to the limit.
         async with parts.bodies.read(arrived, {}, pause_seconds=BODY_SECONDS) as data:
             if not arrived.came:
@@ -126,20 +131,39 @@ class GrpcDoor:
         return bytes(response_of(signal, answer).SerializeToString())
 
 
-class _One:
-    """The first message of a call and no more; nothing where it was cut off or too large."""
+class OneMessage:
+    """The first message of a call and no more; nothing where it was cut off or too large.
 
-    def __init__(self, messages: AsyncIterator[bytes]) -> None:
+    What has come of a message so far is held where we cannot count it: only so many may be coming.
+    """
+
+    def __init__(
+        self,
+        messages: AsyncIterator[bytes],
+        slots: asyncio.Semaphore,
+        *,
+        wait_seconds: float = PAUSE_SECONDS,
+    ) -> None:
         self._messages = messages
+        self._slots = slots
+        self._wait_seconds = wait_seconds
         self.came = False
 
-    def __aiter__(self) -> "_One":
+    def __aiter__(self) -> "OneMessage":
         return self
 
     async def __anext__(self) -> bytes:
         if self.came:
             raise StopAsyncIteration
-        message = await anext(self._messages)
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await self._slots.acquire()
+        except TimeoutError as error:
+            raise ThrottledError("too many messages come at once", hint="try again") from error
+        try:
+            message = await anext(self._messages)
+        finally:
+            self._slots.release()
         self.came = True
         return message
 
