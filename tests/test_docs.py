@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from tracereel.cli import build_parser, registry
 from tracereel_collector.api import events, health, otlp, page, replay
-from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, QueueMetrics
+from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, OtlpMetrics, QueueMetrics
 
 DOCS = Path(__file__).parent.parent / "docs"
 README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
@@ -36,6 +36,7 @@ def test_every_metric_is_described():
     metrics = CollectorRegistry()
     DeliveryMetrics.register(metrics)
     HttpMetrics.register(metrics)
+    OtlpMetrics.register(metrics)
     counters = dict.fromkeys(
         [("appended", "events"), ("stored", "events"), ("quarantined", "events")], 0
     )

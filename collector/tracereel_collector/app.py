@@ -26,7 +26,7 @@ from tracereel_collector.query.replay import Replay
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
-from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, QueueMetrics
+from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, OtlpMetrics, QueueMetrics
 
 log = structlog.get_logger(__name__)
 
@@ -134,6 +134,7 @@ class Collector:
                     _AsyncQueue(queue),
                     max_event_bytes=settings.max_event_bytes,
                     now_unix_nano=time.time_ns,
+                    metrics=OtlpMetrics.register(registry),
                 ),
                 queue=queue,
                 delivered=delivered,
