@@ -143,13 +143,20 @@ def closing_attributes(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def finish(
-    span: Span, event: Mapping[str, Any], error: BaseException | None, *, end_ns: int, failed: bool
+    span: Span,
+    event: Mapping[str, Any],
+    error: BaseException | None,
+    *,
+    trace_id: str,
+    end_ns: int,
+    failed: bool,
 ) -> None:
     """End a span with what its closing event, which is clean, says; a failure's error is recorded."""
     try:
         if span.is_recording():
-            if attributes := closing_attributes(event):
-                write_clean(span, attributes)
+            attributes = closing_attributes(event)
+            attributes[semconv.SPAN_TRACE_ID] = trace_id
+            write_clean(span, attributes)
             if failed and error is not None:
                 _record(span, error)
                 message = f"{event.get('error_type')}: {event.get('error_message')}"
@@ -161,28 +168,6 @@ def finish(
 def write_clean(span: Span, attributes: Mapping[str, Any]) -> None:
     """Set attributes that have been cleaned already, on the span behind one that would do it again."""
     getattr(span, "behind", span).set_attributes(attributes)
-
-
-def set_identity(
-    span: Span,
-    trace_id: str,
-    execution_id: str,
-    request_id: str,
-    session_id: str | None,
-    user_id: str | None,
-) -> None:
-    """Put the ids of the run, which are clean, on a span, so that it is found by them."""
-    attributes = {
-        semconv.SPAN_TRACE_ID: trace_id,
-        semconv.SPAN_EXECUTION_ID: execution_id,
-        semconv.SPAN_REQUEST_ID: request_id,
-    }
-    if session_id:
-        attributes[semconv.SPAN_SESSION_ID] = session_id
-        attributes[semconv.SPAN_CONVERSATION_ID] = session_id
-    if user_id:
-        attributes[semconv.SPAN_USER_ID] = user_id
-    write_clean(span, attributes)
 
 
 def _record(span: Span, error: BaseException) -> None:
