@@ -9,6 +9,7 @@ class Kind(StrEnum):
 
     EVENTS = "events"
     SPANS = "spans"
+    HEARTBEATS = "heartbeats"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,24 @@ class Batch:
     lines: list[bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What the files of a dead emitter say of it once they are shipped."""
+
+    emitter_id: str
+    recorded: int
+    rejected: int
+    service: str | None
+    pid: int | None
+
+
+class _Signed(msgspec.Struct):
+    """What a line says of its emitter."""
+
+    emitter_seq: int = 0
+    service: str | None = None
+
+
 class Outbox:
     """What one emitter still has to send. `lock` is held by us when the emitter is dead."""
 
@@ -54,6 +72,7 @@ class Outbox:
         self._lock = lock
         self._on_unlink = on_unlink
         self._segment, self._offset = self._load_offset()
+        self._last_line = b""
 
     def read(
         self, *, max_bytes: int = MAX_BATCH_BYTES, max_lines: int = MAX_BATCH_LINES
@@ -75,6 +94,7 @@ class Outbox:
     def settle(self, lines: list[bytes]) -> None:
         """The collector has answered for these lines, the first of the batch."""
         self._offset += sum(map(len, lines))
+        self._last_line = lines[-1]
         self._save_offset()
 
     def set_aside(self, line: bytes, reason: str) -> bool:
@@ -111,6 +131,41 @@ class Outbox:
             except OSError:
                 continue
         return total
+
+    def remains(self) -> Remains:
+        """What is known of a dead emitter; to be asked before its files are removed."""
+        last = self._last_line or self._last_on_disk()
+        try:
+            signed = msgspec.json.decode(last, type=_Signed)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            signed = _Signed()
+        try:
+            pid = int(self._lock.path.read_text()) if self._lock is not None else None
+        except (OSError, ValueError):
+            pid = None
+        return Remains(
+            self.emitter_id, signed.emitter_seq, self._count_rejected(), signed.service, pid
+        )
+
+    def _last_on_disk(self) -> bytes:
+        """The last whole line of segments that were settled and not removed."""
+        for number in reversed(self._segments()):
+            with self._path(number).open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                for reach in (MAX_BATCH_BYTES, MAX_LINE_BYTES):
+                    file.seek(max(0, size - reach))
+                    whole = file.read(reach).split(b"\n")[:-1]
+                    # The first may have lost its beginning.
+                    if len(whole) > 1 or (whole and size <= reach):
+                        return whole[-1]
+        return b""
+
+    def _count_rejected(self) -> int:
+        path = self._directory / f"{self.emitter_id}{REJECTED_SUFFIX}"
+        try:
+            return path.read_bytes().count(b"\n")
+        except OSError:
+            return 0
 
     def finish(self) -> None:
         """A dead emitter has nothing left: remove its files and give its lock up."""

@@ -8,6 +8,7 @@ import atexit
 import os
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -17,6 +18,7 @@ from tracereel import _guard
 from tracereel import config as _config
 from tracereel._clock import sortable_id
 from tracereel._context import Trace
+from tracereel._heartbeat import Heartbeats
 from tracereel._privacy import Privacy, strip_content
 from tracereel._private_span import PrivateSpans
 from tracereel._sampling import SAMPLED_OUT, Sampler
@@ -69,12 +71,14 @@ class Recorder:
         self._spool = Spool(
             config.destination_dir, max_bytes=config.max_spool_bytes, on_late_drop=self.drop
         )
-        self._shipper = Shipper(self._spool, Sender(config), self)
+        sender = Sender(config)
+        self._shipper = Shipper(self._spool, sender, self, heartbeats=Heartbeats(config, sender))
         self._traces: dict[str, Trace] = {}
         # Re-entrant: a signal handler may make a traced call while its own thread is in here.
         self._traces_lock = threading.RLock()
         self._counts_lock = threading.RLock()
         self._dropped = 0
+        self._drops: Counter[str] = Counter()
         self._delivered = 0
         self.closed = False
         _guard.listen(self.metrics.count_internal_error)
@@ -132,6 +136,7 @@ class Recorder:
         """Account for an event that is not recorded."""
         with self._counts_lock:
             self._dropped += 1
+            self._drops[reason] += 1
         with _guard.Guard("metrics"):
             self.metrics.count_drop(reason)
         if reason not in ("no_execution", "duplicate_tool_call", SAMPLED_OUT):
@@ -155,6 +160,11 @@ class Recorder:
             with self._counts_lock:
                 self._delivered += delivered
                 self._dropped += rejected
+
+    def drops(self) -> dict[str, int]:
+        """Events that were not recorded, by reason."""
+        with self._counts_lock:
+            return dict(self._drops)
 
     def observe_clock(self, hlc: str) -> None:
         """Move our clock past one that came from outside; one that is far ahead is ignored."""
@@ -238,6 +248,7 @@ def configure(
     redaction: Redaction | bool | None = None,
     sample_rate: float | None = None,
     sample_keep_cost_usd: float | None = None,
+    heartbeat_seconds: float | None = None,
     registry: "CollectorRegistry | None" = None,
     tracer_provider: TracerProvider | None = None,
     logger: EventLogger | None = None,
@@ -268,6 +279,7 @@ def configure(
         redaction=redaction,
         sample_rate=sample_rate,
         sample_keep_cost_usd=sample_keep_cost_usd,
+        heartbeat_seconds=heartbeat_seconds,
     )
     recorder = None
     if config.enabled:

@@ -9,9 +9,10 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,10 +23,13 @@ from opentelemetry.context import (
 )
 
 from tracereel import _guard
+from tracereel._heartbeat import TIMEOUT as HEARTBEAT_TIMEOUT
+from tracereel._heartbeat import Account, Heartbeats
 from tracereel._outbox import Outbox, dead_emitters, trim_rejected
 from tracereel._sender import Accepted, Sender, UnavailableError
 from tracereel._spool import Spool
 from tracereel.config import Config
+from tracereel.heartbeats import State
 
 LINGER: Final = 0.1
 """Seconds a first event waits for company."""
@@ -63,6 +67,10 @@ class Ledger(Protocol):
     def settled(self, *, delivered: int, rejected: int, own: bool) -> None:
         """Some events have been answered for; `own` are those of this process."""
 
+    def drops(self) -> Mapping[str, int]:
+        """Events that were not recorded, by reason."""
+        ...
+
 
 def settle(sender: Sender, lines: list[bytes]) -> Iterator[Settled]:
     """Send lines in order, halving what is refused until the culprits stand alone.
@@ -99,12 +107,17 @@ class Shipper:
         sender: Sender,
         ledger: Ledger,
         *,
+        heartbeats: Heartbeats,
         linger: float = LINGER,
         scan_interval: float = SCAN_INTERVAL,
     ) -> None:
         self._spool = spool
         self._sender = sender
         self._ledger = ledger
+        self._heartbeats = heartbeats
+        self._answers = False
+        self._rejected = 0
+        self._stop_by = 0.0
         self._linger = linger
         self._scan_interval = scan_interval
         self._own: Outbox | None = None
@@ -159,6 +172,7 @@ class Shipper:
 
     def stop(self, timeout: float) -> None:
         """Ask the thread to end and wait for it; where it ends later, it closes the spool then."""
+        self._stop_by = time.monotonic() + timeout
         self._stopping.set()
         self._data.set()
         self._kick.set()
@@ -202,20 +216,42 @@ class Shipper:
                     self._rescan.clear()
                     self._adopt()
                     next_scan = time.monotonic() + self._scan_interval
+                if time.monotonic() >= self._next_beat() and not self._kick.is_set():
+                    self._beat("alive")
                 shipped = self._ship_next()
                 failures = 0
                 if not shipped:
                     self._idle(next_scan)
             except UnavailableError as trouble:
+                self._answers = not trouble.no_answer
                 failures = self._rest(failures + 1, trouble)
             except Exception as error:  # noqa: BLE001 - the thread must outlive our own mistakes
                 _survive(error)
                 failures = self._rest(failures + 1, UnavailableError(repr(error)))
+        if self._next_beat() < inf and (left := self._stop_by - time.monotonic()) > 0.0:
+            self._beat("ended", timeout=min(left, HEARTBEAT_TIMEOUT))
         self._end()
+
+    def _next_beat(self) -> float:
+        """When to say something; never while nobody answers, or there is nothing to speak of."""
+        if self._answers and self._spool.emitter_id is not None:
+            return self._heartbeats.due_at
+        return inf
+
+    def _beat(self, state: State, *, timeout: float = HEARTBEAT_TIMEOUT) -> None:
+        emitter_id = self._spool.emitter_id
+        if emitter_id is not None:
+            # Settled first: what is recorded in between is waiting, not missing.
+            settled = self.settled
+            account = Account(
+                emitter_id, self._spool.sequence, settled, self._rejected, self._ledger.drops()
+            )
+            self._heartbeats.beat(account, state, timeout=timeout)
 
     def _idle(self, next_scan: float) -> None:
         """Sleep until there is an event, then let it have company."""
-        if self._data.wait(max(next_scan - time.monotonic(), 0.0)):
+        until = min(next_scan, self._next_beat())
+        if self._data.wait(max(until - time.monotonic(), 0.0)):
             self._lingering = True
             self._kick.wait(self._linger)
             self._lingering = False
@@ -258,6 +294,7 @@ class Shipper:
             try:
                 if self._ship(self._adopted[0], is_own=False):
                     return True
+                self._heartbeats.recovered(self._adopted[0].remains())
                 self._adopted[0].finish()
             except OSError as error:
                 # Its files cannot be read now: others first, and a later look finds it again.
@@ -289,8 +326,10 @@ class Shipper:
                 delivered=len(settled.lines) - rejected, rejected=rejected, own=is_own
             )
             _guard.forget_warning(_TROUBLE)
+            self._answers = True
             with self._progress:
                 if is_own:
+                    self._rejected += rejected
                     self.settled += len(settled.lines)
                     self._settled_bytes += sum(map(len, settled.lines))
                 self._progress.notify_all()
@@ -317,6 +356,7 @@ def ship_leftovers(
     """
     deadline = time.monotonic() + timeout
     sender = sender or Sender(config, timeout=min(timeout, 10.0))
+    heartbeats = Heartbeats(config, sender)
     waiting = _count_left(config.destination_dir)
     delivered = dropped = failures = 0
     try:
@@ -326,6 +366,7 @@ def ship_leftovers(
                 try:
                     batch = outbox.read()
                     if batch is None:
+                        heartbeats.recovered(outbox.remains())
                         outbox.finish()
                         break
                     for settled in settle(sender, batch.lines):

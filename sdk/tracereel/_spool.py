@@ -158,6 +158,11 @@ class Spool:
         """Bytes of the destination's directory, as last seen for other emitters, exact for ours."""
         return self._foreign_bytes + self._closed_bytes + self._segment_size
 
+    @property
+    def sequence(self) -> int:
+        """The highest number this emitter has given out."""
+        return self._sequence
+
     def append(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool) -> str | None:
         """Number and write an event; null when written, else the reason why it was dropped."""
         draft = Draft(_values.encode(event)[:-1], trace, closes_run)

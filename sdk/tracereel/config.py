@@ -200,6 +200,12 @@ class Config:
         _cost,
         "A trace that costs as much as this is recorded whatever the sampling says.",
     )
+    heartbeat_seconds: float = _row(
+        15.0,
+        "TRACEREEL_HEARTBEAT_SECONDS",
+        _seconds,
+        "How often the collector is told how many events there are; 0 is never.",
+    )
 
     @property
     def destination_id(self) -> str:

@@ -8,6 +8,7 @@ from typing import Protocol
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.ingest.check import EventCheck, Rejection
 from tracereel_collector.ingest.events import split_events
+from tracereel_collector.ingest.heartbeats import check_heartbeats
 from tracereel_collector.ingest.otlp import count_spans
 from tracereel_collector.model import Body, Kind, Receipt
 
@@ -107,3 +108,23 @@ class Accept:
             records=spans,
         )
         return await self._queue.append(body)
+
+    async def heartbeats(self, data: bytes, *, tenant: str) -> Accepted:
+        """What emitters say of themselves.
+
+        Raises:
+            BadRequestError: the body cannot be read, or nothing in it is acceptable.
+        """
+        checked = check_heartbeats(data)
+        body = Body(
+            kind=Kind.HEARTBEATS,
+            tenant=tenant,
+            received_unix_nano=self._now(),
+            data=b"\n".join(checked.lines),
+            records=len(checked.lines),
+            rejected=len(checked.rejected),
+        )
+        receipt = await self._queue.append(body)
+        if not checked.lines:
+            raise BadRequestError(f"no heartbeat is acceptable: {checked.rejected[0].reason}")
+        return Accepted(receipt, checked.rejected, len(checked.rejected))

@@ -159,8 +159,11 @@ class ClickHouseStore:
             BadDataError: the content cannot be stored; nothing of it was.
             StoreUnavailableError: try again, with the same bodies and token.
         """
+        extra: dict[str, Any] = {}
         if kind is Kind.EVENTS:
-            table, fmt, block, extra = "events_in", "RowBinary", rows_of_events(bodies), {}
+            table, fmt, block = "events_in", "RowBinary", rows_of_events(bodies)
+        elif kind is Kind.HEARTBEATS:
+            table, fmt, block = "heartbeats_in", "RowBinary", rows_of_events(bodies)
         else:
             table, fmt, block, extra = (
                 "otlp_traces_in",
