@@ -126,6 +126,11 @@ class Privacy:
                 return {key: _exact(each) for key, each in self.values(_uncut(found)).items()}
         return found
 
+    @property
+    def hides_by_name(self) -> bool:
+        """Whether a value is hidden because its name says that it is a secret."""
+        return self._built_in
+
     def owner(self, value: str) -> str:
         """An id from outside: itself, or its hash where it holds something to hide."""
         return value if self.text(value) == value else hashed(value)

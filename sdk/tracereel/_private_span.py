@@ -4,6 +4,7 @@ Only our own code writes through them: what is current for the program is the sp
 """
 
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +27,13 @@ _ERRORS = frozenset(
 class PrivateSpans(Spans):
     """Starts spans as `Spans` does, and hands them out behind the rules of privacy."""
 
-    def __init__(self, provider: TracerProvider | None, privacy: Privacy) -> None:
-        super().__init__(provider)
+    def __init__(
+        self,
+        provider: TracerProvider | None,
+        privacy: Privacy,
+        on_provider: Callable[[TracerProvider], None] = lambda _provider: None,
+    ) -> None:
+        super().__init__(provider, on_provider)
         self._privacy = privacy
 
     def start(

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
 from tracereel import _guard
@@ -33,6 +34,8 @@ from tracereel.redaction import Redaction
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
+    from tracereel._other_spans import OtherSpans
 
 MAX_REMEMBERED_TRACES: Final = 4096
 """Traces whose count is kept: sibling runs of one OpenTelemetry trace go on with it."""
@@ -58,7 +61,10 @@ class Recorder:
         self._forked_from: Recorder | None = None
         self.metrics = metrics_of(registry)
         self._privacy = Privacy(config.redaction, capture_content=config.capture_content)
-        self.spans = PrivateSpans(tracer_provider, self._privacy)
+        self._other_spans: OtherSpans | None = None
+        self.spans = PrivateSpans(tracer_provider, self._privacy, self._tap)
+        for provider in (tracer_provider, trace.get_tracer_provider()):
+            self._tap(provider)
         self._sampler: Sampler | None = None
         if config.sample_rate < 1.0:
             self._sampler = Sampler(
@@ -82,6 +88,20 @@ class Recorder:
         self._delivered = 0
         self.closed = False
         _guard.listen(self.metrics.count_internal_error)
+
+    def _tap(self, provider: object) -> None:
+        """A tracer provider is seen for the first time: what others record with it goes along."""
+        if not self.config.other_spans or not hasattr(provider, "add_span_processor"):
+            return
+        with _guard.Guard("other_spans"):
+            # Whoever has such a provider has loaded OpenTelemetry's SDK; nobody else pays for it.
+            from tracereel import _other_spans
+
+            if self._other_spans is None:
+                self._other_spans = _other_spans.OtherSpans(
+                    self.config, self._privacy, self.metrics
+                )
+            _other_spans.attach(provider, self._other_spans)
 
     def trace(self, trace_id: str) -> Trace:
         """The trace of a new root run; the same object while runs of that id follow each other."""
@@ -172,19 +192,28 @@ class Recorder:
 
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        if self._other_spans is not None:
+            self._other_spans.flush(0.0)  # it delivers while we wait for the events
         self._shipper.drain(timeout, at_exit=at_exit)
+        if self._other_spans is not None:
+            self._other_spans.flush(deadline - time.monotonic(), at_exit=at_exit)
         with self._counts_lock:
             waiting = max(0, self._spool.recorded - self._shipper.settled)
             return FlushResult(self._delivered, waiting, self._dropped)
 
     def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Deliver what can be in time, end the thread, leave the rest for a later process."""
+        if at_exit and self._other_spans is not None:
+            timeout = max(0.0, timeout - self._other_spans.just_waited)
         started = time.monotonic()
         # From here on, calls that end belong to the recorder that follows, if there is one.
         self.closed = True
         if self._sampler is not None:
             self._sampler.drain()
         result = self.flush(timeout, at_exit=at_exit)
+        if self._other_spans is not None:
+            self._other_spans.close(timeout - (time.monotonic() - started))
         self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
         return result
 
@@ -194,6 +223,8 @@ class Recorder:
         self.closed = True
         self._spool.disown()
         self._shipper.disown()
+        if self._other_spans is not None:
+            self._other_spans.disown()
         child = Recorder(self.config, **self._wiring)
         # Kept, so that the child's garbage collector does not close sockets it shares with us.
         child._forked_from = self
@@ -249,6 +280,8 @@ def configure(
     sample_rate: float | None = None,
     sample_keep_cost_usd: float | None = None,
     heartbeat_seconds: float | None = None,
+    other_spans: bool | None = None,
+    set_tracer_provider: bool | None = None,
     registry: "CollectorRegistry | None" = None,
     tracer_provider: TracerProvider | None = None,
     logger: EventLogger | None = None,
@@ -280,9 +313,15 @@ def configure(
         sample_rate=sample_rate,
         sample_keep_cost_usd=sample_keep_cost_usd,
         heartbeat_seconds=heartbeat_seconds,
+        other_spans=other_spans,
+        set_tracer_provider=set_tracer_provider,
     )
     recorder = None
     if config.enabled:
+        if config.set_tracer_provider:
+            from tracereel import _other_spans
+
+            _other_spans.set_global_provider(config.service)
         recorder = Recorder(
             config, registry=registry, tracer_provider=tracer_provider, logger=logger
         )

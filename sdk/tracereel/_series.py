@@ -126,6 +126,14 @@ class SeriesSet:
         self.dropped = counter(
             semconv.SDK_DROPPED, "Events that were not recorded, by reason.", "reason"
         )
+        self.spans = counter(
+            semconv.SDK_SPANS,
+            "Spans of other instrumentations on their way to the collector.",
+            "outcome",
+        )
+        self.spans_dropped = counter(
+            semconv.SDK_SPANS_DROPPED, "Those of them that were dropped, by reason.", "reason"
+        )
         self.internal_errors = counter(
             semconv.SDK_INTERNAL_ERRORS, "Errors of the SDK itself, swallowed.", "where"
         )

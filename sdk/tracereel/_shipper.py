@@ -6,7 +6,6 @@ emitter's events is never changed.
 """
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +25,7 @@ from tracereel import _guard
 from tracereel._heartbeat import TIMEOUT as HEARTBEAT_TIMEOUT
 from tracereel._heartbeat import Account, Heartbeats
 from tracereel._outbox import Outbox, dead_emitters, trim_rejected
+from tracereel._retrying import MIN_BACKOFF, backoff
 from tracereel._sender import Accepted, Sender, UnavailableError
 from tracereel._spool import Spool
 from tracereel.config import Config
@@ -38,10 +38,7 @@ HURRY_BYTES: Final = 256 * 1024
 SCAN_INTERVAL: Final = 5.0
 """Seconds between looks for spools of dead processes."""
 MAX_ADOPTED: Final = 16
-MIN_BACKOFF: Final = 0.1
-MAX_BACKOFF: Final = 30.0
 _TROUBLE: Final = "shipper:trouble"
-_jitter: Final = random.Random()  # noqa: S311 - and not the program's, which it may have seeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +87,6 @@ def settle(sender: Sender, lines: list[bytes]) -> Iterator[Settled]:
         else:
             middle = len(part) // 2
             waiting += [part[middle:], part[:middle]]
-
-
-def backoff(failures: int, retry_after: float | None) -> float:
-    """Seconds to wait after so many failures in a row; the destination may ask for more."""
-    delay = min(MAX_BACKOFF, MIN_BACKOFF * 2.0 ** min(failures - 1, 16))
-    return max(delay * _jitter.uniform(0.5, 1.0), retry_after or 0.0)
 
 
 class Shipper:

@@ -15,6 +15,7 @@ _EXCEPT: Final = frozenset(
     {
         "tracereel._connection",
         "tracereel._heartbeat",
+        "tracereel._other_spans",
         "tracereel._sender",
         "tracereel._shipper",
         "tracereel.testing",

@@ -200,6 +200,19 @@ class Config:
         _cost,
         "A trace that costs as much as this is recorded whatever the sampling says.",
     )
+    other_spans: bool = _row(
+        True,
+        "TRACEREEL_OTHER_SPANS",
+        _flag,
+        "Spans of other instrumentations go to the collector too, where the tracer provider lets"
+        " us see them.",
+    )
+    set_tracer_provider: bool = _row(
+        False,
+        "TRACEREEL_SET_TRACER_PROVIDER",
+        _flag,
+        "On: a program without a global tracer provider is given one.",
+    )
     heartbeat_seconds: float = _row(
         15.0,
         "TRACEREEL_HEARTBEAT_SECONDS",

@@ -65,6 +65,17 @@ class Metrics(SeriesSet):
         self.count_events("dropped")
         in_turn(lambda: self.dropped(reason).add())
 
+    def count_spans(self, delivered: int, dropped: Mapping[str, int]) -> None:
+        """Count spans of other instrumentations: delivered, or dropped by reason."""
+        in_turn(self._count_spans, delivered, dropped)
+
+    def _count_spans(self, delivered: int, dropped: Mapping[str, int]) -> None:
+        self.spans("delivered").add(delivered)
+        for reason, number in dropped.items():
+            self.spans("dropped").add(number)
+            if number:
+                self.spans_dropped(reason).add(number)
+
     def set_tokens(self, provider: str, tokens: float) -> None:
         """Note what a provider's quota has left."""
         in_turn(lambda: self.tokens_remaining(provider).set(tokens))

@@ -209,6 +209,8 @@ AGENT_CONFIDENCE: Final = "agent_confidence"
 LLM_TOKENS_REMAINING: Final = "llm_tokens_remaining"
 SDK_EVENTS: Final = "tracereel_sdk_events_total"
 SDK_DROPPED: Final = "tracereel_sdk_events_dropped_total"
+SDK_SPANS: Final = "tracereel_sdk_spans_total"
+SDK_SPANS_DROPPED: Final = "tracereel_sdk_spans_dropped_total"
 SDK_INTERNAL_ERRORS: Final = "tracereel_sdk_internal_errors_total"
 
 AGENT_DURATION_BUCKETS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
