@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tracereel._memory_segments import MemorySegments
 from tracereel._spool import (
     LOCK_SUFFIX,
     OFFSET_SUFFIX,
@@ -57,7 +58,10 @@ class _Signed(msgspec.Struct):
 
 
 class Outbox:
-    """What one emitter still has to send. `lock` is held by us when the emitter is dead."""
+    """What one emitter still has to send. `lock` is held by us when the emitter is dead.
+
+    `memory` are those segments of a living one that could not be put on disk.
+    """
 
     def __init__(
         self,
@@ -65,11 +69,13 @@ class Outbox:
         emitter_id: str,
         *,
         lock: EmitterLock | None = None,
+        memory: MemorySegments | None = None,
         on_unlink: Callable[[int], None] = lambda _size: None,
     ) -> None:
         self.emitter_id = emitter_id
         self._directory = directory
         self._lock = lock
+        self._memory = memory
         self._on_unlink = on_unlink
         self._segment, self._offset = self._load_offset()
         self._last_line = b""
@@ -185,23 +191,46 @@ class Outbox:
             self._lock = None
 
     def _lines_here(self, max_bytes: int, max_lines: int) -> list[bytes]:
+        data = self._data_here(max_bytes)
+        if len(data) == max_bytes and b"\n" not in data:
+            data = self._data_here(MAX_LINE_BYTES)
+        whole = data.split(b"\n")[:-1]
+        return [line + b"\n" for line in whole[:max_lines]]
+
+    def _data_here(self, size: int) -> bytes:
+        if self._memory is not None:
+            data = self._memory.read(self._segment, size, self._offset)
+            if data is not None or self._memory.only:
+                return data or b""
         # Only a file that is not there has nothing to say: any other trouble must not pass for that,
         # because an emitter with nothing left is removed.
         try:
             file = os.open(self._path(self._segment), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return []
+            return b""
         try:
-            data = os.pread(file, max_bytes, self._offset)
-            if len(data) == max_bytes and b"\n" not in data:
-                data = os.pread(file, MAX_LINE_BYTES, self._offset)
+            return os.pread(file, size, self._offset)
         finally:
             os.close(file)
-        whole = data.split(b"\n")[:-1]
-        return [line + b"\n" for line in whole[:max_lines]]
+
+    def count_in_memory(self) -> int:
+        """Those lines not settled yet that would be lost with the process."""
+        memory, total = self._memory, 0
+        if memory is None:
+            return 0
+        for number in memory.numbers():
+            if number >= self._segment:
+                skip = self._offset if number == self._segment else 0
+                while data := memory.read(number, MAX_BATCH_BYTES, skip):
+                    total += data.count(b"\n")
+                    skip += len(data)
+        return total
 
     def _segments(self) -> list[int]:
-        prefix, numbers = f"{self.emitter_id}.", []
+        numbers = self._memory.numbers() if self._memory is not None else []
+        if self._memory is not None and self._memory.only:
+            return numbers
+        prefix = f"{self.emitter_id}."
         for name in os.listdir(self._directory):  # noqa: PTH208 - names are all that is needed
             middle = name.removeprefix(prefix).removesuffix(SEGMENT_SUFFIX)
             if middle.isdigit() and name == f"{prefix}{middle}{SEGMENT_SUFFIX}":
@@ -217,12 +246,14 @@ class Outbox:
         self._segment, self._offset = following, 0
         self._save_offset()
         for number in done:
-            path = self._path(number)
-            try:
-                size = path.stat().st_size
-                path.unlink()
-            except OSError:
-                continue
+            size = self._memory.remove(number) if self._memory is not None else None
+            if size is None:
+                path = self._path(number)
+                try:
+                    size = path.stat().st_size
+                    path.unlink()
+                except OSError:
+                    continue
             self._on_unlink(size)
 
     def _path(self, number: int) -> Path:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
-from tracereel import _guard
+from tracereel import _guard, _memory_segments
 from tracereel import config as _config
 from tracereel._clock import sortable_id
 from tracereel._context import Trace
@@ -25,7 +25,7 @@ from tracereel._private_span import PrivateSpans
 from tracereel._sampling import SAMPLED_OUT, Sampler
 from tracereel._sender import Sender
 from tracereel._shipper import FlushResult, Shipper
-from tracereel._spool import Spool
+from tracereel._spool import SPOOL_ERROR, Spool
 from tracereel.config import Config
 from tracereel.errors import ConfigurationError
 from tracereel.logs import EventLogger, Logs
@@ -75,7 +75,10 @@ class Recorder:
             )
         self._logs = Logs(logger)
         self._spool = Spool(
-            config.destination_dir, max_bytes=config.max_spool_bytes, on_late_drop=self.drop
+            config.destination_dir,
+            max_bytes=config.max_spool_bytes,
+            memory_bytes=_memory_segments.MAX_BYTES,
+            on_late_drop=self.drop,
         )
         sender = Sender(config)
         self._shipper = Shipper(self._spool, sender, self, heartbeats=Heartbeats(config, sender))
@@ -85,6 +88,7 @@ class Recorder:
         self._counts_lock = threading.RLock()
         self._dropped = 0
         self._drops: Counter[str] = Counter()
+        self._lost = 0
         self._delivered = 0
         self.closed = False
         _guard.listen(self.metrics.count_internal_error)
@@ -181,6 +185,13 @@ class Recorder:
                 self._delivered += delivered
                 self._dropped += rejected
 
+    def lost(self, events: int) -> None:
+        """The shipper ends with events that were nowhere but in memory."""
+        for _ in range(events):
+            self.drop(SPOOL_ERROR)
+        with self._counts_lock:
+            self._lost += events
+
     def drops(self) -> dict[str, int]:
         """Events that were not recorded, by reason."""
         with self._counts_lock:
@@ -198,9 +209,12 @@ class Recorder:
         self._shipper.drain(timeout, at_exit=at_exit)
         if self._other_spans is not None:
             self._other_spans.flush(deadline - time.monotonic(), at_exit=at_exit)
+        return self._result()
+
+    def _result(self, lost: int = 0) -> FlushResult:
         with self._counts_lock:
-            waiting = max(0, self._spool.recorded - self._shipper.settled)
-            return FlushResult(self._delivered, waiting, self._dropped)
+            waiting = max(0, self._spool.recorded - self._shipper.settled - self._lost - lost)
+            return FlushResult(self._delivered, waiting, self._dropped + lost)
 
     def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Deliver what can be in time, end the thread, leave the rest for a later process."""
@@ -211,11 +225,11 @@ class Recorder:
         self.closed = True
         if self._sampler is not None:
             self._sampler.drain()
-        result = self.flush(timeout, at_exit=at_exit)
+        self.flush(timeout, at_exit=at_exit)
         if self._other_spans is not None:
             self._other_spans.close(timeout - (time.monotonic() - started))
         self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
-        return result
+        return self._shipper.told_at_the_end(self._result)
 
     def successor(self) -> "Recorder":
         """In a forked child: the same configuration, nothing of the parent's."""

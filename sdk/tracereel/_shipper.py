@@ -64,6 +64,9 @@ class Ledger(Protocol):
     def settled(self, *, delivered: int, rejected: int, own: bool) -> None:
         """Some events have been answered for; `own` are those of this process."""
 
+    def lost(self, events: int) -> None:
+        """So many own events were in memory only and have not been sent."""
+
     def drops(self) -> Mapping[str, int]:
         """Events that were not recorded, by reason."""
         ...
@@ -179,7 +182,21 @@ class Shipper:
             self._sender.close()
             while self._adopted:
                 self._adopted.pop().release()
+            if lost := self._waiting_in_memory():
+                self._ledger.lost(lost)
             self._spool.close(settled=self.settled)
+
+    def told_at_the_end(self, tell: Callable[[int], FlushResult]) -> FlushResult:
+        """What is told with the number of events that are lost if the process ends now.
+
+        A thread that hangs has not counted them yet, and does not do so meanwhile.
+        """
+        with self._ending:
+            return tell(self._waiting_in_memory())
+
+    def _waiting_in_memory(self) -> int:
+        own = self._own_outbox() if self._spool.memory.numbers() else None
+        return own.count_in_memory() if own is not None else 0
 
     def disown(self) -> None:
         """In a forked child: let go of what the parent's thread holds."""
@@ -301,7 +318,12 @@ class Shipper:
         if emitter_id is None:
             return None
         if self._own is None or self._own.emitter_id != emitter_id:
-            self._own = Outbox(self._spool.directory, emitter_id, on_unlink=self._spool.released)
+            self._own = Outbox(
+                self._spool.directory,
+                emitter_id,
+                memory=self._spool.memory,
+                on_unlink=self._spool.released,
+            )
         return self._own
 
     def _ship(self, outbox: Outbox, *, is_own: bool) -> bool:

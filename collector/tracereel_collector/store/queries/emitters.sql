@@ -11,11 +11,11 @@ SELECT
     if(told.state = '', NULL, formatDateTime(told.received_at, '%Y-%m-%dT%H:%i:%S.%fZ')) AS last_heartbeat,
     if(seen.stored = 0, NULL, formatDateTime(seen.last_at, '%Y-%m-%dT%H:%i:%S.%fZ')) AS last_event,
     if(told.state = '', NULL, told.interval_seconds) AS interval,
-    greatest(told.recorded, seen.highest) AS claimed,
+    seen.highest AS claimed,
     seen.stored AS stored,
-    told.rejected AS rejected,
+    seen.refused AS refused,
     -- Refused events have numbers and no row.
-    toUInt64(greatest(0, toInt64(claimed) - toInt64(seen.stored) - toInt64(told.rejected))) AS missing,
+    toUInt64(greatest(0, toInt64(claimed) - toInt64(seen.stored) - toInt64(seen.refused))) AS missing,
     told.spooled AS spooled,
     told.dropped AS dropped
 FROM
@@ -30,7 +30,8 @@ FULL OUTER JOIN
         max(emitter_numbers.last_at) AS last_at,
         groupBitmapMergeState(numbers) AS merged,
         bitmapCardinality(merged) AS stored,
-        bitmapMax(merged) AS highest
+        max(emitter_numbers.claimed) AS highest,
+        max(emitter_numbers.rejected) AS refused
     FROM emitter_numbers
     WHERE tenant = {tenant:String}
     GROUP BY emitter_id

@@ -64,14 +64,16 @@ FROM
     ARRAY JOIN splitByChar('\n', body) AS line
 );
 
--- Which numbers of an emitter are stored: exact, each once, and small because they follow each other.
+-- What is known of an emitter's numbers: the highest claimed, which never falls back, and those stored:
+-- exact, each once, and small because they follow each other.
 CREATE TABLE emitter_numbers
 (
     tenant LowCardinality(String),
     emitter_id String CODEC(ZSTD(1)),
     service SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
-    first_at SimpleAggregateFunction(min, DateTime64(9, 'UTC')) CODEC(ZSTD(1)),
     last_at SimpleAggregateFunction(max, DateTime64(9, 'UTC')) CODEC(ZSTD(1)),
+    claimed SimpleAggregateFunction(max, UInt64) CODEC(ZSTD(1)),
+    rejected SimpleAggregateFunction(max, UInt64) CODEC(ZSTD(1)),
     numbers AggregateFunction(groupBitmap, UInt64) CODEC(ZSTD(1))
 )
 ENGINE = AggregatingMergeTree
@@ -83,12 +85,24 @@ SELECT
     tenant,
     toString(emitter_id) AS emitter_id,
     max(toString(service)) AS service,
-    min(ingested_at) AS first_at,
     max(ingested_at) AS last_at,
+    max(emitter_seq) AS claimed,
+    toUInt64(0) AS rejected,
     groupBitmapState(emitter_seq) AS numbers
 FROM agent_events
 WHERE agent_events.emitter_id != ''
 GROUP BY tenant, emitter_id;
+
+CREATE MATERIALIZED VIEW emitters_to_emitter_numbers TO emitter_numbers AS
+SELECT
+    tenant,
+    emitter_id,
+    toString(service) AS service,
+    toDateTime64(0, 9, 'UTC') AS last_at,
+    recorded AS claimed,
+    rejected,
+    bitmapBuild(emptyArrayUInt64()) AS numbers
+FROM emitters;
 
 -- What was stored before this table existed; a number counted twice is counted once.
 INSERT INTO emitter_numbers
@@ -96,8 +110,9 @@ SELECT
     tenant,
     toString(emitter_id) AS emitter_id,
     max(toString(service)) AS service,
-    min(ingested_at) AS first_at,
     max(ingested_at) AS last_at,
+    max(emitter_seq) AS claimed,
+    toUInt64(0) AS rejected,
     groupBitmapState(emitter_seq) AS numbers
 FROM agent_events
 WHERE agent_events.emitter_id != ''
