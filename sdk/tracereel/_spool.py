@@ -270,6 +270,11 @@ class Spool:
             os.ftruncate(self._file, self._segment_size)
         except OSError:
             self._close_segment()
+        if self._memory_bytes and not self._in_memory:
+            # The disk is full or sick: what comes next goes to memory for a while.
+            if self._file >= 0:
+                self._close_segment()
+            self._failed_at = time.monotonic()
 
     def _ensure_open(self, coming: int) -> None:
         full = self._segment_bytes if not self._in_memory else MEMORY_SEGMENT_BYTES

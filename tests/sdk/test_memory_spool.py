@@ -1,5 +1,6 @@
 """A spool that cannot be put on disk: events wait in memory, within a bound, and nothing is hidden."""
 
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -129,6 +130,42 @@ def test_memory_is_bounded_and_given_back(in_the_way: Path) -> None:
     assert spool.used_bytes <= 2 * SEGMENT_BYTES
     spool.close(settled=0)
     assert spool.memory.size == 0
+
+
+@pytest.mark.parametrize("can_truncate", [True, False])
+def test_a_disk_that_fills_up_costs_the_event_that_met_it_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_truncate: bool
+) -> None:
+    spool = Spool(tmp_path / "dest", max_bytes=1 << 30, memory_bytes=1 << 20)
+    assert put(spool) is None
+    real = os.write
+
+    def write(file: int, data: bytes) -> int:
+        if os.fstat(file).st_nlink:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(file, data)
+
+    def truncate(file: int, size: int) -> None:
+        raise OSError(errno.EIO, "disk")
+
+    monkeypatch.setattr(os, "write", write)
+    if not can_truncate:
+        monkeypatch.setattr(os, "ftruncate", truncate)
+    assert [put(spool) for _ in range(4)] == [SPOOL_ERROR, None, None, None]
+    monkeypatch.undo()
+    spool.refresh()
+    monkeypatch.setattr(_spool, "REOPEN_AFTER", 0.0)
+    assert put(spool) is None
+    assert spool.memory.numbers() == [2]
+
+    outbox = Outbox(tmp_path / "dest", str(spool.emitter_id), memory=spool.memory)
+    batches = []
+    while (batch := outbox.read()) is not None:
+        outbox.settle(batch.lines)
+        batches.append(len(batch.lines))
+    assert batches == [1, 3, 1]
+    assert spool.sequence == spool.recorded == 5
+    spool.close(settled=5)
 
 
 def test_a_disk_that_comes_back_is_used_again_and_the_numbers_go_on(
