@@ -8,14 +8,17 @@ import atexit
 import os
 import threading
 import time
+import weakref
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
-from tracereel import _guard, _memory_segments
+from tracereel import _goals, _guard, _memory_segments
 from tracereel import config as _config
 from tracereel._clock import sortable_id
 from tracereel._context import Trace
@@ -89,8 +92,12 @@ class Recorder:
         self._dropped = 0
         self._drops: Counter[str] = Counter()
         self._lost = 0
+        self._runs_opened = 0
+        self._runs_told = 0
         self._delivered = 0
         self.closed = False
+        asked = weakref.WeakMethod(self._tell)
+        self.metrics.ask_when_collected(lambda: _call(asked()))
         _guard.listen(self.metrics.count_internal_error)
 
     def _tap(self, provider: object) -> None:
@@ -112,6 +119,7 @@ class Recorder:
         with self._traces_lock:
             found = self._traces.pop(trace_id, None) or Trace(trace_id, sortable_id("req"))
             self._traces[trace_id] = found
+            self._runs_opened += 1
             if len(self._traces) > MAX_REMEMBERED_TRACES:
                 del self._traces[next(iter(self._traces))]
             return found
@@ -171,6 +179,23 @@ class Recorder:
                 self.config.destination_dir,
             )
 
+    def answered(self, lines: list[bytes], *, own: bool) -> None:
+        """The shipper has had an answer for these lines."""
+        with _guard.Guard("metrics"):
+            answered = _goals.look_at(lines)
+            self.metrics.observe_answer(answered if own else replace(answered, delays=()))
+            self._tell()
+
+    def _tell(self) -> None:
+        """Bring figures up to date that are not counted one by one."""
+        with self._counts_lock:
+            opened = self._runs_opened - self._runs_told
+            self._runs_told += opened
+            events, size = self._shipper.waiting
+            events = max(0, events - self._lost)
+        self.metrics.count_runs("opened", opened)
+        self.metrics.set_spooled(events, size if events else 0)
+
     def settled(self, *, delivered: int, rejected: int, own: bool) -> None:
         """The shipper reports what the collector answered for."""
         if delivered:
@@ -229,6 +254,8 @@ class Recorder:
         if self._other_spans is not None:
             self._other_spans.close(timeout - (time.monotonic() - started))
         self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
+        with _guard.Guard("metrics"):
+            self._tell()
         return self._shipper.told_at_the_end(self._result)
 
     def successor(self) -> "Recorder":
@@ -244,6 +271,11 @@ class Recorder:
         child._forked_from = self
         child._spool.clock = self._spool.clock.copy()
         return child
+
+
+def _call(method: Callable[[], None] | None) -> None:
+    if method is not None:
+        method()
 
 
 _UNSET: Final = "unset"

@@ -61,6 +61,9 @@ class Settled:
 class Ledger(Protocol):
     """Who is told about the end of events."""
 
+    def answered(self, lines: list[bytes], *, own: bool) -> None:
+        """The collector has just answered for these lines."""
+
     def settled(self, *, delivered: int, rejected: int, own: bool) -> None:
         """Some events have been answered for; `own` are those of this process."""
 
@@ -203,6 +206,11 @@ class Shipper:
         for outbox in self._adopted:
             outbox.disown()
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Own events that have not been answered for, and their bytes."""
+        return max(0, self._spool.recorded - self.settled), max(0, self._waiting_bytes())
+
     def _waiting_bytes(self) -> int:
         return self._spool.recorded_bytes - self._settled_bytes
 
@@ -335,6 +343,7 @@ class Shipper:
                 outbox.set_aside(line, reason)
             outbox.settle(settled.lines)
             rejected = len(settled.refused)
+            self._ledger.answered(settled.lines, own=is_own)
             self._ledger.settled(
                 delivered=len(settled.lines) - rejected, rejected=rejected, own=is_own
             )

@@ -14,6 +14,7 @@ from tracereel import _clock
 _EXCEPT: Final = frozenset(
     {
         "tracereel._connection",
+        "tracereel._goals",
         "tracereel._heartbeat",
         "tracereel._other_spans",
         "tracereel._sender",

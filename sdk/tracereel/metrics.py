@@ -14,7 +14,8 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from tracereel import _guard, _remote, semconv
 from tracereel._cells import MAX_CHILDREN, CounterCell, HistogramCell, Series, in_turn
-from tracereel._series import SeriesSet
+from tracereel._goals import Answered, observe_many
+from tracereel._series import Asked, SeriesSet
 
 Event = Mapping[str, Any]
 
@@ -34,6 +35,7 @@ class Metrics(SeriesSet):
         super().__init__(registry)
         # There from the start, so that a rate over them begins at nought.
         self._outcomes = {outcome: self.events(outcome) for outcome in OUTCOMES}
+        self._runs = {stage: self.runs(stage) for stage in ("opened", "closed")}
         self._ends: dict[tuple[str, str], tuple[CounterCell, CounterCell, HistogramCell]] = {}
         self._handlers: dict[str, Callable[[Event, float | None], None]] = {
             semconv.EXECUTION_COMPLETED: self._completed,
@@ -75,6 +77,30 @@ class Metrics(SeriesSet):
             self.spans("dropped").add(number)
             if number:
                 self.spans_dropped(reason).add(number)
+
+    def count_runs(self, stage: str, amount: int) -> None:
+        """Count runs that were opened, or whose end the collector has."""
+        in_turn(self._runs[stage].add, amount)
+
+    def observe_answer(self, answered: Answered) -> None:
+        """Count how late events were that the collector has answered for."""
+        in_turn(self._observe_answer, answered)
+
+    def _observe_answer(self, answered: Answered) -> None:
+        for seconds, times in answered.delays:
+            observe_many(self.delivery, seconds, times)
+        self._runs["closed"].add(answered.runs_closed)
+
+    def set_spooled(self, events: int, size: int) -> None:
+        """Note what waits for the collector."""
+        in_turn(self.spooled_events.set, events)
+        in_turn(self.spooled_bytes.set, size)
+
+    def ask_when_collected(self, ask: Callable[[], None]) -> None:
+        """Have figures that nobody is told of brought up to date by whoever knows them."""
+        for metric in (self.spooled_events, self.spooled_bytes, self.runs.metric):
+            if isinstance(metric, Asked):
+                metric.ask = ask
 
     def set_tokens(self, provider: str, tokens: float) -> None:
         """Note what a provider's quota has left."""

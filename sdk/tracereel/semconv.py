@@ -211,6 +211,10 @@ SDK_EVENTS: Final = "tracereel_sdk_events_total"
 SDK_DROPPED: Final = "tracereel_sdk_events_dropped_total"
 SDK_SPANS: Final = "tracereel_sdk_spans_total"
 SDK_SPANS_DROPPED: Final = "tracereel_sdk_spans_dropped_total"
+SDK_RUNS: Final = "tracereel_sdk_runs_total"
+SDK_DELIVERY: Final = "tracereel_sdk_delivery_seconds"
+SDK_SPOOLED_EVENTS: Final = "tracereel_sdk_spooled_events"
+SDK_SPOOLED_BYTES: Final = "tracereel_sdk_spooled_bytes"
 SDK_INTERNAL_ERRORS: Final = "tracereel_sdk_internal_errors_total"
 
 AGENT_DURATION_BUCKETS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
