@@ -74,6 +74,11 @@ class MemorySegments:
         for number in self.numbers():
             self.remove(number)
 
+    def disown(self) -> None:
+        """In a forked child: let go of the parent's descriptors, whoever held the lock there."""
+        self._lock = threading.Lock()
+        self.clear()
+
 
 def _unnamed_file() -> int:
     if hasattr(os, "memfd_create"):

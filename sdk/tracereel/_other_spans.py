@@ -176,7 +176,10 @@ class OtherSpans:
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="tracereel-spans", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the interpreter is ending: what waits is dropped when we are closed
+            self._thread = None
 
     def _run(self) -> None:
         quiet = otel_context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
@@ -303,9 +306,13 @@ class SpanTap(SpanProcessor):
         self.out: OtherSpans | None = None
 
     def on_end(self, span: ReadableSpan) -> None:
-        out, scope, ids = self.out, span.instrumentation_scope, span.context
-        if out is None or (scope is not None and scope.name == SCOPE):
+        out = self.out
+        if out is None:
             return
+        scope = span.instrumentation_scope
+        if scope is not None and scope.name == SCOPE:
+            return
+        ids = span.context
         if ids is not None and ids.trace_flags.sampled:
             with _guard.Guard("other_spans"):
                 out.offer(span)

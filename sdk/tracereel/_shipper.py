@@ -24,6 +24,7 @@ from opentelemetry.context import (
 from tracereel import _guard
 from tracereel._heartbeat import TIMEOUT as HEARTBEAT_TIMEOUT
 from tracereel._heartbeat import Account, Heartbeats
+from tracereel._memory_segments import MAX_BYTES as MEMORY_BYTES
 from tracereel._outbox import Outbox, dead_emitters, trim_rejected
 from tracereel._retrying import MIN_BACKOFF, backoff
 from tracereel._sender import Accepted, Sender, UnavailableError
@@ -303,6 +304,8 @@ class Shipper:
 
     def _ship_next(self) -> bool:
         """Send one batch: of our own, or of the oldest dead emitter; false if there is none."""
+        if self._spool.trouble is not None:
+            self._warn_of_memory(self._spool.trouble)
         own = self._own_outbox()
         if own is not None and self._ship(own, is_own=True):
             return True
@@ -320,6 +323,17 @@ class Shipper:
             with self._progress:
                 self._progress.notify_all()
         return False
+
+    def _warn_of_memory(self, trouble: OSError) -> None:
+        self._spool.trouble = None
+        _guard.warn_once(
+            "spool:memory",
+            "tracereel: the spool %s cannot be used (%s): events wait in memory, %d MiB at most, and"
+            " are lost with the process (TRACEREEL_SPOOL_DIR)",
+            self._spool.directory,
+            trouble.strerror or trouble,
+            MEMORY_BYTES // (1024 * 1024),
+        )
 
     def _own_outbox(self) -> Outbox | None:
         emitter_id = self._spool.emitter_id

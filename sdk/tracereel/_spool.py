@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tracereel import _guard, _values
+from tracereel import _values
 from tracereel._clock import HybridClock, sortable_id
 from tracereel._context import Trace
 from tracereel._memory_segments import SEGMENT_BYTES as MEMORY_SEGMENT_BYTES
@@ -142,6 +142,8 @@ class Spool:
         self._writing = False
         self._reentered: deque[Draft] = deque()
         self._on_late_drop = on_late_drop
+        self.trouble: OSError | None = None
+        """Why events are in memory; to be told by who may take the time."""
         self._foreign_bytes = 0
         self._forget_emitter()
         self.recorded = 0
@@ -306,14 +308,7 @@ class Spool:
         if self.emitter_id is None:
             self.emitter_id = sortable_id("emt")
         if trouble is not None:
-            _guard.warn_once(
-                "spool:memory",
-                "tracereel: the spool %s cannot be used (%s): events wait in memory, at most %d"
-                " bytes, and are lost with the process (TRACEREEL_SPOOL_DIR)",
-                self.directory,
-                trouble.strerror or trouble,
-                self._memory_bytes,
-            )
+            self.trouble = trouble
 
     def _open_on_disk(self) -> None:
         if self._emitter_lock is None:
@@ -410,7 +405,7 @@ class Spool:
             os.close(self._file)
         if self._emitter_lock is not None:
             self._emitter_lock.disown()
-        self.memory.clear()
+        self.memory.disown()
         self._forget_emitter()
 
 
