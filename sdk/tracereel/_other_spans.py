@@ -170,6 +170,7 @@ class OtherSpans:
             self._waiting.clear()
             self._waiting_bytes = 0
             self._settle(0, {SHUTDOWN: left})
+            self._count_full()
         self._wake.put(None)
         if self._thread is not None:
             self._thread.join(max(timeout, 0.0))
@@ -186,12 +187,10 @@ class OtherSpans:
         otel_context.attach(otel_context.set_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY, True, quiet))
         while not self._closed:
             self._gather()
-            batch = self._take()
             try:
-                if batch:
+                if batch := self._take():
                     self._deliver(batch)
             except Exception as error:  # noqa: BLE001 - the thread must outlive our own mistakes
-                self._settle(0, {NOT_ENCODED: len(batch)})
                 _survive(error)
         self._sender.close()
 
@@ -217,29 +216,42 @@ class OtherSpans:
             self._waiting_bytes -= size
             if not self._waiting:
                 self._hurry = False
+        self._count_full()
+        return batch
+
+    def _count_full(self) -> None:
+        """Account for spans there was no room for: not where they end, that must cost nothing."""
+        with self._progress:
             full, self._full = self._full, 0
         if full:
             self._counts.count_spans(0, {QUEUE_FULL: full})
             _guard.warn_once(
                 "spans:full", "tracereel: spans of other instrumentations are dropped: too many"
             )
-        return batch
 
     def _deliver(self, batch: "Sequence[ReadableSpan]") -> None:
-        """Send spans, in halves where they are too many; what is refused or late is dropped."""
+        """Send spans, in halves where they are too many or one is bad; the rest is dropped."""
         parts = [batch]
         while parts:
             part = parts.pop()
+            middle = len(part) // 2
             try:
-                refused = self._send(self._encoder.encode(part))
+                body = self._encoder.encode(part)
+            except Exception as error:  # noqa: BLE001 - what others put on a span is theirs
+                if middle:
+                    parts += [part[middle:], part[:middle]]
+                else:
+                    self._give_up(1, NOT_ENCODED, repr(error))
+                continue
+            try:
+                refused = self._send(body)
             except UnavailableError as trouble:
                 self._give_up(len(part), UNAVAILABLE, trouble.reason)
             except RefusedError as refusal:
-                if refusal.too_large and len(part) > 1:
-                    middle = len(part) // 2
+                if refusal.too_large and middle:
                     parts += [part[middle:], part[:middle]]
-                    continue
-                self._give_up(len(part), REFUSED, str(refusal))
+                else:
+                    self._give_up(len(part), REFUSED, str(refusal))
             else:
                 _guard.forget_warning(_TROUBLE)
                 refused = min(refused, len(part))

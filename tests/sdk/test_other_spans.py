@@ -270,6 +270,23 @@ def test_too_large_a_request_is_halved(
     out.close(1.0)
 
 
+def test_a_span_that_cannot_be_encoded_costs_no_other(
+    otlp: OtlpSink, provider: TracerProvider, registry: CollectorRegistry
+) -> None:
+    out = export(otlp, registry)
+    _other_spans.attach(provider, out)
+    end_spans(provider, "one", "two")
+    with provider.get_tracer("library").start_as_current_span("bad"):
+        pass
+    bad = out._waiting[-1][0]
+    bad._name = object()  # type: ignore[assignment]
+    end_spans(provider, "three")
+    assert out.flush(20.0) is False
+    assert otlp.names == ["one", "two", "three"]
+    assert counted(registry, reason="not_encoded") == 1
+    out.close(1.0)
+
+
 def test_what_waits_is_bounded_in_spans_and_the_caller_never_waits(
     otlp: OtlpSink, provider: TracerProvider, registry: CollectorRegistry
 ) -> None:
@@ -282,7 +299,7 @@ def test_what_waits_is_bounded_in_spans_and_the_caller_never_waits(
     out.close(0.0)
     # The thread hangs with the first; what waited is dropped with the end, the rest never got in.
     assert counted(registry, reason="shutdown") == 100
-    assert out._full == 900
+    assert counted(registry, reason="queue_full") == 900
 
 
 def test_what_waits_is_bounded_in_bytes(

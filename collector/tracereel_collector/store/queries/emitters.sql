@@ -20,7 +20,9 @@ SELECT
     told.dropped AS dropped
 FROM
 (
-    SELECT * FROM emitters FINAL WHERE tenant = {tenant:String}
+    SELECT * FROM emitters FINAL
+    WHERE tenant = {tenant:String}
+      AND ({emitter_id:String} = '' OR emitter_id = {emitter_id:String})
 ) AS told
 FULL OUTER JOIN
 (
@@ -34,10 +36,10 @@ FULL OUTER JOIN
         max(emitter_numbers.rejected) AS refused
     FROM emitter_numbers
     WHERE tenant = {tenant:String}
+      AND ({emitter_id:String} = '' OR emitter_id = {emitter_id:String})
     GROUP BY emitter_id
 ) AS seen USING (emitter_id)
-WHERE ({emitter_id:String} = '' OR emitter_id = {emitter_id:String})
-  AND ({state:String} = '' OR state = {state:String})
+WHERE ({state:String} = '' OR state = {state:String})
   AND ({service:String} = '' OR service = {service:String})
 ORDER BY greatest(told.received_at, seen.last_at) DESC, emitter_id
 LIMIT {limit:UInt32}
