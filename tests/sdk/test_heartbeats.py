@@ -125,6 +125,7 @@ def test_heartbeats_that_hang_hold_neither_flush_nor_shutdown() -> None:
     with IngestSink() as sink:
         start(sink, heartbeat_seconds=0.01, exit_timeout=0.1)
         agent(1)
+        assert tracereel.flush(20.0).spooled == 0
         wait_until(lambda: sink.heartbeats)
         sink.behaviour = Behaviour(hang=True)
         agent(2)
@@ -137,6 +138,7 @@ def test_the_one_who_ships_for_a_dead_emitter_reports_it(sink: IngestSink) -> No
     start(sink)
     agent(1)
     wait_for_events(sink, 9)
+    wait_until(lambda: any(beat["emitter_id"] == dead for beat in sink.heartbeats))
     tracereel.shutdown(5.0)
 
     (report,) = [beat for beat in sink.heartbeats if beat["emitter_id"] == dead]
@@ -247,10 +249,11 @@ def test_an_idle_shipper_sleeps_between_heartbeats(
 
 
 def test_a_spool_directory_is_left_clean(sink: IngestSink, tmp_path: Path) -> None:
-    leave(configured(sink.url).destination_dir, 2)
+    dead = leave(configured(sink.url).destination_dir, 2)
     start(sink)
     agent(1)
     wait_for_events(sink, 4)
-    tracereel.shutdown(5.0)
+    wait_until(lambda: not list((tmp_path / "spool").rglob(f"{dead}*")))
+    assert tracereel.shutdown(5.0).spooled == 0
 
     wait_until(lambda: not [path for path in (tmp_path / "spool").rglob("*") if path.is_file()])
