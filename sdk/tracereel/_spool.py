@@ -138,6 +138,7 @@ class Spool:
         self._max_bytes = max_bytes
         self._memory_bytes = memory_bytes
         self._segment_bytes = min(segment_bytes, max(max_bytes // 4, 1))
+        self._disk_segment_bytes = self._segment_bytes
         self._lock = threading.RLock()
         self._writing = False
         self._reentered: deque[Draft] = deque()
@@ -279,10 +280,7 @@ class Spool:
             self._failed_at = time.monotonic()
 
     def _ensure_open(self, coming: int) -> None:
-        full = self._segment_bytes if not self._in_memory else MEMORY_SEGMENT_BYTES
-        if self._segment_size > 0 and self._segment_size + coming > full:
-            self._close_segment()
-        if self._in_memory and self.memory.size + coming > self._memory_bytes:
+        if self._segment_size > 0 and self._segment_size + coming > self._segment_bytes:
             self._close_segment()
         if self._file >= 0:
             return
@@ -299,11 +297,13 @@ class Spool:
 
     def _open_in_memory(self, coming: int, trouble: OSError | None = None) -> None:
         """Begin a segment in memory, if there is room; where there is none, nothing is open."""
-        if self.memory.size + coming > self._memory_bytes:
+        # Room for a whole segment, so that nothing has to be looked at while it fills.
+        if self.memory.size + max(coming, MEMORY_SEGMENT_BYTES) > self._memory_bytes:
             return
         self._file = self.memory.open(self._segment + 1)
         self._segment += 1
         self._segment_size = 0
+        self._segment_bytes = min(MEMORY_SEGMENT_BYTES, self._disk_segment_bytes)
         self._in_memory = True
         if self.emitter_id is None:
             self.emitter_id = sortable_id("emt")
@@ -339,6 +339,7 @@ class Spool:
         # Forgotten before it is closed: an interruption in between costs a descriptor, not the spool.
         file, self._file = self._file, -1
         self._in_memory = False
+        self._segment_bytes = self._disk_segment_bytes
         self._closed_bytes += self._segment_size
         self._segment_size = 0
         os.close(file)
