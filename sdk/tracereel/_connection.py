@@ -6,7 +6,6 @@ import http.client
 import ipaddress
 import os
 import ssl
-import time
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -15,11 +14,13 @@ from urllib.request import (  # type: ignore[attr-defined]
     proxy_bypass_environment,
 )
 
+from tracereel import _native
+from tracereel._answers import TimedResponse
 from tracereel.config import Config
 
 MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
 TIMEOUT: Final = 10.0
-"""Seconds for connecting, for each read, and for the whole of an answer's body."""
+"""Seconds for connecting, for sending, and for the whole of an answer."""
 MAX_RETRY_AFTER: Final = 300.0
 CA_FILE: Final = "OTEL_EXPORTER_OTLP_CERTIFICATE"
 CLIENT_CERTIFICATE: Final = "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"
@@ -113,7 +114,7 @@ class Connection:
             target, headers = self._origin + target, headers | self._proxy.headers
         connection.request("POST", target, body, headers)
         response = connection.getresponse()
-        answer = _read(response, timeout)
+        answer = _read(response)
         if response.will_close:
             self.close()
         return Response(
@@ -126,13 +127,17 @@ class Connection:
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
         proxy = self._proxy = proxy_for(self._host, secure=self._secure)
         host, port = (self._host, self._port) if proxy is None else (proxy.host, proxy.port)
-        if not self._secure:
-            return http.client.HTTPConnection(host, port, timeout=timeout)
-        connection = http.client.HTTPSConnection(
-            host, port, timeout=timeout, context=_tls_context()
-        )
-        if proxy is not None:
-            connection.set_tunnel(self._host, self._port or 443, proxy.headers)
+        connection: http.client.HTTPConnection
+        if self._secure:
+            connection = http.client.HTTPSConnection(
+                host, port, timeout=timeout, context=_tls_context()
+            )
+            if proxy is not None:
+                connection.set_tunnel(self._host, self._port or 443, proxy.headers)
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=timeout)
+        connection.response_class = TimedResponse
+        _native.use_real_sockets(connection, secure=self._secure)
         return connection
 
 
@@ -176,8 +181,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _read(response: http.client.HTTPResponse, timeout: float) -> bytes:
-    deadline = time.monotonic() + timeout
+def _read(response: http.client.HTTPResponse) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while chunk := response.read1(65_536):
@@ -185,8 +189,6 @@ def _read(response: http.client.HTTPResponse, timeout: float) -> bytes:
         size += len(chunk)
         if size > MAX_RESPONSE_BYTES:
             raise ValueError(f"an answer of more than {MAX_RESPONSE_BYTES} bytes")
-        if time.monotonic() > deadline:
-            raise TimeoutError("the answer does not end")
     if response.length:
         raise http.client.IncompleteRead(b"".join(chunks), response.length)
     # `read1` leaves a finished response open, and the connection could not be used again.

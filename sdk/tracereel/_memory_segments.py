@@ -7,8 +7,10 @@ what is behind. A segment has two descriptors, so that each side may be done wit
 import fcntl
 import os
 import tempfile
-import threading
+from pathlib import Path
 from typing import Final
+
+from tracereel import _guard, _native
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 SEGMENT_BYTES: Final = MAX_BYTES // 8
@@ -19,7 +21,7 @@ class MemorySegments:
     """The segments of one emitter that are in memory, by number."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = _native.Lock()
         self._files: dict[int, int] = {}
         self.only = True
         """Whether the emitter has no segment on disk, and never had."""
@@ -76,7 +78,7 @@ class MemorySegments:
 
     def disown(self) -> None:
         """In a forked child: let go of the parent's descriptors, whoever held the lock there."""
-        self._lock = threading.Lock()
+        self._lock = _native.Lock()
         self.clear()
 
 
@@ -86,3 +88,15 @@ def _unnamed_file() -> int:
     # Elsewhere the directory for temporary files may do where the spool's does not.
     with tempfile.TemporaryFile(buffering=0) as file:
         return os.dup(file.fileno())
+
+
+def warn_of_memory(directory: Path, trouble: OSError) -> None:
+    """Say once why events are in memory, and what that means."""
+    _guard.warn_once(
+        "spool:memory",
+        "tracereel: the spool %s cannot be used (%s): events wait in memory, %d MiB at most, and are"
+        " lost with the process (TRACEREEL_SPOOL_DIR)",
+        directory,
+        trouble.strerror or trouble,
+        MAX_BYTES // (1024 * 1024),
+    )

@@ -8,9 +8,8 @@ Neither offering a span nor a fork, nor a signal handler in the middle of it, ev
 
 import logging
 import os
-import queue
-import threading
 import time
+from _queue import Empty, SimpleQueue
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
@@ -25,7 +24,7 @@ from opentelemetry.context import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
-from tracereel import _guard
+from tracereel import _guard, _native
 from tracereel._otlp import RefusedError, SpanEncoder, SpanSender
 from tracereel._privacy import Privacy
 from tracereel._retrying import MIN_BACKOFF, backoff
@@ -88,7 +87,7 @@ class OtherSpans:
         self._linger = linger
         self._retry_seconds = retry_seconds
         # Re-entrant: a signal handler may end a span while its own thread is in here.
-        self._progress = threading.Condition(threading.RLock())
+        self._progress = _native.condition()
         self._waiting: deque[tuple[ReadableSpan, int]] = deque()
         self._waiting_bytes = 0
         self._offered = 0
@@ -99,8 +98,8 @@ class OtherSpans:
         self._hurry = False
         self._closed = False
         # A queue because its `put` may interrupt itself; what is in it means nothing.
-        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._thread: _native.Thread | None = None
         self._waited = (0.0, 0.0)
 
     def offer(self, span: ReadableSpan) -> None:
@@ -176,7 +175,7 @@ class OtherSpans:
             self._thread.join(max(timeout, 0.0))
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="tracereel-spans", daemon=True)
+        self._thread = _native.thread(self._run, name="tracereel-spans")
         try:
             self._thread.start()
         except RuntimeError:  # the interpreter is ending: what waits is dropped when we are closed
@@ -202,7 +201,7 @@ class OtherSpans:
         while not (self._hurry or self._closed or len(self._waiting) >= BATCH_SPANS):
             try:
                 self._wake.get(timeout=max(deadline - time.monotonic(), 0.0))
-            except queue.Empty:
+            except Empty:
                 return
 
     def _take(self) -> list[ReadableSpan]:
@@ -288,11 +287,11 @@ class OtherSpans:
         while not (self._closed or self._hurry):
             try:
                 self._wake.get(timeout=max(deadline - time.monotonic(), 0.0))
-            except queue.Empty:
+            except Empty:
                 return False
         hurried, self._hurry = self._hurry, False
         if hurried:
-            time.sleep(min(seconds, MIN_BACKOFF / 2))
+            _rest(min(seconds, MIN_BACKOFF / 2))
         return hurried
 
     def _give_up(self, spans: int, reason: str, why: str) -> None:
@@ -341,7 +340,7 @@ class SpanTap(SpanProcessor):
 
 
 _taps: Final[WeakKeyDictionary[object, SpanTap]] = WeakKeyDictionary()
-_attaching: Final = threading.RLock()
+_attaching: Final = _native.RLock()
 os.register_at_fork(
     before=_attaching.acquire, after_in_parent=_attaching.release, after_in_child=_attaching.release
 )
@@ -369,6 +368,14 @@ def set_global_provider(service: str | None) -> None:
         return
     resource = Resource.create({"service.name": service} if service else None)
     trace.set_tracer_provider(TracerProvider(resource=resource))
+
+
+def _rest(seconds: float) -> None:
+    """Sleep as threads do, also where the program's are greenlets."""
+    try:
+        SimpleQueue[None]().get(timeout=seconds)
+    except Empty:
+        return
 
 
 def _rough_size(span: ReadableSpan) -> int:

@@ -2,10 +2,10 @@
 
 import gzip
 import os
-import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tracereel import _native
 from tracereel._connection import TIMEOUT, TROUBLE, Connection
 from tracereel._privacy import Privacy
 from tracereel._secrets import is_sensitive_key, mark
@@ -43,7 +43,7 @@ CONTENT: Final = (
 _RETRYABLE: Final = (408, 429, 502, 503, 504)
 _TOO_LARGE: Final = 413
 _UNNAMED: Final = "unknown_service"
-_loading: Final = threading.RLock()
+_loading: Final = _native.RLock()
 # The encoder is imported by the exporting thread. A fork in the middle of that would leave a child
 # that can never import it: the fork waits.
 os.register_at_fork(
