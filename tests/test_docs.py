@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tracereel.cli import build_parser, registry
-from tracereel_collector.api import events, health, otlp, page, replay
+from tracereel_collector.api import emitters, events, health, otlp, page, replay
 from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, OtlpMetrics, QueueMetrics
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -20,7 +20,7 @@ def test_every_route_is_described():
     text = (DOCS / "http.md").read_text(encoding="utf-8")
     routes = [
         (method, route.path)
-        for surface in (events, otlp, replay, health, page)
+        for surface in (events, otlp, replay, emitters, health, page)
         for route in surface.router.routes
         if isinstance(route, APIRoute)
         for method in route.methods

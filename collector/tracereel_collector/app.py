@@ -22,6 +22,7 @@ from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
@@ -139,6 +140,7 @@ class Collector:
                 queue=queue,
                 delivered=delivered,
                 replay=Replay(store),
+                emitters=Emitters(store),
                 queries=self._queries,
                 store_answers=store.ping,
                 store_state=self._store_state,

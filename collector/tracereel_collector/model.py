@@ -17,6 +17,7 @@ class Kind(StrEnum):
     SPANS = "spans"
     LOGS = "logs"
     METRICS = "metrics"
+    HEARTBEATS = "heartbeats"
 
 
 @dataclass(frozen=True, slots=True)

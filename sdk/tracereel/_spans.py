@@ -1,6 +1,6 @@
 """The OpenTelemetry side of an execution: which provider, how a span starts and ends."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from opentelemetry import trace
@@ -46,8 +46,13 @@ class Spans:
     of what a traced call costs.
     """
 
-    def __init__(self, provider: trace.TracerProvider | None) -> None:
+    def __init__(
+        self,
+        provider: trace.TracerProvider | None,
+        on_provider: Callable[[trace.TracerProvider], None] = lambda _provider: None,
+    ) -> None:
         self._given = provider
+        self._on_provider = on_provider
         self._tracer: Tracer | None = None
         self._tracer_of: trace.TracerProvider | None = None
 
@@ -90,6 +95,7 @@ class Spans:
                 return None
             self._tracer = provider.get_tracer(SCOPE)
             self._tracer_of = provider
+            self._on_provider(provider)
         return self._tracer
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tracereel_collector.api import events, health, otlp, page, replay
+from tracereel_collector.api import emitters, events, health, otlp, page, replay
 from tracereel_collector.api.errors import add_error_handlers
 from tracereel_collector.api.parts import Parts
 from tracereel_collector.telemetry import HttpMetrics
@@ -24,7 +24,7 @@ def build_api(parts: Parts) -> FastAPI:
 
     app = FastAPI(title="tracereel", version=parts.version, lifespan=lifespan)
     app.state.parts = parts
-    for surface in (events, otlp, replay, health, page):
+    for surface in (events, otlp, replay, emitters, health, page):
         app.include_router(surface.router)
     add_error_handlers(app)
     app.add_middleware(_CountRequests, metrics=parts.http_metrics)

@@ -8,6 +8,7 @@ from typing import Protocol
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.ingest.check import EventCheck, Rejection
 from tracereel_collector.ingest.events import split_events
+from tracereel_collector.ingest.heartbeats import check_heartbeats
 from tracereel_collector.ingest.otlp import CheckedRequest, OtlpCheck
 from tracereel_collector.ingest.otlp_schema import Signal
 from tracereel_collector.model import Body, Kind, Receipt
@@ -148,3 +149,23 @@ class Accept:
     def _why_no_event(self, line: bytes) -> str | None:
         rejected = self._check.check([line]).rejected
         return rejected[0].reason if rejected else None
+
+    async def heartbeats(self, data: bytes, *, tenant: str) -> Accepted:
+        """What emitters say of themselves.
+
+        Raises:
+            BadRequestError: the body cannot be read, or nothing in it is acceptable.
+        """
+        checked = check_heartbeats(data)
+        body = Body(
+            kind=Kind.HEARTBEATS,
+            tenant=tenant,
+            received_unix_nano=self._now(),
+            data=b"\n".join(checked.lines),
+            records=len(checked.lines),
+            rejected=len(checked.rejected),
+        )
+        receipt = await self._queue.append(body)
+        if not checked.lines:
+            raise BadRequestError(f"no heartbeat is acceptable: {checked.rejected[0].reason}")
+        return Accepted(receipt, checked.rejected, len(checked.rejected))

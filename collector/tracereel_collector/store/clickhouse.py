@@ -174,6 +174,9 @@ class ClickHouseStore:
         if kind is Kind.EVENTS:
             self._insert_block("events_in", rows_of_events(bodies), "RowBinary", settings)
             return
+        if kind is Kind.HEARTBEATS:
+            self._insert_block("heartbeats_in", rows_of_events(bodies), "RowBinary", settings)
+            return
         table, schema = _OTLP[kind]
         settings |= {**_PROTOBUF, "format_schema": schema}
         try:
