@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 OTLP_PATHS = frozenset({"/v1/traces", "/v1/logs", "/v1/metrics"})
 PROTOBUF = "application/x-protobuf"
-_GRPC_CODES = {400: 3, 401: 16, 404: 5, 405: 12, 413: 8, 415: 3, 429: 8}
+_GRPC_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 405: 12, 413: 8, 415: 3, 429: 8}
 _UNAVAILABLE = 14
 
 
@@ -38,6 +38,8 @@ async def _known(request: Request, error: Exception) -> Response:
     headers = {}
     if isinstance(error, RetryableError):
         headers["Retry-After"] = str(error.retry_after_seconds)
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
     if error.status == 408:
         headers["Connection"] = "close"
     return error_response(

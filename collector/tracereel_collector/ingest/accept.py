@@ -5,10 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tracereel_collector.errors import BadRequestError
-from tracereel_collector.ingest.check import EventCheck, Rejection
+from tracereel_collector.auth.claims import HINT, TenantClaimedError
+from tracereel_collector.errors import BadRequestError, ForbiddenError
+from tracereel_collector.ingest.check import Checked, EventCheck, Rejection
 from tracereel_collector.ingest.events import split_events
-from tracereel_collector.ingest.otlp import count_spans
+from tracereel_collector.ingest.otlp import CheckedSpans, check_spans
+from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.model import Body, Kind, Receipt
 
 LARGE_BODY = 512 * 1024
@@ -37,20 +39,31 @@ class EveryEventRejectedError(BadRequestError):
 
     code = "rejected"
 
-    def __init__(self, rejected: list[Rejection], *, single: bool) -> None:
+    def __init__(
+        self, rejected: list[Rejection], *, single: bool, refused: int = 1, misclaimed: int = 0
+    ) -> None:
         first = rejected[0].reason
         super().__init__(first if single else f"all events were rejected, the first: {first}")
         self.rejected = rejected
+        self.refused = refused
+        if refused == misclaimed:  # nothing wrong with the events but whose they say they are
+            self.status = ForbiddenError.status
 
 
 class Accept:
     """Takes checked bodies into the queue."""
 
     def __init__(
-        self, queue: Appends, *, max_event_bytes: int, now_unix_nano: Callable[[], int]
+        self,
+        queue: Appends,
+        *,
+        max_event_bytes: int,
+        now_unix_nano: Callable[[], int],
+        redactor: Redactor | None = None,
     ) -> None:
         self._queue = queue
-        self._check = EventCheck(max_event_bytes=max_event_bytes)
+        self._check = EventCheck(max_event_bytes=max_event_bytes, redactor=redactor)
+        self._redactor = redactor
         self._now = now_unix_nano
 
     async def events(self, data: bytes, *, tenant: str, content_type: str) -> Accepted:
@@ -61,21 +74,26 @@ class Accept:
             EveryEventRejectedError: it can, but no event in it is acceptable.
         """
         if len(data) > LARGE_BODY:
-            body, rejected, single = await asyncio.to_thread(
+            body, checked, single = await asyncio.to_thread(
                 self._events_body, data, tenant, content_type
             )
         else:
-            body, rejected, single = self._events_body(data, tenant, content_type)
+            body, checked, single = self._events_body(data, tenant, content_type)
         receipt = await self._queue.append(body)
-        if rejected and not body.records:
-            raise EveryEventRejectedError(rejected, single=single)
-        return Accepted(receipt, rejected, body.rejected)
+        if checked.rejected and not body.records:
+            raise EveryEventRejectedError(
+                checked.rejected,
+                single=single,
+                refused=checked.refused,
+                misclaimed=checked.misclaimed,
+            )
+        return Accepted(receipt, checked.rejected, body.rejected)
 
     def _events_body(
         self, data: bytes, tenant: str, content_type: str
-    ) -> tuple[Body, list[Rejection], bool]:
+    ) -> tuple[Body, Checked, bool]:
         lines, changed, single = split_events(data, content_type=content_type)
-        checked = self._check.check(lines)
+        checked = self._check.check(lines, tenant=tenant)
         as_it_came = not (changed or checked.changed or single)
         body = Body(
             kind=Kind.EVENTS,
@@ -85,25 +103,31 @@ class Accept:
             records=len(checked.lines),
             rejected=checked.refused,
             runs=checked.runs,
+            owners=checked.owners,
         )
-        return body, checked.rejected, single
+        return body, checked, single
 
-    async def traces(self, data: bytes, *, tenant: str) -> Receipt:
+    async def traces(self, data: bytes, *, tenant: str) -> tuple[Receipt, CheckedSpans]:
         """An OTLP trace request in protobuf.
 
         Raises:
             BadRequestError: it is not one.
+            TenantClaimedError: all of it says that it belongs to another tenant.
         """
-        spans = (
-            await asyncio.to_thread(count_spans, data)
+        checked = (
+            await asyncio.to_thread(check_spans, data, tenant=tenant, redactor=self._redactor)
             if len(data) > LARGE_BODY
-            else count_spans(data)
+            else check_spans(data, tenant=tenant, redactor=self._redactor)
         )
         body = Body(
             kind=Kind.SPANS,
             tenant=tenant,
             received_unix_nano=self._now(),
-            data=data,
-            records=spans,
+            data=checked.data,
+            records=checked.spans,
+            rejected=checked.refused,
         )
-        return await self._queue.append(body)
+        receipt = await self._queue.append(body)
+        if checked.reason is not None and not checked.spans:
+            raise TenantClaimedError(checked.reason, hint=HINT)
+        return receipt, checked
