@@ -187,7 +187,10 @@ class Collector:
     def _new_gate(self) -> Gate:
         settings = self._settings
         metrics = self._access = AccessMetrics.register(self._registry)
-        self._audit = AuditLog(settings.data_dir / "audit", on_error=metrics.audit_lost.inc)
+        self._audit = AuditLog(
+            settings.data_dir / "audit",
+            on_error=lambda lines: metrics.audit_lost.labels("unwritable").inc(lines),
+        )
         return Gate(
             GateSettings(
                 host=settings.host,

@@ -45,7 +45,7 @@ def check_request(headers: Mapping[str, str], query: str, tenant: str) -> None:
         claimed = headers.get(name)
         if claimed and claimed != tenant:
             raise TenantClaimedError(refusal(f"header {name}", claimed, tenant), hint=HINT)
-    if QUERY in query:
+    if QUERY in query or "%" in query:
         for name, value in parse_qsl(query):
             if name == QUERY and value != tenant:
                 raise TenantClaimedError(refusal(f"query {QUERY}", value, tenant), hint=HINT)

@@ -135,6 +135,7 @@ class KeyStore:
                 seen = (0, 0)
             except sqlite3.Error as error:
                 self._stop_watching()
+                self._seen = None
                 raise KeysUnreadableError(f"{self._path} cannot be read: {error}") from error
             changed, self._seen = seen != self._seen, seen
             return changed
@@ -147,7 +148,7 @@ class KeyStore:
     def _stop_watching(self) -> None:
         if self._watching is not None:
             self._watching.close()
-        self._watching = self._seen = None
+        self._watching = None
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(

@@ -31,7 +31,8 @@ class AccessMetrics:
             ),
             audit_lost=Counter(
                 "tracereel_audit_lines_lost_total",
-                "Lines of the audit log that could not be written.",
+                "Lines of the audit log that could not be written, by reason.",
+                ["reason"],
                 registry=registry,
             ),
         )
