@@ -5,15 +5,18 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tracereel_collector.api.parts import parts_of
 from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope
 from tracereel_collector.auth.administration import described
 from tracereel_collector.auth.keys import MAX_NAME, parse_scopes
+from tracereel_collector.errors import BadRequestError, TooLargeError
 
 router = Surface(scope=Scope.ADMIN)
+
+MAX_BYTES = 16 * 1024
 
 
 class NewKey(BaseModel):
@@ -36,10 +39,19 @@ async def list_keys(request: Request) -> dict[str, Any]:
     return {"keys": [described(key) for key in keys]}
 
 
-@router.post("/v1/keys", summary="Make a key", status_code=201)
-async def create_key(request: Request, wanted: NewKey) -> JSONResponse:
+@router.post(
+    "/v1/keys",
+    summary="Make a key",
+    status_code=201,
+    openapi_extra={
+        "requestBody": {"content": {"application/json": {"schema": NewKey.model_json_schema()}}}
+    },
+)
+async def create_key(request: Request) -> JSONResponse:
     """The answer is the only place that ever holds the key."""
     parts, caller = parts_of(request), caller_of(request)
+    async with parts.bodies.read(request.stream(), request.headers) as data:
+        wanted = _wanted(data)
     secret, key = await asyncio.to_thread(
         lambda: parts.administration.create(
             tenant=caller.tenant,
@@ -60,3 +72,14 @@ async def revoke_key(request: Request, key_id: str) -> dict[str, Any]:
         lambda: parts.administration.revoke(key_id, tenant=caller.tenant, by=f"key {caller.key_id}")
     )
     return described(key)
+
+
+def _wanted(data: bytes) -> NewKey:
+    if len(data) > MAX_BYTES:
+        raise TooLargeError(f"the body has {len(data)} bytes; at most {MAX_BYTES} are accepted")
+    try:
+        return NewKey.model_validate_json(data or b"{}")
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"])) or "the body"
+        raise BadRequestError(f"{name}: {first['msg']}") from error

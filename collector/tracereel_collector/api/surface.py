@@ -26,6 +26,8 @@ class ScopedRoute(APIRoute):
             extra["security"] = [{name: []} for name in _SECURITY]
         options["openapi_extra"] = {**(options.get("openapi_extra") or {}), **extra}
         super().__init__(*args, **options)
+        if self.body_field is not None:
+            raise TypeError(f"{self.path}: read bodies with parts.bodies; FastAPI takes any size")
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler behind the gate."""
