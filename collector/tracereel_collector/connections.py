@@ -31,6 +31,28 @@ class ConnectionLimits:
     on_refused: Callable[[str], None] = lambda _reason: None
 
 
+class _Lingering:
+    """A transport whose `close` lets the other side finish its body first.
+
+    Closing while bytes are still coming in resets the connection, and the answer that was written
+    is lost with it: a client that sends all of a large body before it listens would never learn
+    that it was refused.
+    """
+
+    def __init__(self, transport: Transport, protocol: "BoundedProtocol") -> None:
+        self._transport = transport
+        self._protocol = protocol
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+
+    def close(self) -> None:
+        if not self._transport.is_closing() and not self._protocol.linger():
+            self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, which itself waits for anybody for any time."""
 
@@ -43,11 +65,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_headers = True
         self._deadline: TimerHandle | None = None
         self._unread: TimerHandle | None = None
+        self._ending = False
         self.idle_since = self.loop.time()
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """A new connection must say something in time; when there are too many, an idle one goes."""
+        """A new connection must speak in time; when there are too many, an idle one goes."""
         super().connection_made(transport)
+        self.transport = _Lingering(transport, self)  # type: ignore[assignment]
         if len(self.connections) > self._limits.max_connections and not self._end_an_idle_one():
             self._refuse(503, "too_many")
             return
@@ -85,6 +109,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._stop_waiting()
         super().on_message_complete()
+        if self._ending:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         """Nobody reads what still comes of an answered request: it must end soon."""
@@ -92,10 +118,18 @@ class BoundedProtocol(HttpToolsProtocol):
         self.idle_since = self.loop.time()
         if self.transport.is_closing():
             return
-        if not self._in_headers and not self.pipeline and self._deadline is None:
-            self._deadline = self.loop.call_later(
-                self._limits.linger_seconds, self.end, "body_lingers"
-            )
+        if not self._in_headers and not self.pipeline:
+            self._expect_end()
+
+    def linger(self) -> bool:
+        """Say that nothing more will be sent, and wait for the rest of a body; False if none comes."""
+        answered = self.cycle is not None and self.cycle.response_complete
+        if self._in_headers or not answered or self._ending:
+            return False
+        self._ending = True
+        self.transport.write_eof()
+        self._expect_end()
+        return True
 
     def pause_writing(self) -> None:
         """The client reads more slowly than we write: fine, as long as it reads."""
@@ -138,6 +172,12 @@ class BoundedProtocol(HttpToolsProtocol):
     def is_idle(self) -> bool:
         """Whether no request is under way."""
         return self._in_headers and (self.cycle is None or self.cycle.response_complete)
+
+    def _expect_end(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(
+                self._limits.linger_seconds, self.end, "body_lingers"
+            )
 
     def _expect_headers(self) -> None:
         self._deadline = self.loop.call_later(

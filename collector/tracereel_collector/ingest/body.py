@@ -89,7 +89,9 @@ class BodyReader:
                 held += large
                 parts.extend(fresh)
             decoder.finish()
-            yield parts[0] if len(parts) == 1 else b"".join(parts)
+            data = parts[0] if len(parts) == 1 else b"".join(parts)
+            parts.clear()  # or every body would be held twice while it is worked on
+            yield data
         finally:
             self._held -= held
             self._held_small -= held_small
