@@ -15,7 +15,24 @@ from tracereel_collector.model import Kind, Receipt
 router = Surface(scope=Scope.WRITE)
 
 
-@router.post("/v1/events", summary="Record events")
+_EVENT = {
+    "type": "object",
+    "required": ["event_id", "event_type", "timestamp", "trace_id"],
+    "properties": {
+        name: {"type": "string"} for name in ("event_id", "event_type", "timestamp", "trace_id")
+    },
+    "description": "An event of docs/events.schema.json.",
+}
+_BODY = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": {"anyOf": [_EVENT, {"type": "array", "items": _EVENT}]}},
+        "application/x-ndjson": {"schema": {"type": "string"}},
+    },
+}
+
+
+@router.post("/v1/events", summary="Record events", openapi_extra={"requestBody": _BODY})
 async def post_events(request: Request, wait: Literal["stored"] | None = None) -> JSONResponse:
     """Accepted events are durable and numbered from `first_sequence_number`, in order."""
     parts = parts_of(request)
