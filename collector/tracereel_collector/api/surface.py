@@ -40,7 +40,7 @@ class ScopedRoute(APIRoute):
                 request.headers,
                 scope=self.scope,
                 peer=request.client.host if request.client else "",
-                query=request.url.query,
+                query=request.scope["query_string"].decode("latin-1"),
             )
             return await handler(request)
 

@@ -5,6 +5,7 @@ only keys that were right from there before are looked at, so that one who guess
 (behind the same proxy) cannot lock the customer out.
 """
 
+import functools
 import ipaddress
 import threading
 from collections import OrderedDict
@@ -32,6 +33,7 @@ class _Address:
     good: "OrderedDict[bytes, None]" = field(default_factory=OrderedDict)
 
 
+@functools.lru_cache(maxsize=4096)
 def group(peer: str) -> str:
     """What counts as one address: an IPv6 user has a whole /64 to guess from."""
     try:

@@ -43,7 +43,7 @@ def check_origin(headers: Mapping[str, str], allowed: tuple[str, ...]) -> None:
     origin = headers.get("origin")
     if origin is None or origin in allowed or ANY in allowed:
         return
-    if urlsplit(origin).netloc != headers.get("host", ""):
+    if _host_of(origin) != headers.get("host", ""):
         raise OriginRefusedError(
             f"origin {origin[:80]!r} may not use this collector",
             hint="name it in TRACEREEL_CORS_ORIGINS",
@@ -56,13 +56,27 @@ def check_host(headers: Mapping[str, str]) -> None:
     Raises:
         OriginRefusedError: the request was made to a name that somebody else may own.
     """
-    name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    name = _name_of(headers.get("host", ""))
     if "." not in name or name.endswith(".localhost") or _is_address(name):
         return
     raise OriginRefusedError(
         f"host {name[:80]!r} may not be used without keys",
         hint="make a key with `tracereel keys create`, or use 127.0.0.1",
     )
+
+
+def _host_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
+
+
+def _name_of(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return "no.host"  # nonsense is nobody's name
 
 
 def _is_address(name: str) -> bool:
