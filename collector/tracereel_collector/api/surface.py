@@ -15,6 +15,24 @@ _SECURITY = {
 }
 
 
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+def behind_gate(scope: Scope, handler: Handler) -> Handler:
+    """The handler for those who have a scope; also for ways past the router."""
+
+    async def guarded(request: Request) -> Response:
+        request.state.caller = request.app.state.parts.gate.admit(
+            request.headers,
+            scope=scope,
+            peer=request.client.host if request.client else "",
+            query=request.scope["query_string"].decode("latin-1"),
+        )
+        return await handler(request)
+
+    return guarded
+
+
 class ScopedRoute(APIRoute):
     """A route that lets nobody in who has not its scope."""
 
@@ -29,22 +47,10 @@ class ScopedRoute(APIRoute):
         if self.body_field is not None:
             raise TypeError(f"{self.path}: read bodies with parts.bodies; FastAPI takes any size")
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    def get_route_handler(self) -> Handler:
         """The handler behind the gate."""
         handler = super().get_route_handler()
-        if self.scope is Scope.PUBLIC:
-            return handler
-
-        async def guarded(request: Request) -> Response:
-            request.state.caller = request.app.state.parts.gate.admit(
-                request.headers,
-                scope=self.scope,
-                peer=request.client.host if request.client else "",
-                query=request.scope["query_string"].decode("latin-1"),
-            )
-            return await handler(request)
-
-        return guarded
+        return handler if self.scope is Scope.PUBLIC else behind_gate(self.scope, handler)
 
 
 class _Public(ScopedRoute):
