@@ -63,6 +63,13 @@ def test_a_body_that_trickles_is_a_408_and_nothing_of_it_is_kept(bounded):
     assert bounded.metric("tracereel_records_received_total", kind="events") == 0
 
 
+def test_a_connection_that_says_nothing_is_closed_after_the_time_that_was_set(bounded):
+    url = urlsplit(bounded.url)
+    with socket.create_connection((url.hostname, url.port), timeout=9) as silent:
+        assert silent.recv(1000).startswith(b"HTTP/1.1 408")
+    assert bounded.metric("tracereel_connections_ended_total", reason="header_time") >= 1
+
+
 def test_memory_is_bounded_however_many_large_bodies_come_at_once(bounded):
     """24 senders of 12 MiB against room for 24 MiB: taken or told to come back."""
     body = lines(12, size=MIB)
