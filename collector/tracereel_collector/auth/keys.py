@@ -115,7 +115,7 @@ def check_name(name: str) -> str:
     Raises:
         BadRequestError: it is too long or holds what a terminal would act on.
     """
-    if len(name) > MAX_NAME or not (name.isprintable()):
+    if len(name) > MAX_NAME or not name.isprintable():
         raise BadRequestError(
             f"name is {name[:120]!r}; expected at most {MAX_NAME} printable characters"
         )
