@@ -198,6 +198,7 @@ class Collector:
                 static=parse_static(settings.api_keys),
                 origins=parse_origins(settings.cors_origins),
                 rates=Rates(records=settings.rate_records, bytes=settings.rate_bytes),
+                rates_file=settings.data_dir / "limits.sqlite",
             ),
             keys=self._keys,
             audit=self._audit,

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -51,6 +52,7 @@ class GateSettings:
     static: Mapping[bytes, Identity]
     origins: tuple[str, ...] = ()
     rates: Rates = Rates()
+    rates_file: Path | None = None
 
 
 class Gate:
@@ -74,7 +76,7 @@ class Gate:
         self._now = now_unix
         self._ring = Keyring(settings.static)
         self._guard = Guard(now=monotonic())
-        self._limits = KeyLimits(settings.rates)
+        self._limits = KeyLimits(settings.rates, settings.rates_file)
         self._looked_at = float("-inf")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="access", daemon=True)
@@ -109,6 +111,7 @@ class Gate:
             self._thread.join()
         self._audit.flush(everything=True)
         self._keys.close()
+        self._limits.close()
 
     def refresh(self) -> None:
         """Take over what changed in the file of keys.

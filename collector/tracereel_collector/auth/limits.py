@@ -1,10 +1,14 @@
 """How much a key may send: token buckets of records and bytes per second."""
 
 import math
+import os
+import sqlite3
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
+
+import structlog
 
 from tracereel_collector.errors import ThrottledError
 
@@ -12,6 +16,18 @@ BURST_SECONDS: Final = 10.0
 """What a quiet key may save up: so many seconds' worth at once."""
 MAX_BUCKETS: Final = 20_000
 MAX_WAIT_SECONDS: Final = 300
+TRIM_EVERY: Final = 1_000
+_TAKE: Final = (
+    # As `TokenBucket.take`: burst is ?3, rate ?4, amount ?5, now ?6.
+    "INSERT INTO buckets VALUES (?1, ?2, ?3 - ?5, ?6) ON CONFLICT (key, unit) DO UPDATE"
+    " SET level = min(?3, level + max(0.0, ?6 - at) * ?4) - ?5, at = ?6"
+)
+_TRIM: Final = (
+    "DELETE FROM buckets WHERE (key, unit) IN"
+    " (SELECT key, unit FROM buckets ORDER BY at DESC LIMIT -1 OFFSET ?)"
+)
+
+log = structlog.get_logger(__name__)
 
 
 class RateLimitedError(ThrottledError):
@@ -63,16 +79,18 @@ class Rates:
 
 
 class KeyLimits:
-    """The buckets of all keys; those unused the longest are forgotten, which fills them."""
+    """The buckets of all keys, in a small file that all workers share; never synced, never precious."""
 
-    def __init__(self, rates: Rates) -> None:
+    def __init__(self, rates: Rates, path: Path | None = None) -> None:
         self._rates = {
             unit: rate
             for unit, rate in (("records", rates.records), ("bytes", rates.bytes))
             if rate > 0
         }
-        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
+        self._path = path
         self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._charges = 0
 
     def check(self, key_id: str, now: float) -> None:
         """Let a request of this key begin.
@@ -81,29 +99,56 @@ class KeyLimits:
             RateLimitedError: it has to wait first; says how long.
         """
         for unit, rate in self._rates.items():
-            with self._lock:
-                wait = self._bucket(key_id, unit, now).wait(now)
-            if wait > 0:
-                raise RateLimitedError(
-                    f"this key has sent more than {rate:g} {unit} a second",
-                    wait_seconds=wait,
-                    hint="send more slowly, or raise TRACEREEL_RATE_" + unit.upper(),
-                )
+            rows = self._run("SELECT level, at FROM buckets WHERE key=? AND unit=?", key_id, unit)
+            for level, at in rows:
+                wait = -(level + max(0.0, now - at) * rate) / rate
+                if wait >= 0:
+                    raise RateLimitedError(
+                        f"this key has sent more than {rate:g} {unit} a second",
+                        wait_seconds=wait,
+                        hint="send more slowly, or raise TRACEREEL_RATE_" + unit.upper(),
+                    )
 
     def charge(self, key_id: str, *, records: int = 0, size: int = 0, now: float) -> None:
         """Note what a request turned out to hold."""
         for unit, amount in (("records", records), ("bytes", size)):
             if amount and unit in self._rates:
-                with self._lock:
-                    self._bucket(key_id, unit, now).take(amount, now)
+                rate = self._rates[unit]
+                self._run(_TAKE, key_id, unit, rate * BURST_SECONDS, rate, amount, now)
+                self._charges += 1
+                if self._charges % TRIM_EVERY == 0:
+                    self._run(_TRIM, MAX_BUCKETS)
 
-    def _bucket(self, key_id: str, unit: str, now: float) -> TokenBucket:
-        bucket = self._buckets.get((key_id, unit))
-        if bucket is None:
-            rate = self._rates[unit]
-            bucket = TokenBucket(rate=rate, burst=rate * BURST_SECONDS, now=now)
-            self._buckets[key_id, unit] = bucket
-            if len(self._buckets) > MAX_BUCKETS:
-                self._buckets.popitem(last=False)
-        self._buckets.move_to_end((key_id, unit))
-        return bucket
+    def close(self) -> None:
+        """Let go of the file; safe to call twice."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _run(self, statement: str, *parameters: object) -> list[tuple[float, float]]:
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = _open(self._path)
+                return self._connection.execute(statement, parameters).fetchall()
+            except sqlite3.Error as error:
+                # A limit that cannot be held must not keep anybody's data out.
+                log.warning("rate_limits_unreadable", reason=str(error))
+                return []
+
+
+def _open(path: Path | None) -> sqlite3.Connection:
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    connection = sqlite3.connect(
+        path or ":memory:", isolation_level=None, check_same_thread=False, timeout=0.2
+    )
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=OFF")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS buckets"
+        " (key TEXT, unit TEXT, level REAL, at REAL, PRIMARY KEY (key, unit)) WITHOUT ROWID"
+    )
+    return connection

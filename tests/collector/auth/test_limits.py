@@ -1,12 +1,14 @@
 """Token buckets: never more than the rate and the burst, never a wait for nothing."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracereel_collector.auth import limits as limits_module
 from tracereel_collector.auth.limits import (
     BURST_SECONDS,
-    MAX_BUCKETS,
     KeyLimits,
     RateLimitedError,
     Rates,
@@ -69,17 +71,64 @@ def test_keys_have_shares_of_their_own_and_are_told_how_long_to_wait():
     limits.check("a", 4.6)
 
 
-def test_without_rates_nothing_is_remembered():
-    limits = KeyLimits(Rates())
+def test_without_rates_nothing_is_remembered(tmp_path):
+    limits = KeyLimits(Rates(), tmp_path / "limits.sqlite")
     limits.charge("a", records=10**12, size=10**12, now=0)
 
     limits.check("a", 0)
-    assert limits._buckets == {}
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_the_table_of_buckets_is_bounded():
+def told_to_wait(limits, now):
+    try:
+        limits.check("key", now)
+    except RateLimitedError as refused:
+        return refused.retry_after_seconds
+    return 0
+
+
+@given(steps, st.floats(0.5, 500))
+def test_the_buckets_of_keys_behave_like_the_bucket(requests, rate):
+    limits, now = KeyLimits(Rates(records=rate)), 0.0
+    bucket = TokenBucket(rate=rate, burst=rate * BURST_SECONDS, now=0.0)
+    for pause, size in requests:
+        now += pause
+        wait = bucket.wait(now)
+        told = told_to_wait(limits, now)
+        if wait > 1e-6 or told > 1:
+            assert abs(told - max(1, min(300, wait))) <= 1
+        limits.charge("key", records=math.ceil(size), now=now)
+        bucket.take(math.ceil(size), now)
+    limits.close()
+
+
+def test_workers_share_the_buckets_and_a_restart_does_not_fill_them(tmp_path):
+    one = KeyLimits(Rates(records=1), tmp_path / "limits.sqlite")
+    two = KeyLimits(Rates(records=1), tmp_path / "limits.sqlite")
+    one.charge("a", records=8, now=0)
+    two.charge("a", records=8, now=0)
+    one.close()
+    two.close()
+
+    with pytest.raises(RateLimitedError):
+        KeyLimits(Rates(records=1), tmp_path / "limits.sqlite").check("a", 1)
+
+
+def test_the_table_of_buckets_is_bounded(monkeypatch):
+    monkeypatch.setattr(limits_module, "MAX_BUCKETS", 50)
+    monkeypatch.setattr(limits_module, "TRIM_EVERY", 10)
     limits = KeyLimits(Rates(bytes=1))
-    for number in range(MAX_BUCKETS + 50):
-        limits.charge(str(number), size=1, now=0)
+    for number in range(300):
+        limits.charge(str(number), size=20, now=number)
 
-    assert len(limits._buckets) == MAX_BUCKETS
+    assert limits._run("SELECT count(*), 0 FROM buckets")[0][0] <= 60
+    with pytest.raises(RateLimitedError):
+        limits.check("299", 299)
+
+
+def test_a_file_that_cannot_be_used_keeps_nobody_out(tmp_path):
+    (tmp_path / "limits.sqlite").write_bytes(b"nonsense" * 1000)
+    limits = KeyLimits(Rates(records=1), tmp_path / "limits.sqlite")
+    limits.charge("a", records=1000, now=0)
+
+    limits.check("a", 0)
