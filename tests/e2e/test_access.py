@@ -241,6 +241,34 @@ def test_a_key_revoked_by_the_command_stops_working_within_two_seconds(site):
     assert made["key"] not in listed.stdout
 
 
+def test_an_event_that_claims_anothers_session_is_kept_and_flagged(site):
+    before = site.collector.metric("tracereel_session_user_mismatches_total")
+    for number, user in enumerate(["ana", "bob", "ana", None]):
+        answer = site.send(
+            site.alpha["key"],
+            "?wait=stored",
+            event_id=f"session-{number}",
+            trace_id="trc-session",
+            session_id="shared",
+            user_id=user,
+            session_user_mismatch=True,
+        )
+        assert answer.json()["accepted"] == 1
+
+    timeline = site.ask("GET", "/v1/replay/trc-session", key=site.alpha["key"]).json()["timeline"]
+    flagged = {
+        entry["details"]["event_id"]: entry["details"].get("session_user_mismatch")
+        for entry in timeline
+    }
+    assert flagged == {
+        "session-0": None,
+        "session-1": True,
+        "session-2": None,
+        "session-3": None,
+    }
+    assert site.collector.metric("tracereel_session_user_mismatches_total") == before + 1
+
+
 def test_only_the_configured_origin_is_let_in(site):
     key = site.alpha["key"]
     preflight = {
