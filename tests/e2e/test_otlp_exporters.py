@@ -112,6 +112,21 @@ def test_metrics(exporter, sql, service):
     assert sum(seconds["BucketCounts"]) == 1
 
 
+@pytest.mark.parametrize("kind", ["spans", "logs", "metrics"])
+def test_every_record_is_accounted_for(collector, kind):
+    """received = rejected + duplicate + appended, and all that was appended is stored in the end."""
+
+    def counted(name):
+        return collector.metric(f"tracereel_records_{name}_total", kind=kind)
+
+    wait_until(lambda: collector.metric("tracereel_records_pending", kind=kind) == 0)
+
+    assert counted("received") >= 1
+    assert counted("received") == counted("rejected") + counted("duplicate") + counted("appended")
+    assert counted("appended") == counted("stored") + counted("quarantined")
+    assert counted("quarantined") == 0
+
+
 def test_our_events_sent_as_log_records_are_events(exporter, collector, trace_id):
     """A fleet with an OpenTelemetry Collector in between loses nothing."""
     provider = LoggerProvider(resource=Resource.create({"service.name": "shop"}))

@@ -16,6 +16,7 @@ from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.telemetry import OtlpMetrics
 
 NDJSON_TYPE = "application/x-ndjson"
+LARGE_JSON = 64 * 1024
 LARGE_BODY = 512 * 1024
 """Bodies above this are checked in a thread, so that small ones need not wait behind them."""
 
@@ -134,7 +135,7 @@ class Accept:
         check = self._otlp.json if is_json else self._otlp.protobuf
         checked = (
             await asyncio.to_thread(check, signal, data, tenant=tenant)
-            if len(data) > LARGE_BODY
+            if len(data) > (LARGE_JSON if is_json else LARGE_BODY)
             else check(signal, data, tenant=tenant)
         )
         refused = checked.refused.total()

@@ -16,6 +16,8 @@ from tracereel_collector.ingest.otlp_mend import (
     DEEP_VALUE,
     MAX_UNIX_NANO,
     NO_EVENT,
+    ZERO_PARENT,
+    clear_zero_parents,
     flatten_deep_values,
     keep_original_times,
     read_with_bad_text,
@@ -25,6 +27,7 @@ from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, SIGNALS, TRACE
 from tracereel_collector.ingest.redaction import Redactor
 
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
+_ZERO_PARENT_FIELD = b"\x22\x08" + _NO_SPAN
 _POINTS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
 REFUSED_EVENT = "tracereel.event_refused"
 """The attribute of a log record that names an event of ours and is none, with the reason."""
@@ -85,9 +88,9 @@ class OtlpCheck:
         try:
             request = self._bounded[signal.name].FromString(data)
             records, odd = _LOOKS[signal.name](request)
-            with_events = signal is LOGS and may_hold_events(data)
+            odd = odd or (may_hold_events(data) if signal is LOGS else _ZERO_PARENT_FIELD in data)
             odd = odd or self._redactor is not None or names_another(request, tenant)
-            if not (odd or with_events) and request.IsInitialized():
+            if not odd and request.IsInitialized():
                 return CheckedRequest(data=data, records=records)
             # What is too deep for the bounded classes was not read yet.
             official = signal.request.FromString(data)
@@ -135,6 +138,7 @@ class OtlpCheck:
         if signal is TRACES:
             refused += refuse_spans(request)
             mended[BAD_TIME] += keep_original_times(request)
+            mended[ZERO_PARENT] += clear_zero_parents(request)
         if self._redactor is not None:
             mended[REDACTED] += self._redactor.otlp(request)
         records, _ = _LOOKS[signal.name](request)

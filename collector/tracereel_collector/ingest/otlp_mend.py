@@ -20,6 +20,7 @@ ORIGINAL = "tracereel.original_{}"
 BAD_TEXT = "text that is not UTF-8"
 BAD_TIME = "time out of range"
 DEEP_VALUE = "deep value as JSON text"
+ZERO_PARENT = "parent id of zeros"
 NO_EVENT = "event kept as a log record"
 """What is mended, as counters and answers call it."""
 
@@ -116,6 +117,18 @@ def refuse_spans(request: Any) -> Counter[str]:
                 for each in data:
                     scope.spans.add().ParseFromString(each)
     return refused
+
+
+def clear_zero_parents(request: Any) -> int:
+    """A parent id of zeros means none: say so in the one way the store knows; how many."""
+    cleared = 0
+    for resource in request.resource_spans:
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                if span.parent_span_id and not any(span.parent_span_id):
+                    span.ClearField("parent_span_id")
+                    cleared += 1
+    return cleared
 
 
 def keep_original_times(request: Any) -> int:

@@ -191,6 +191,15 @@ def test_times_the_store_cannot_hold_are_kept_as_attributes():
     assert checked.mended == {BAD_TIME: 3}
 
 
+def test_a_parent_of_zeros_is_no_parent():
+    request = request_of({"parent_span_id": b"\0" * 8}, {"parent_span_id": b"\1" * 8})
+
+    checked = door.protobuf(TRACES, request.SerializeToString())
+
+    assert [span.parent_span_id for span in spans_of(checked.data)] == [b"", b"\1" * 8]
+    assert checked.message() == ""
+
+
 def test_points_of_every_type_are_counted():
     request = ExportMetricsServiceRequest()
     metrics = request.resource_metrics.add().scope_metrics.add().metrics
