@@ -23,7 +23,7 @@ from tracereel_collector.auth.limits import Rates
 from tracereel_collector.auth.metrics import AccessMetrics
 from tracereel_collector.auth.origins import parse_origins
 from tracereel_collector.config import Settings
-from tracereel_collector.connections import ConnectionLimits
+from tracereel_collector.connections import ConnectionLimits, allow_open_files
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
@@ -97,6 +97,7 @@ class Collector:
             StartupError: something is in the way; the message says what.
         """
         settings = self._settings
+        allow_open_files(settings.max_connections)
         self._gate.start()
         queue = self._queue = DurableQueue(
             settings.data_dir / "queue" / "queue.sqlite",

@@ -1,5 +1,6 @@
 """Bounds on a connection outside of a request: how many, how slow, how large its headers are."""
 
+import resource
 from asyncio import TimerHandle, Transport
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,10 @@ LINGER_SECONDS = 10.0
 WRITE_SECONDS = 30.0
 MIN_READ_RATE = 1024
 """Bytes per second that a client must read of its answer, looked at every `WRITE_SECONDS`."""
+IDLE_SECONDS = 0.25
+"""A connection without a request for less than this does not give way: its request may be here."""
+OTHER_FILES = 512
+"""What is open besides connections: the queue, the store's clients, the engine's pipes."""
 _ANSWERS = {
     408: b"HTTP/1.1 408 Request Timeout",
     431: b"HTTP/1.1 431 Request Header Fields Too Large",
@@ -29,6 +34,15 @@ class ConnectionLimits:
     linger_seconds: float = LINGER_SECONDS
     write_seconds: float = WRITE_SECONDS
     on_refused: Callable[[str], None] = lambda _reason: None
+
+
+def allow_open_files(connections: int) -> None:
+    """Let this process have so many connections open, as far as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class _Lingering:
@@ -156,10 +170,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def _end_an_idle_one(self) -> bool:
         """Close the connection that has waited longest without a request; False if there is none."""
         # Sets have no order, and this runs only when there are too many: looking at all is right.
+        latest = self.loop.time() - IDLE_SECONDS
         idle = [
             each
             for each in self.connections
-            if isinstance(each, BoundedProtocol) and each is not self and each.is_idle
+            if isinstance(each, BoundedProtocol) and each.is_idle and each.idle_since < latest
         ]
         if not idle:
             return False

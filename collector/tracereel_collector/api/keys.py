@@ -71,6 +71,7 @@ async def revoke_key(request: Request, key_id: str) -> dict[str, Any]:
     key = await asyncio.to_thread(
         lambda: parts.administration.revoke(key_id, tenant=caller.tenant, by=f"key {caller.key_id}")
     )
+    await asyncio.to_thread(parts.gate.refresh)
     return described(key)
 
 

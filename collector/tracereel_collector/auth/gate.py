@@ -12,7 +12,7 @@ from tracereel_collector.auth.audit import AuditLog
 from tracereel_collector.auth.claims import TenantClaimedError, check_request
 from tracereel_collector.auth.guard import Guard
 from tracereel_collector.auth.keyring import OPEN, Identity, Keyring, is_loopback, key_in
-from tracereel_collector.auth.keys import Scope, digest_of
+from tracereel_collector.auth.keys import Scope, digest_of, id_in
 from tracereel_collector.auth.keystore import KeyStore
 from tracereel_collector.auth.limits import KeyLimits, RateLimitedError, Rates
 from tracereel_collector.auth.metrics import AccessMetrics
@@ -28,6 +28,8 @@ log = structlog.get_logger(__name__)
 
 REFRESH_SECONDS: Final = 0.5
 """How long a revoked key may go on working."""
+LOOK_AGAIN_SECONDS: Final = 0.05
+"""How often, at most, an unknown key makes the file be looked at: it may be new."""
 _HINT: Final = "send x-api-key: KEY or Authorization: Bearer KEY"
 
 
@@ -73,6 +75,7 @@ class Gate:
         self._ring = Keyring(settings.static)
         self._guard = Guard(now=monotonic())
         self._limits = KeyLimits(settings.rates)
+        self._looked_at = float("-inf")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="access", daemon=True)
 
@@ -180,7 +183,7 @@ class Gate:
                     "too many wrong API keys came from your address", wait_seconds=wait
                 ),
             )
-        identity = ring.identify(key, self._now())
+        identity = ring.identify(key, self._now()) or self._identify_new(key, now)
         if identity is None:
             self._guard.failed(peer, digest, now)
             raise _RefusedError(
@@ -193,6 +196,17 @@ class Gate:
             )
         self._guard.succeeded(peer, digest)
         return identity
+
+    def _identify_new(self, key: str, now: float) -> Identity | None:
+        """Whose key this is, if it was made so lately that this process does not know it yet."""
+        if not id_in(key) or now - self._looked_at < LOOK_AGAIN_SECONDS:
+            return None
+        self._looked_at = now
+        try:
+            self.refresh()
+        except CollectorError:
+            return None  # the background thread says so
+        return self._ring.identify(key, self._now())
 
     def _refused(self, reason: str, peer: str, key_id: str) -> None:
         self._metrics.refused.labels(reason).inc()

@@ -106,6 +106,8 @@ def test_keys_made_and_revoked_while_it_runs_are_known_within_a_second(world):
 
     secret, key = here.key()
     wait_until(lambda: not here.gate._ring.open, timeout=2)
+    another, _ = here.key("other")
+    assert here.admit(another).tenant == "other"  # at once: a new key is no guess
     with pytest.raises(UnauthorizedError):
         here.admit()
     assert here.admit(secret).key_id == key.id
