@@ -194,7 +194,7 @@ def test_times_the_store_cannot_hold_are_kept_as_attributes():
 def test_a_parent_of_zeros_is_no_parent():
     request = request_of({"parent_span_id": b"\0" * 8}, {"parent_span_id": b"\1" * 8})
 
-    checked = door.protobuf(TRACES, request.SerializeToString())
+    checked = door.protobuf(TRACES, request.SerializeToString(), tenant="default")
 
     assert [span.parent_span_id for span in spans_of(checked.data)] == [b"", b"\1" * 8]
     assert checked.message() == ""
