@@ -12,7 +12,13 @@ from tracereel.cli import build_parser, registry
 from tracereel_collector.api.build import SURFACES
 from tracereel_collector.auth.metrics import AccessMetrics
 from tracereel_collector.ingest.redaction import Redactor
-from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, QueueMetrics, SessionMetrics
+from tracereel_collector.telemetry import (
+    DeliveryMetrics,
+    HttpMetrics,
+    OtlpMetrics,
+    QueueMetrics,
+    SessionMetrics,
+)
 
 DOCS = Path(__file__).parent.parent / "docs"
 README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
@@ -41,6 +47,7 @@ def test_every_metric_is_described():
     AccessMetrics.register(metrics)
     Redactor(metrics)
     metrics.register(SessionMetrics(lambda: 0))
+    OtlpMetrics.register(metrics)
     counters = dict.fromkeys(
         [("appended", "events"), ("stored", "events"), ("quarantined", "events")], 0
     )

@@ -36,7 +36,13 @@ from tracereel_collector.query.replay import Replay
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
-from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, QueueMetrics, SessionMetrics
+from tracereel_collector.telemetry import (
+    DeliveryMetrics,
+    HttpMetrics,
+    OtlpMetrics,
+    QueueMetrics,
+    SessionMetrics,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -153,6 +159,7 @@ class Collector:
                     max_event_bytes=settings.max_event_bytes,
                     now_unix_nano=time.time_ns,
                     redactor=Redactor(registry) if settings.redact == "on" else None,
+                    metrics=OtlpMetrics.register(registry),
                 ),
                 queue=queue,
                 delivered=delivered,

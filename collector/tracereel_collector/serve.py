@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tracereel_collector.api.parts import Parts
 from tracereel_collector.app import Collector, start_engine
 from tracereel_collector.config import Settings
 from tracereel_collector.engine.lock import StoreInUseError, StoreLock
 from tracereel_collector.errors import StartupError
-from tracereel_collector.serving import listen, serve_until_signal
+from tracereel_collector.serving import Beside, listen, serve_until_signal
 from tracereel_collector.telemetry import configure_logging
 
 DEMO_STOP_SECONDS = 5.0
@@ -34,17 +35,25 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
     with _held(settings.data_dir):
         listening = listen(settings.host, settings.port)
         url = _url(listening)
+        if settings.grpc_port:
+            # gRPC binds for itself, later: a port that is taken should be known now.
+            listen(settings.host, settings.grpc_port, option="--grpc-port").close()
 
         def ready() -> None:
-            _say(f"tracereel collector at {url} (data in {settings.data_dir}); Ctrl-C stops it")
+            grpc = f"OTLP/gRPC on port {settings.grpc_port}, " if settings.grpc_port else ""
+            _say(
+                f"tracereel collector at {url} ({grpc}data in {settings.data_dir}); Ctrl-C stops it"
+            )
             if demo:
                 demonstration.start(url)
 
         try:
             _say("starting the store …")
+            app = collector.start()
             serve_until_signal(
-                collector.start(),
+                app,
                 listening,
+                beside=_other_doors(settings, app.state.parts),
                 stop_seconds=settings.stop_seconds,
                 on_ready=ready,
                 on_stop=demonstration.stop,
@@ -79,6 +88,21 @@ def run_engine_alone(settings: Settings) -> int:
             engine.stop()
     _say("stopped")
     return 0
+
+
+def _other_doors(settings: Settings, parts: Parts) -> list[Beside]:
+    if not settings.grpc_port:
+        return []
+    from tracereel_collector.api.otlp_grpc import GrpcDoor  # only now: it is slow to import
+
+    return [
+        GrpcDoor(
+            parts,
+            host=settings.host,
+            port=settings.grpc_port,
+            stop_seconds=settings.stop_seconds,
+        )
+    ]
 
 
 @contextmanager

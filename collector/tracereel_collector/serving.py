@@ -1,10 +1,12 @@
 """Serves the application over HTTP until a signal says stop."""
 
+import asyncio
 import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import uvicorn
 from fastapi import FastAPI
@@ -13,7 +15,7 @@ from tracereel_collector.connections import BoundedProtocol
 from tracereel_collector.errors import StartupError
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
     """A listening socket, so that a taken port is known before anything else starts.
 
     Raises:
@@ -29,13 +31,42 @@ def listen(host: str, port: int) -> socket.socket:
         listening.close()
         raise StartupError(
             f"cannot listen on {host}:{port}: {error.strerror}",
-            hint="stop what uses the port, or choose another with --port",
+            hint=f"stop what uses the port, or choose another with {option}",
         ) from error
     return listening
 
 
+class Beside(Protocol):
+    """Another door, in the same event loop."""
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        ...
+
+    async def stop(self) -> None:
+        """End in order."""
+        ...
+
+
 class _Server(uvicorn.Server):
     """uvicorn that leaves signals to us: it would raise them again after its own shutdown."""
+
+    def __init__(
+        self, config: uvicorn.Config, *, beside: Sequence[Beside], on_ready: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._beside = beside
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        for door in self._beside:
+            await door.start()
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.gather(super().shutdown(sockets), *(door.stop() for door in self._beside))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -49,6 +80,7 @@ def serve_until_signal(
     stop_seconds: float,
     on_ready: Callable[[], None],
     on_stop: Callable[[], None],
+    beside: Sequence[Beside] = (),
 ) -> None:
     """Serve; SIGINT or SIGTERM ends it in order, a second one at once.
 
@@ -66,7 +98,9 @@ def serve_until_signal(
             timeout_graceful_shutdown=int(stop_seconds),
             server_header=False,
             proxy_headers=False,
-        )
+        ),
+        beside=beside,
+        on_ready=on_ready,
     )
 
     def close_the_door() -> None:
@@ -83,7 +117,6 @@ def serve_until_signal(
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        on_ready()
         server.run(sockets=[listening])
     finally:
         for number, handler in previous.items():

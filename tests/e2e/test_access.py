@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
@@ -12,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from tests.support.collector import CollectorProcess, http
+from tests.support.collector import CollectorProcess, free_port, http
 from tests.support.contract import example
 from tests.support.keys import keys_command, make_key, secret_of
 from tests.support.waiting import wait_until
@@ -33,7 +34,9 @@ class Site:
             scope: make_key(folder, tenant="alpha", scope=scope)["key"] for scope in ALL.split(",")
         }
         self.collector = CollectorProcess(
-            folder, environ={"TRACEREEL_CORS_ORIGINS": "https://app.example"}
+            folder,
+            environ={"TRACEREEL_CORS_ORIGINS": "https://app.example"},
+            grpc_port=free_port(),
         ).start()
 
     def ask(self, method, path, body=None, key=None, **headers):
@@ -298,6 +301,34 @@ def test_the_audit_log_and_the_collectors_own_log_hold_no_key(site):
     lines = (folder / "audit.ndjson").read_text().splitlines()
     events = {json.loads(line)["event"] for line in lines}
     assert {"key.created", "key.used", "request.refused"} <= events
+
+
+def test_grpc_has_the_same_gate(site):
+    """Keys, scopes, claims and shares hold on the other port too."""
+    request = ExportTraceServiceRequest()
+    span = request.resource_spans.add().scope_spans.add().spans.add()
+    span.trace_id, span.span_id, span.name = b"g" * 16, b"g" * 8, "over gRPC"
+    body = request.SerializeToString()
+    with grpc.insecure_channel(f"127.0.0.1:{site.collector.grpc_port}") as channel:
+        export = channel.unary_unary(
+            "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+            request_serializer=bytes,
+            response_deserializer=bytes,
+        )
+
+        def code(*metadata):
+            try:
+                export(body, metadata=metadata, timeout=20)
+            except grpc.RpcError as error:
+                return error.code()
+            return grpc.StatusCode.OK
+
+        assert code() is grpc.StatusCode.UNAUTHENTICATED
+        assert code(("x-api-key", "wrong")) is grpc.StatusCode.UNAUTHENTICATED
+        assert code(("x-api-key", site.only["read"])) is grpc.StatusCode.PERMISSION_DENIED
+        mine = ("authorization", f"Bearer {site.alpha['key']}")
+        assert code(mine, ("x-tenant", "bravo")) is grpc.StatusCode.PERMISSION_DENIED
+        assert code(mine) is grpc.StatusCode.OK
 
 
 def test_thousands_of_wrong_keys_do_not_disturb_who_has_the_right_one(site):

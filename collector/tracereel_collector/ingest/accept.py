@@ -9,10 +9,14 @@ from tracereel_collector.auth.claims import HINT, TenantClaimedError
 from tracereel_collector.errors import BadRequestError, ForbiddenError
 from tracereel_collector.ingest.check import Checked, EventCheck, Rejection
 from tracereel_collector.ingest.events import split_events
-from tracereel_collector.ingest.otlp import CheckedSpans, check_spans
+from tracereel_collector.ingest.otlp import FOREIGN, CheckedRequest, OtlpCheck
+from tracereel_collector.ingest.otlp_schema import Signal
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.telemetry import OtlpMetrics
 
+NDJSON_TYPE = "application/x-ndjson"
+LARGE_JSON = 64 * 1024
 LARGE_BODY = 512 * 1024
 """Bodies above this are checked in a thread, so that small ones need not wait behind them."""
 
@@ -32,6 +36,16 @@ class Accepted:
     receipt: Receipt
     rejected: list[Rejection]
     refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpAnswer:
+    """What an exporter is told: how many records were refused, and why or what else is odd."""
+
+    refused: int
+    message: str
+    records: int
+    """All that the request held."""
 
 
 class EveryEventRejectedError(BadRequestError):
@@ -59,11 +73,15 @@ class Accept:
         *,
         max_event_bytes: int,
         now_unix_nano: Callable[[], int],
+        metrics: OtlpMetrics,
         redactor: Redactor | None = None,
     ) -> None:
         self._queue = queue
+        self._metrics = metrics
         self._check = EventCheck(max_event_bytes=max_event_bytes, redactor=redactor)
-        self._redactor = redactor
+        # Asked whether a log record is an event: what it hides is counted when the event is taken.
+        self._asked = EventCheck(max_event_bytes=max_event_bytes)
+        self._otlp = OtlpCheck(why_no_event=self._why_no_event, redactor=redactor)
         self._now = now_unix_nano
 
     async def events(self, data: bytes, *, tenant: str, content_type: str) -> Accepted:
@@ -107,27 +125,47 @@ class Accept:
         )
         return body, checked, single
 
-    async def traces(self, data: bytes, *, tenant: str) -> tuple[Receipt, CheckedSpans]:
-        """An OTLP trace request in protobuf.
+    async def otlp(self, signal: Signal, data: bytes, *, tenant: str, is_json: bool) -> OtlpAnswer:
+        """An OTLP request of any signal, in protobuf or JSON.
 
         Raises:
             BadRequestError: it is not one.
             TenantClaimedError: all of it says that it belongs to another tenant.
         """
+        check = self._otlp.json if is_json else self._otlp.protobuf
         checked = (
-            await asyncio.to_thread(check_spans, data, tenant=tenant, redactor=self._redactor)
-            if len(data) > LARGE_BODY
-            else check_spans(data, tenant=tenant, redactor=self._redactor)
+            await asyncio.to_thread(check, signal, data, tenant=tenant)
+            if len(data) > (LARGE_JSON if is_json else LARGE_BODY)
+            else check(signal, data, tenant=tenant)
         )
-        body = Body(
-            kind=Kind.SPANS,
-            tenant=tenant,
-            received_unix_nano=self._now(),
-            data=checked.data,
-            records=checked.spans,
-            rejected=checked.refused,
-        )
-        receipt = await self._queue.append(body)
-        if checked.reason is not None and not checked.spans:
-            raise TenantClaimedError(checked.reason, hint=HINT)
-        return receipt, checked
+        refused = checked.refused.total()
+        bodies = []
+        if checked.records or refused:
+            bodies.append(
+                Body(
+                    kind=signal.kind,
+                    tenant=tenant,
+                    received_unix_nano=self._now(),
+                    data=checked.data,
+                    records=checked.records,
+                    rejected=refused,
+                )
+            )
+        if checked.events:
+            bodies.append(self._events_body(b"\n".join(checked.events), tenant, NDJSON_TYPE)[0])
+        # Both or an error: a sender that sends again is known by what was kept of the first time.
+        await asyncio.gather(*(self._queue.append(body) for body in bodies))
+        self._count(signal, checked)
+        if refused and refused == checked.refused[FOREIGN] and not checked.kept:
+            raise TenantClaimedError(checked.hint, hint=HINT)
+        return OtlpAnswer(refused, checked.message(), checked.kept + refused)
+
+    def _count(self, signal: Signal, checked: CheckedRequest) -> None:
+        for reason, count in checked.refused.items():
+            self._metrics.refused.labels(signal.kind, reason).inc(count)
+        for what, count in checked.mended.items():
+            self._metrics.mended.labels(signal.kind, what).inc(count)
+
+    def _why_no_event(self, line: bytes, tenant: str) -> str | None:
+        rejected = self._asked.check([line], tenant=tenant).rejected
+        return rejected[0].reason if rejected else None

@@ -13,6 +13,7 @@ from tracereel_collector.errors import (
     TooSlowError,
     UnsupportedError,
 )
+from tracereel_collector.ingest.zstd import Unzstd
 
 PAUSE_SECONDS = 10.0
 BODY_SECONDS = 30.0
@@ -22,7 +23,7 @@ SMALL_BODY = 1024 * 1024
 SMALL_BODIES = 64 * SMALL_BODY
 """What the first megabytes of all bodies may hold together."""
 MAX_GZIP_MEMBERS = 1000
-ENCODINGS = ("identity", "gzip", "deflate")
+ENCODINGS = ("identity", "gzip", "deflate", "zstd")
 _CHUNK = 256 * 1024
 
 
@@ -36,7 +37,7 @@ class BodyReader:
         max_inflight_bytes: int,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
-        self._max_body = max_body_bytes
+        self.max_body_bytes = self._max_body = max_body_bytes
         self._max_inflight = max_inflight_bytes
         self._seconds = body_seconds
         self._held = 0
@@ -44,7 +45,11 @@ class BodyReader:
 
     @asynccontextmanager
     async def read(
-        self, chunks: AsyncIterator[bytes], headers: Mapping[str, str]
+        self,
+        chunks: AsyncIterator[bytes],
+        headers: Mapping[str, str],
+        *,
+        pause_seconds: float = PAUSE_SECONDS,
     ) -> AsyncIterator[bytes]:
         """The decompressed body of a request, held until the block is left.
 
@@ -64,15 +69,11 @@ class BodyReader:
         declared = headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > self._max_body:
             raise _too_large(self._max_body)
-        decoder = (
-            _Plain(self._max_body)
-            if encoding == "identity"
-            else _Inflate(self._max_body, gzip=encoding == "gzip")
-        )
+        decoder = _decoder_of(encoding, self._max_body)
         parts: list[bytes] = []
         held = held_small = 0
         try:
-            async for chunk in _in_time(chunks, self._seconds):
+            async for chunk in _in_time(chunks, self._seconds, pause_seconds):
                 fresh = decoder.feed(chunk)
                 size = sum(map(len, fresh))
                 # Small bodies have room of their own: large ones that dawdle must not keep them out.
@@ -97,24 +98,27 @@ class BodyReader:
             self._held_small -= held_small
 
 
-async def _in_time(chunks: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+async def _in_time(
+    chunks: AsyncIterator[bytes], seconds: float, pause: float
+) -> AsyncIterator[bytes]:
     """The chunks, as long as they keep coming and do not only trickle."""
+    seconds = max(seconds, pause) if pause > PAUSE_SECONDS else seconds
     waiting = aiter(chunks)
     started = time.monotonic()
     came = 0
     while True:
         left = started + seconds + came / MIN_BODY_RATE - time.monotonic()
         try:
-            async with asyncio.timeout(min(PAUSE_SECONDS, left)):
+            async with asyncio.timeout(min(pause, left)):
                 chunk = await anext(waiting)
         except StopAsyncIteration:
             return
         except TimeoutError as error:
-            if left < PAUSE_SECONDS:
+            if left < pause:
                 raise TooSlowError(
                     f"the body took longer than {seconds:g} s and a second per {MIN_BODY_RATE} bytes"
                 ) from error
-            raise TooSlowError(f"nothing more of the body came for {PAUSE_SECONDS:g} s") from error
+            raise TooSlowError(f"nothing more of the body came for {pause:g} s") from error
         came += len(chunk)
         yield chunk
 
@@ -124,6 +128,14 @@ def _too_large(max_bytes: int) -> TooLargeError:
         f"the body is larger than {max_bytes} bytes after decompression",
         hint="send it in smaller parts, or raise TRACEREEL_MAX_BODY_BYTES",
     )
+
+
+def _decoder_of(encoding: str, max_bytes: int) -> "_Plain | _Inflate | Unzstd":
+    if encoding == "identity":
+        return _Plain(max_bytes)
+    if encoding == "zstd":
+        return Unzstd(max_bytes, too_large=_too_large)
+    return _Inflate(max_bytes, gzip=encoding == "gzip")
 
 
 class _Plain:

@@ -1,15 +1,11 @@
 """Tenants named in OTLP bodies: a resource that names another one than the key's does not enter."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tracereel_collector.auth.claims import RESOURCE_ATTRIBUTES, refusal
 
-_RECORDS = {
-    "resource_spans": ("scope_spans", "spans"),
-    "resource_logs": ("scope_logs", "log_records"),
-    "resource_metrics": ("scope_metrics", "metrics"),
-}
+_RESOURCES = ("resource_spans", "resource_logs", "resource_metrics")
 
 
 def foreign_claim(attributes: Iterable[Any], tenant: str) -> str | None:
@@ -23,18 +19,26 @@ def foreign_claim(attributes: Iterable[Any], tenant: str) -> str | None:
     return None
 
 
-def remove_foreign(request: Any, tenant: str) -> tuple[int, str | None]:
-    """Take resources that name another tenant out of an OTLP request; how many records, and why."""
-    removed = 0
-    reason: str | None = None
-    for name, (scopes, records) in _RECORDS.items():
-        resources: Any = getattr(request, name, ())
+def names_another(request: Any, tenant: str) -> bool:
+    """Whether any resource of an OTLP request names another tenant."""
+    return any(
+        foreign_claim(each.resource.attributes, tenant) is not None
+        for resources in _resources(request)
+        for each in resources
+    )
+
+
+def remove_foreign(request: Any, tenant: str) -> str:
+    """Take resources that name another tenant out of an OTLP request; why, of the first."""
+    reason = ""
+    for resources in _resources(request):
         for index in range(len(resources) - 1, -1, -1):
             why = foreign_claim(resources[index].resource.attributes, tenant)
             if why is not None:
                 reason = why
-                removed += sum(
-                    len(getattr(scope, records)) for scope in getattr(resources[index], scopes)
-                )
                 del resources[index]
-    return removed, reason
+    return reason
+
+
+def _resources(request: Any) -> Iterator[Any]:
+    return (getattr(request, name) for name in _RESOURCES if hasattr(request, name))

@@ -15,7 +15,8 @@ from urllib3.exceptions import HTTPError
 
 from tracereel_collector.errors import PermanentError, StartupError, StoreUnavailableError
 from tracereel_collector.model import Kind, QueuedBody
-from tracereel_collector.store.envelope import messages_of_spans, rows_of_events
+from tracereel_collector.store.envelope import messages_of_requests, rows_of_events
+from tracereel_collector.store.otlp_signals import LOGS_SCHEMA, METRICS_SCHEMA
 from tracereel_collector.store.otlp_types import PROTO_SCHEMA
 
 DATA_ERRORS = frozenset(
@@ -35,12 +36,18 @@ _INSERT = {
 }
 _PROTOBUF = {
     "format_schema_source": "string",
-    "format_schema": PROTO_SCHEMA,
     "format_schema_message_name": "Body",
     "input_format_protobuf_oneof_presence": 1,
     # Lists and maps in attributes become JSON text; a slash stays a slash.
     "output_format_json_escape_forward_slashes": 0,
 }
+
+_OTLP = {
+    Kind.SPANS: ("otlp_traces_in", PROTO_SCHEMA),
+    Kind.LOGS: ("otlp_logs_in", LOGS_SCHEMA),
+    Kind.METRICS: ("otlp_metrics_in", METRICS_SCHEMA),
+}
+"""Where the requests of each signal go, and how the engine reads them."""
 
 # It logs serialisation errors with tracebacks that can show what people recorded.
 logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
@@ -159,16 +166,13 @@ class ClickHouseStore:
             BadDataError: the content cannot be stored; nothing of it was.
             StoreUnavailableError: try again, with the same bodies and token.
         """
+        settings: dict[str, Any] = {**_INSERT, "insert_deduplication_token": token}
         if kind is Kind.EVENTS:
-            table, fmt, block, extra = "events_in", "RowBinary", rows_of_events(bodies), {}
+            table, fmt, block = "events_in", "RowBinary", rows_of_events(bodies)
         else:
-            table, fmt, block, extra = (
-                "otlp_traces_in",
-                "Protobuf",
-                messages_of_spans(bodies),
-                _PROTOBUF,
-            )
-        settings = {**_INSERT, **extra, "insert_deduplication_token": token}
+            table, schema = _OTLP[kind]
+            fmt, block = "Protobuf", messages_of_requests(bodies)
+            settings |= {**_PROTOBUF, "format_schema": schema}
         with self._client() as client:
             client.raw_insert(table, insert_block=block, fmt=fmt, settings=settings)
 

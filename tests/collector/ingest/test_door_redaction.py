@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry
 from tests.support.contract import example
 from tests.support.secret_samples import CORPUS, leaks
 from tracereel_collector.ingest.check import EventCheck
-from tracereel_collector.ingest.otlp import check_spans
+from tracereel_collector.ingest.otlp import OtlpCheck
+from tracereel_collector.ingest.otlp_schema import TRACES
 from tracereel_collector.ingest.redaction import Redactor, redact_otlp
 
 COMPLETED = example("agent.execution.completed")
@@ -179,13 +180,16 @@ def test_numbers_ids_and_owners_in_spans_keep_what_they_are_for():
 def test_a_trace_request_is_kept_clean_and_one_with_nothing_to_hide_as_it_came(redactor):
     dirty = trace_request().SerializeToString()
     clean = ExportTraceServiceRequest()
-    clean.resource_spans.add().scope_spans.add().spans.add(name="GET /")
+    clean.resource_spans.add().scope_spans.add().spans.add(
+        name="GET /", trace_id=b"t" * 16, span_id=b"s" * 8
+    )
 
-    checked = check_spans(dirty, tenant="default", redactor=redactor)
-    assert checked.spans == len(CORPUS)
+    door = OtlpCheck(why_no_event=lambda *_: None, redactor=redactor)
+    checked = door.protobuf(TRACES, dirty, tenant="default")
+    assert checked.records == len(CORPUS)
     assert leaks(checked.data.decode("utf-8", "replace")) == []
     data = clean.SerializeToString()
-    assert check_spans(data, tenant="default", redactor=redactor).data is data
+    assert door.protobuf(TRACES, data, tenant="default").data is data
 
 
 @given(st.text(max_size=60), st.text(max_size=30))
@@ -214,13 +218,15 @@ def test_resources_that_name_another_tenant_do_not_enter(name):
                 KeyValue(key=name, value=AnyValue(string_value=tenant))
             )
         scope = resource.scope_spans.add()
-        scope.spans.add(name=f"of {tenant}", attributes=[KeyValue(key="tenant")])
-        scope.spans.add(name="second")
+        ids = {"trace_id": b"t" * 16, "span_id": b"s" * 8}
+        scope.spans.add(name=f"of {tenant}", attributes=[KeyValue(key="tenant")], **ids)
+        scope.spans.add(name="second", **ids)
 
-    checked = check_spans(request.SerializeToString(), tenant="acme")
+    door = OtlpCheck(why_no_event=lambda *_: None)
+    checked = door.protobuf(TRACES, request.SerializeToString(), tenant="acme")
 
     kept = ExportTraceServiceRequest.FromString(checked.data)
     names = [each.scope_spans[0].spans[0].name for each in kept.resource_spans]
     assert names == ["of acme", "of ", "of None"]
-    assert (checked.spans, checked.refused) == (6, 2)
-    assert f"resource attribute {name}: 'other' is another tenant" in checked.reason
+    assert (checked.records, checked.refused) == (6, {"another tenant": 2})
+    assert f"resource attribute {name}: 'other' is another tenant" in checked.message()
