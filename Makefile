@@ -5,16 +5,19 @@ DATA ?= .tracereel
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test fast fmt docs bench clean
+.PHONY: help run test test-pythons fast fmt docs bench clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 run: .venv/.collector ## start a collector with a demo pipeline emitting into it
 	@$(BIN)/tracereel serve --demo --port $(PORT) --data-dir $(DATA)
 
 test: .venv/.dev ## the whole suite: format, lint, types, imports, tests
 	$(BIN)/python -m pytest -n 2 --dist loadscope
+
+test-pythons: .venv/.dev ## the tests of the SDK on every other supported Python of this machine
+	$(BIN)/python -m tests.pythons
 
 fast: .venv/.dev ## the tests that start no collector
 	$(BIN)/python -m pytest -m "not e2e and not fault"
@@ -29,7 +32,7 @@ bench: .venv/.dev ## print throughput and latency tables
 	$(BIN)/python bench/ingest.py && $(BIN)/python bench/replay.py && $(BIN)/python bench/import_time.py
 
 clean: ## remove the environment and the demo's data
-	rm -rf .venv .tracereel build dist
+	rm -rf .venv .venvs .tracereel build dist
 
 .venv/bin/python:
 	@echo "Making .venv with $$($(PYTHON) --version) …"

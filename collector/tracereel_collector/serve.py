@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tracereel_collector.api.parts import Parts
 from tracereel_collector.app import Collector, start_engine
 from tracereel_collector.config import Settings
 from tracereel_collector.engine.lock import StoreInUseError, StoreLock
 from tracereel_collector.errors import StartupError
-from tracereel_collector.serving import Beside, listen, serve_until_signal
+from tracereel_collector.serving import doors_beside, listen, serve_until_signal
 from tracereel_collector.telemetry import configure_logging
 
 DEMO_STOP_SECONDS = 5.0
@@ -53,7 +52,7 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
             serve_until_signal(
                 app,
                 listening,
-                beside=_other_doors(settings, app.state.parts),
+                beside=doors_beside(settings, app.state.parts),
                 stop_seconds=settings.stop_seconds,
                 on_ready=ready,
                 on_stop=demonstration.stop,
@@ -88,21 +87,6 @@ def run_engine_alone(settings: Settings) -> int:
             engine.stop()
     _say("stopped")
     return 0
-
-
-def _other_doors(settings: Settings, parts: Parts) -> list[Beside]:
-    if not settings.grpc_port:
-        return []
-    from tracereel_collector.api.otlp_grpc import GrpcDoor  # only now: it is slow to import
-
-    return [
-        GrpcDoor(
-            parts,
-            host=settings.host,
-            port=settings.grpc_port,
-            stop_seconds=settings.stop_seconds,
-        )
-    ]
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from typing import Protocol
 import uvicorn
 from fastapi import FastAPI
 
+from tracereel_collector.api.parts import Parts
+from tracereel_collector.config import Settings
 from tracereel_collector.connections import BoundedProtocol
 from tracereel_collector.errors import StartupError
 
@@ -46,6 +48,23 @@ class Beside(Protocol):
     async def stop(self) -> None:
         """End in order."""
         ...
+
+
+def doors_beside(settings: Settings, parts: Parts, *, together: bool = False) -> list[Beside]:
+    """The doors besides HTTP that the settings ask for; `together` with other processes on a port."""
+    if not settings.grpc_port:
+        return []
+    from tracereel_collector.api.otlp_grpc import GrpcDoor  # only now: it is slow to import
+
+    return [
+        GrpcDoor(
+            parts,
+            host=settings.host,
+            port=settings.grpc_port,
+            stop_seconds=settings.stop_seconds,
+            together=together,
+        )
+    ]
 
 
 class _Server(uvicorn.Server):

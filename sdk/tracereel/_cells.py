@@ -11,7 +11,6 @@ people look at exemplars, are never without.
 """
 
 import os
-import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -20,6 +19,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram, Metric
 from prometheus_client.metrics import MetricWrapperBase
+
+from tracereel import _native
 
 MAX_VALUES: Final = 200
 """Different values of one label in one series; what comes later counts as `other`."""
@@ -45,7 +46,7 @@ class Turn:
     __slots__ = ("_busy", "_late", "_lock")
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = _native.RLock()
         self._busy = False
         self._late: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         # A fork copies locks as they are, ours and prometheus_client's: none may be held then.
@@ -185,10 +186,15 @@ CellT = TypeVar("CellT", CounterCell, HistogramCell, GaugeCell)
 class Series(Generic[CellT]):
     """A metric and its cells; looking a child up by its labels is what costs most, so they stay."""
 
-    __slots__ = ("__weakref__", "_cells", "_gathers", "_make", "_names", "_seen", "metric")
+    __slots__ = (
+        *("__weakref__", "_cells", "_gathers", "_make", "_names", "_seen"),
+        *("before", "metric"),
+    )
 
     def __init__(self, metric: Any, names: tuple[str, ...], make: Callable[..., CellT]) -> None:
         self.metric = metric
+        self.before: Callable[[], None] | None = None
+        """Called before the cells hand on: what is counted elsewhere is counted here then."""
         self._gathers = isinstance(metric, _Collected) and not _multiprocess()
         if isinstance(metric, _Collected):
             metric.series = self
@@ -204,6 +210,8 @@ class Series(Generic[CellT]):
 
     def hand_on(self) -> None:
         """Have every cell give its child what it has gathered."""
+        if self.before is not None:
+            self.before()
         for cell in self._cells.values():
             cell.hand_on()
 

@@ -9,7 +9,7 @@ import hashlib
 import re
 from typing import Any, Final
 
-from tracereel import _values
+from tracereel import _guard, _values, semconv
 from tracereel._secrets import MARK, PATTERNS, is_sensitive_key, mark, suspicious
 from tracereel._values import Cut
 from tracereel.redaction import IDENTITY, REQUIRED, Redaction, count
@@ -35,6 +35,23 @@ LABELS: Final = frozenset(
 OWNERS: Final = ("user_id", "session_id", "request_id")
 """Ids from outside, which may be an e-mail address: hashed as a whole, so that they still group."""
 
+OWNER_ATTRIBUTES: Final = frozenset(
+    {semconv.SPAN_USER_ID, semconv.SPAN_SESSION_ID, semconv.SPAN_REQUEST_ID}
+    | {semconv.SPAN_CONVERSATION_ID}
+)
+"""The same on spans."""
+
+_ATTRIBUTES: Final = (
+    *semconv.SPAN_ATTRIBUTES.items(),
+    ("user_id", (semconv.SPAN_USER_ID,)),
+    ("session_id", (semconv.SPAN_SESSION_ID, semconv.SPAN_CONVERSATION_ID)),
+    *(
+        (field, (shown,))
+        for _, fields in semconv.SPAN_EVENTS.values()
+        for field, shown in fields.items()
+    ),
+)
+"""Field of an event → what it is called on spans."""
 _NAMES: Final = frozenset(
     {"agent_name", "primary_agent", "fallback_agent", "pipeline_type", "tool_name", "step_name"}
     | {"retrieval_name", "message_type"}
@@ -60,30 +77,43 @@ class Privacy:
         self._actions = {
             name: action for name, action in redaction.fields.items() if action != "keep"
         }
+        self.acts = bool(self._actions)
         kept = {name for name, action in redaction.fields.items() if action == "keep"}
         self._untouched = _UNTOUCHED | kept
+        self._shown_actions = {
+            shown: self._actions[name]
+            for name, attributes in _ATTRIBUTES
+            if name in self._actions
+            for shown in attributes
+        }
+        self._names: dict[tuple[str, str], str] = {}
         self._known: set[str] = set()
         self._keys: dict[str, bool] = {}
 
-    def clean(self, event: dict[str, Any]) -> None:
-        """Make an event fit to leave; the dictionary itself is changed, what is in it is copied."""
+    def clean(self, event: dict[str, Any], trusted: str | None = None) -> None:
+        """Make an event fit to leave; the dictionary itself is changed, what is in it is copied.
+
+        A text that is `trusted`, the same object, is not looked at.
+        """
         if not self.captures:
             strip_content(event)
-        if self._actions:
-            self._act(event)
+        if self.acts:
+            self.act(event)
         texts: list[str] = []
         labels: list[str] = []
         others: list[str] = []
         known, untouched = self._known, self._untouched
         for name, value in event.items():
+            if value is None or value is trusted:
+                continue
             kind = type(value)
             if kind is str:
                 if name in LABELS:
                     if value not in known:
                         labels.append(value)
-                elif name not in untouched and not (name == "request_id" and _is_ours(value)):
+                elif name not in untouched:
                     texts.append(value)
-            elif not (value is None or kind is int or kind is float or kind is bool):
+            elif not (kind is int or kind is float or kind is bool):
                 others.append(name)
         sensitive = self._unfold(event, others, texts) if others else False
         if not self._searches:
@@ -96,7 +126,7 @@ class Privacy:
             self._remember(labels)
             return
         for name, value in list(event.items()):
-            if name not in untouched:
+            if name not in untouched and value is not trusted:
                 event[name] = self._field(name, value)
 
     def text(self, value: str) -> str:
@@ -112,13 +142,34 @@ class Privacy:
         # Marks may be longer than what they hide; limits of the contract hold all the same.
         return new if len(new) <= len(value) else new[: max(len(value), 64)]
 
+    def shown(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Fields of an event as the event will have them, for a span that begins before it."""
+        event = dict(fields)
+        try:
+            self.clean(event)
+        except Exception as error:  # noqa: BLE001 - names pass, as they do in the event itself
+            _guard.report("redaction", error)
+            return dict(fields)
+        return event
+
+    def name(self, field: str, value: str) -> str:
+        """One such field with a name in it, remembered."""
+        found = self._names.get((field, value))
+        if found is None:
+            if len(self._names) >= _MAX_KNOWN:
+                self._names.clear()
+            found = self._names[field, value] = str(self.shown({field: value})[field])
+        return found
+
     def values(self, found: dict[str, Any]) -> dict[str, Any]:
         """Attributes of a span or of an event on it, cleaned; those unchanged as they were."""
+        if self._shown_actions:
+            found = self._acted(found)
         for name, value in found.items():
             if type(value) is str and value not in self._known:
                 if self._differs(value):
                     return {
-                        key: self.text(each) if issubclass(type(each), str) else each
+                        key: self._attribute(key, each) if issubclass(type(each), str) else each
                         for key, each in found.items()
                     }
                 self._remember([value])
@@ -126,9 +177,38 @@ class Privacy:
                 return {key: _exact(each) for key, each in self.values(_uncut(found)).items()}
         return found
 
+    def _attribute(self, key: str, value: str) -> str:
+        return self.owner(value) if key in OWNER_ATTRIBUTES else self.text(value)
+
+    def _acted(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Attributes without those of fields to drop, and with the hash of those to hash."""
+        acted: dict[str, Any] = {}
+        for key, value in found.items():
+            action = self._shown_actions.get(key)
+            if action is None:
+                acted[key] = value
+            elif action == "hash" and issubclass(type(value), str):
+                acted[key] = hashed(value)
+        return acted
+
     def owner(self, value: str) -> str:
         """An id from outside: itself, or its hash where it holds something to hide."""
-        return value if self.text(value) == value else hashed(value)
+        if value in self._known:
+            return value
+        if self.text(value) != value:
+            return hashed(value)
+        self._remember([value])
+        return value
+
+    def owner_field(self, name: str, value: str) -> str:
+        """The same, unless the program has a wish of its own for that field."""
+        if name in self._untouched:
+            return value
+        action = self._actions.get(name)
+        if action is None:
+            return self.owner(value)
+        count(f"field_{action}")
+        return hashed(value) if action == "hash" else ""
 
     def _differs(self, text: str) -> bool:
         if any(pattern.pattern.search(text) is not None for pattern in self._own):
@@ -141,7 +221,8 @@ class Privacy:
                 self._known.clear()
             self._known.update(label for label in labels if len(label) <= _values.SHORT_LIMIT)
 
-    def _act(self, event: dict[str, Any]) -> None:
+    def act(self, event: dict[str, Any]) -> None:
+        """Drop or hash the fields that the program wants dropped or hashed."""
         for name, action in self._actions.items():
             value = event.get(name)
             if value is not None:
@@ -250,10 +331,6 @@ def error_name(text: Any) -> str:
     """The type name an error's text begins with, if it does."""
     found = _ERROR_NAME.match(text) if issubclass(type(text), str) else None
     return found.group() if found is not None else ""
-
-
-def _is_ours(request_id: str) -> bool:
-    return len(request_id) == 36 and request_id.startswith("req_") and request_id[4:].isalnum()
 
 
 def hashed(value: str) -> str:

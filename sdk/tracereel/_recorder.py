@@ -4,30 +4,31 @@ One is active per process. It is made by `configure`, or by the first traced cal
 environment; a forked child makes its own.
 """
 
-import atexit
 import os
-import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from opentelemetry.trace import TracerProvider
 
-from tracereel import _guard
+from tracereel import _exits, _guard, _native, failures
 from tracereel import config as _config
-from tracereel._clock import sortable_id
+from tracereel._clock import HybridClock, random_id, sortable_id
 from tracereel._context import Trace
-from tracereel._privacy import Privacy, strip_content
+from tracereel._privacy import Privacy, hashed, strip_content
 from tracereel._private_span import PrivateSpans
 from tracereel._sampling import SAMPLED_OUT, Sampler
 from tracereel._sender import Sender
-from tracereel._shipper import FlushResult, Shipper
+from tracereel._shipper import FlushResult, Shipper, ship_at_exit
 from tracereel._spool import Spool
 from tracereel.config import Config
 from tracereel.errors import ConfigurationError
+from tracereel.failures import FailureRule
 from tracereel.logs import EventLogger, Logs
-from tracereel.metrics import metrics_of
+from tracereel.metrics import Recorded, metrics_of
 from tracereel.redaction import Redaction
+from tracereel.redaction import listen as listen_to_redactions
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -56,6 +57,7 @@ class Recorder:
         self._forked_from: Recorder | None = None
         self.metrics = metrics_of(registry)
         self._privacy = Privacy(config.redaction, capture_content=config.capture_content)
+        self.acts = self._privacy.acts
         self.spans = PrivateSpans(tracer_provider, self._privacy)
         self._sampler: Sampler | None = None
         if config.sample_rate < 1.0:
@@ -66,27 +68,67 @@ class Recorder:
                 drop=self.drop,
             )
         self._logs = Logs(logger)
+        self.clock = HybridClock(config.max_clock_drift)
+        self.mark = f"{random_id(64):016x}"
+        """Stands on every event id, so that no two recorders make the same."""
         self._spool = Spool(
-            config.destination_dir, max_bytes=config.max_spool_bytes, on_late_drop=self.drop
+            config.destination_dir,
+            max_bytes=config.max_spool_bytes,
+            on_late_drop=self.drop,
         )
         self._shipper = Shipper(self._spool, Sender(config), self)
+        self._recorded = Recorded(lambda: self._spool.recorded)
+        self.metrics.follow(self._recorded)
         self._traces: dict[str, Trace] = {}
+        self._older_traces: dict[str, Trace] = {}
         # Re-entrant: a signal handler may make a traced call while its own thread is in here.
-        self._traces_lock = threading.RLock()
-        self._counts_lock = threading.RLock()
+        self._traces_lock = _native.RLock()
+        self._counts_lock = _native.RLock()
         self._dropped = 0
         self._delivered = 0
         self.closed = False
         _guard.listen(self.metrics.count_internal_error)
+        listen_to_redactions(self.metrics.count_redaction)
 
-    def trace(self, trace_id: str) -> Trace:
-        """The trace of a new root run; the same object while runs of that id follow each other."""
+    def trace(self, trace_id: str, suffix: str | None = None) -> Trace:
+        """The trace of a new root run; the same object while runs of that id follow each other.
+
+        A request id is made for a new one, from the suffix of another id if there is one.
+        """
+        found = self._traces.get(trace_id)
+        return found if found is not None else self._remember(trace_id, suffix)
+
+    def _remember(self, trace_id: str, suffix: str | None) -> Trace:
+        # Two halves instead of an order of use: what was not asked for during one half's time goes.
         with self._traces_lock:
-            found = self._traces.pop(trace_id, None) or Trace(trace_id, sortable_id("req"))
+            found = self._traces.get(trace_id) or self._older_traces.get(trace_id)
+            if found is None:
+                found = Trace(trace_id, f"req_{suffix}" if suffix else sortable_id("req"))
             self._traces[trace_id] = found
-            if len(self._traces) > MAX_REMEMBERED_TRACES:
-                del self._traces[next(iter(self._traces))]
+            if len(self._traces) >= MAX_REMEMBERED_TRACES // 2:
+                self._traces, self._older_traces = {}, self._traces
             return found
+
+    def clean(self, event: dict[str, Any], trusted: str | None = None) -> None:
+        """Make an event fit to leave; a text that is `trusted`, by identity, is passed over."""
+        try:
+            self._privacy.clean(event, trusted)
+        except Exception as error:  # noqa: BLE001
+            # What could not be looked at does not leave.
+            strip_content(event)
+            _guard.report("redaction", error)
+
+    def owner(self, name: str, value: str) -> str:
+        """The id of a user or session as it may leave."""
+        try:
+            return self._privacy.owner_field(name, value)
+        except Exception as error:  # noqa: BLE001
+            _guard.report("redaction", error)
+            return hashed(value)
+
+    def act(self, event: dict[str, Any]) -> None:
+        """Do to single fields what the program's rules say; `acts` says whether there are any."""
+        self._privacy.act(event)
 
     def record(
         self,
@@ -96,18 +138,12 @@ class Recorder:
         closes_run: bool = False,
         seconds: float | None = None,
     ) -> None:
-        """Write an event down, count it, log it; each whatever becomes of the others."""
+        """Write a clean event down, count it, log it; each whatever becomes of the others."""
         try:
-            self._privacy.clean(event)
-        except Exception as error:  # noqa: BLE001
-            # What could not be looked at does not leave.
-            strip_content(event)
-            _guard.report("redaction", error)
-        try:
-            if self._sampler is not None:
-                self._sampler.offer(event, trace, closes_run=closes_run)
-            else:
+            if self._sampler is None:
                 self._store(event, trace, closes_run)
+            else:
+                self._sampler.offer(event, trace, closes_run=closes_run)
         except Exception as error:  # noqa: BLE001
             _guard.report("spool", error)
             self.drop("internal_error")
@@ -125,7 +161,6 @@ class Recorder:
         if reason is not None:
             self.drop(reason)
             return
-        self.metrics.count_events("recorded")
         self._shipper.wake()
 
     def drop(self, reason: str) -> None:
@@ -144,6 +179,7 @@ class Recorder:
 
     def settled(self, *, delivered: int, rejected: int, own: bool) -> None:
         """The shipper reports what the collector answered for."""
+        self.metrics.count_recorded()
         if delivered:
             self.metrics.count_events("delivered", delivered)
         if rejected:
@@ -158,14 +194,15 @@ class Recorder:
 
     def observe_clock(self, hlc: str) -> None:
         """Move our clock past one that came from outside; one that is far ahead is ignored."""
-        self._spool.clock.observe(hlc)
+        self.clock.observe(hlc)
 
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""
         self._shipper.drain(timeout, at_exit=at_exit)
         with self._counts_lock:
             waiting = max(0, self._spool.recorded - self._shipper.settled)
-            return FlushResult(self._delivered, waiting, self._dropped)
+            held = self._sampler.held_events if self._sampler is not None else 0
+            return FlushResult(self._delivered, waiting, self._dropped, held)
 
     def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Deliver what can be in time, end the thread, leave the rest for a later process."""
@@ -175,29 +212,40 @@ class Recorder:
         if self._sampler is not None:
             self._sampler.drain()
         result = self.flush(timeout, at_exit=at_exit)
+        with _guard.Guard("metrics"):
+            self.metrics.count_recorded()
         self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
         return result
+
+    @property
+    def delivers(self) -> bool:
+        """Whether a thread delivers; without events, or late in a process, there is none."""
+        return self._shipper.is_started
 
     def successor(self) -> "Recorder":
         """In a forked child: the same configuration, nothing of the parent's."""
         # Calls that began before the fork end in the child too: with its recorder, not with this.
         self.closed = True
+        # The parent counts them.
+        self._recorded.uncounted()
         self._spool.disown()
         self._shipper.disown()
         child = Recorder(self.config, **self._wiring)
         # Kept, so that the child's garbage collector does not close sockets it shares with us.
         child._forked_from = self
-        child._spool.clock = self._spool.clock.copy()
+        child.clock = self.clock.copy()
         return child
 
 
 _UNSET: Final = "unset"
 _active: Recorder | Literal["unset"] | None = _UNSET
-_lock = threading.RLock()
+_lock = _native.RLock()
 
 
 def active() -> Recorder | None:
     """The recorder in force; null when recording is off."""
+    if _exits.too_late():
+        return None
     if _active is _UNSET or isinstance(_active, str):
         return _from_environment()
     return _active
@@ -238,9 +286,11 @@ def configure(
     redaction: Redaction | bool | None = None,
     sample_rate: float | None = None,
     sample_keep_cost_usd: float | None = None,
+    max_clock_drift: float | None = None,
     registry: "CollectorRegistry | None" = None,
     tracer_provider: TracerProvider | None = None,
     logger: EventLogger | None = None,
+    failure_rules: Iterable[FailureRule] = (),
 ) -> None:
     """Set the SDK up; what is not given comes from the environment (see `tracereel.config`).
 
@@ -251,6 +301,7 @@ def configure(
         registry: Prometheus registry for the series; the default one if not given.
         tracer_provider: where spans go; the global provider if there is one, else nowhere.
         logger: a structlog logger for the lines; structlog's configured one if not given.
+        failure_rules: what errors mean, asked in this order, after those of `add_failure_rule`.
 
     Raises:
         ConfigurationError: a value cannot be used; nothing has changed.
@@ -268,7 +319,9 @@ def configure(
         redaction=redaction,
         sample_rate=sample_rate,
         sample_keep_cost_usd=sample_keep_cost_usd,
+        max_clock_drift=max_clock_drift,
     )
+    rules = failures.check_rules(failure_rules)
     recorder = None
     if config.enabled:
         recorder = Recorder(
@@ -276,6 +329,7 @@ def configure(
         )
     with _lock:
         before = _set_active(recorder)
+        failures.use_rules(rules)
     if before is not None:
         before.close(before.config.exit_timeout, at_exit=True)
 
@@ -283,9 +337,10 @@ def configure(
 def flush(timeout: float = 5.0) -> FlushResult:
     """Wait until everything recorded so far is delivered, at most `timeout` seconds.
 
-    The counts are those since the configuration; `delivered + spooled + dropped` is every event.
+    The counts are those since the configuration; `delivered + spooled + dropped + held` is every
+    event.
     """
-    recorder = None if isinstance(_active, str) else _active
+    recorder = _in_use()
     with _guard.Guard("flush"):
         if recorder is not None:
             return recorder.flush(timeout)
@@ -294,28 +349,43 @@ def flush(timeout: float = 5.0) -> FlushResult:
 
 def shutdown(timeout: float = 2.0) -> FlushResult:
     """Flush and end delivery. What is traced afterwards is spooled for a later process."""
-    recorder = None if isinstance(_active, str) else _active
+    recorder = _in_use()
     with _guard.Guard("shutdown"):
         if recorder is not None:
             return recorder.close(timeout)
     return FlushResult(0, 0, 0)
 
 
+def _in_use() -> Recorder | None:
+    """The recorder if there is one; none is made."""
+    return None if isinstance(_active, str) or _exits.too_late() else _active
+
+
 def _at_exit() -> None:
-    recorder = None if isinstance(_active, str) else _active
     with _guard.Guard("exit"):
+        started = time.monotonic()
+        recorder = _in_use()
+        waiting = 0
         if recorder is not None:
-            recorder.close(recorder.config.exit_timeout, at_exit=True)
+            waiting = recorder.close(recorder.config.exit_timeout, at_exit=True).spooled
+            if recorder.delivers:
+                return
+        elif _active is None:
+            return
+        if waiting or _exits.had_children():
+            config = recorder.config if recorder is not None else _config.load()
+            if config.enabled:
+                ship_at_exit(config, config.exit_timeout - (time.monotonic() - started))
 
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.RLock()
+    _lock = _native.RLock()
     recorder = None if isinstance(_active, str) else _active
     with _guard.Guard("fork"):
         if recorder is not None:
             _set_active(recorder.successor())
 
 
-atexit.register(_at_exit)
+_exits.at_exit(_at_exit)
 os.register_at_fork(after_in_child=_after_fork)

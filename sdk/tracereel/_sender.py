@@ -9,20 +9,21 @@ import gzip
 import http.client
 import ipaddress
 import ssl
-import time
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from tracereel import _native
+from tracereel._answers import TimedResponse
 from tracereel.config import Config
 
 PATH: Final = "/v1/events"
 MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
 COMPRESS_ABOVE: Final = 1024
 TIMEOUT: Final = 10.0
-"""Seconds for connecting, for each read, and for the whole of an answer's body."""
+"""Seconds for connecting, for sending, and for the whole of an answer."""
 MAX_RETRY_AFTER: Final = 300.0
 
 # Connecting looks this codec up; a first import that a fork cuts in two would spoil it for good.
@@ -124,14 +125,18 @@ class Sender:
         return response.status, response.getheader("retry-after"), answer
 
     def _connect(self) -> http.client.HTTPConnection:
-        if not self._secure:
-            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
-        return http.client.HTTPSConnection(
-            self._host, self._port, timeout=self._timeout, context=ssl.create_default_context()
-        )
+        connection: http.client.HTTPConnection
+        if self._secure:
+            connection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=self._timeout, context=ssl.create_default_context()
+            )
+        else:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        connection.response_class = TimedResponse
+        _native.use_real_sockets(connection, secure=self._secure)
+        return connection
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
-        deadline = time.monotonic() + self._timeout
         chunks: list[bytes] = []
         size = 0
         while chunk := response.read1(65_536):
@@ -139,8 +144,6 @@ class Sender:
             size += len(chunk)
             if size > MAX_RESPONSE_BYTES:
                 raise ValueError(f"an answer of more than {MAX_RESPONSE_BYTES} bytes")
-            if time.monotonic() > deadline:
-                raise TimeoutError("the answer does not end")
         if response.length:
             raise http.client.IncompleteRead(b"".join(chunks), response.length)
         # `read1` leaves a finished response open, and the connection could not be used again.

@@ -71,9 +71,14 @@ class SeriesSet:
         counter, model = self._counter, ("llm_provider", "llm_model")
         self.attempts = counter(
             "tracereel_agent_attempts_total",
-            "Attempts of ended executions, the first and each retry; agent_executions_total counts"
-            " the operations.",
+            "Attempts of ended executions, the first and each retry.",
             "agent_name",
+        )
+        self.repeated = counter(
+            "tracereel_agent_repeated_executions_total",
+            "Ended executions that another attempt has followed, by status; agent_executions_total"
+            " less these is the operations.",
+            *("agent_name", "status"),
         )
         self.agent_tokens = counter(
             "tracereel_agent_tokens_total",
@@ -85,8 +90,9 @@ class SeriesSet:
         )
         self.agent_waste = counter(
             "tracereel_agent_wasted_cost_usd_total",
-            "Cost of executions that failed or were cancelled.",
-            *("agent_name", "status"),
+            "Cost that was for nothing: of executions that failed or were cancelled, and of failed"
+            " attempts and abandoned routes in others.",
+            *("agent_name", "cause"),
         )
         self.llm_calls = counter(
             "tracereel_llm_calls_total", "Calls to models ended, by status.", *model, "status"
@@ -125,6 +131,9 @@ class SeriesSet:
         )
         self.dropped = counter(
             semconv.SDK_DROPPED, "Events that were not recorded, by reason.", "reason"
+        )
+        self.redactions = counter(
+            semconv.SDK_REDACTIONS, "Replacements in events and on spans, by rule.", "rule"
         )
         self.internal_errors = counter(
             semconv.SDK_INTERNAL_ERRORS, "Errors of the SDK itself, swallowed.", "where"

@@ -7,7 +7,6 @@ emitter's events is never changed.
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,
 )
 
-from tracereel import _guard
+from tracereel import _exits, _guard, _native
+from tracereel._bell import Bell
 from tracereel._outbox import Outbox, dead_emitters, trim_rejected
 from tracereel._sender import Accepted, Sender, UnavailableError
 from tracereel._spool import Spool
@@ -42,11 +42,15 @@ _jitter: Final = random.Random()  # noqa: S311 - and not the program's, which it
 
 @dataclass(frozen=True, slots=True)
 class FlushResult:
-    """What became of events: the collector has them, they wait on disk, or they were not taken."""
+    """What became of events: the collector has them, they wait on disk, or they were not taken.
+
+    `held` are those that sampling keeps in memory until it is known whether their run matters.
+    """
 
     delivered: int
     spooled: int
     dropped: int
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +113,27 @@ class Shipper:
         self._scan_interval = scan_interval
         self._own: Outbox | None = None
         self._adopted: list[Outbox] = []
-        self._thread: threading.Thread | None = None
-        self._start_lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._data = threading.Event()
-        self._kick = threading.Event()
+        self._thread: _native.Thread | None = None
+        # Re-entrant: a signal handler may make a traced call while its own thread is in here.
+        self._start_lock = _native.RLock()
+        self._stopping = Bell()
+        self._data = Bell()
+        self._kick = Bell()
         self._lingering = False
-        self._progress = threading.Condition()
-        self._rescan = threading.Event()
+        self._waited_for = 0
+        self._progress = _native.condition()
+        self._rescan = Bell()
         self._scans = 0
-        self._ending = threading.Lock()
+        self._ending = _native.RLock()
         self._unconnected = 0
         self._settled_bytes = 0
         self.settled = 0
         """Own events answered for; the spool's `recorded` minus this is waiting."""
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is or was a thread, so that nothing has to be delivered without it."""
+        return self._thread is not None
 
     def wake(self) -> None:
         """There is a new event."""
@@ -141,21 +152,31 @@ class Shipper:
         """
         deadline = time.monotonic() + timeout
         target = self._spool.recorded
+        with self._start_lock:  # a thread that is just being started is waited for as well
+            if self._thread is None and self.settled < target:
+                self._start()
         self._data.set()
         self._kick.set()
         with self._progress:
-            unconnected, scans = self._unconnected, self._scans
-            if at_exit:
-                # Children of this process may have ended since the last look.
-                self._rescan.set()
-            while self._thread is not None and self._thread.is_alive():
-                looked = not at_exit or (self._scans > scans and not self._adopted)
-                if self.settled >= target and looked:
-                    return
-                left = deadline - time.monotonic()
-                if left <= 0 or (at_exit and self._unconnected > unconnected):
-                    return
-                self._progress.wait(min(left, 0.5))
+            self._waited_for += 1
+            try:
+                self._drain(target, deadline, at_exit=at_exit)
+            finally:
+                self._waited_for -= 1
+
+    def _drain(self, target: int, deadline: float, *, at_exit: bool) -> None:
+        unconnected, scans = self._unconnected, self._scans
+        if at_exit:
+            # Children of this process may have ended since the last look.
+            self._rescan.set()
+        while (thread := self._thread) is not None and thread.is_alive():
+            looked = not at_exit or (self._scans > scans and not self._adopted)
+            if self.settled >= target and looked:
+                return
+            left = deadline - time.monotonic()
+            if left <= 0 or (at_exit and self._unconnected > unconnected):
+                return
+            self._progress.wait(min(left, 0.5))
 
     def stop(self, timeout: float) -> None:
         """Ask the thread to end and wait for it; where it ends later, it closes the spool then."""
@@ -187,13 +208,31 @@ class Shipper:
     def _start(self) -> None:
         with self._start_lock:
             if self._thread is None and not self._stopping.is_set():
-                thread = threading.Thread(target=self._run, name="tracereel-shipper", daemon=True)
-                thread.start()
+                thread = _native.thread(self._live, name="tracereel-shipper")
+                # Known before it runs: whoever comes back in from a signal handler starts no other.
                 self._thread = thread
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    # No more threads for this process, or none so late in its life: the events are
+                    # on disk, and whatever comes next tries again.
+                    self._thread = None
+                    _guard.warn_once(_TROUBLE, "tracereel: events wait on disk: %s", error)
+                    return
+                _exits.watch_child()
+
+    def _live(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001 - thrown into threads by debuggers and the like
+            _guard.say(logging.WARNING, "tracereel: the delivering thread was ended by %r", error)
+        finally:
+            if not self._stopping.is_set():
+                # The next event, or a flush, starts another.
+                self._thread = None
 
     def _run(self) -> None:
-        quiet = otel_context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
-        otel_context.attach(otel_context.set_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY, True, quiet))
+        otel_context.attach(_quiet())
         next_scan = 0.0
         failures = 0
         while not self._stopping.is_set():
@@ -206,6 +245,8 @@ class Shipper:
                 failures = 0
                 if not shipped:
                     self._idle(next_scan)
+                elif self._waiting_bytes() < HURRY_BYTES:
+                    self._gather()
             except UnavailableError as trouble:
                 failures = self._rest(failures + 1, trouble)
             except Exception as error:  # noqa: BLE001 - the thread must outlive our own mistakes
@@ -216,12 +257,17 @@ class Shipper:
     def _idle(self, next_scan: float) -> None:
         """Sleep until there is an event, then let it have company."""
         if self._data.wait(max(next_scan - time.monotonic(), 0.0)):
+            self._gather()
+            # Cleared before reading: an event that comes now wakes us again.
+            self._data.clear()
+
+    def _gather(self) -> None:
+        """Let events have company, unless somebody waits for them: a request has its own price."""
+        if self._waited_for == 0:
             self._lingering = True
             self._kick.wait(self._linger)
             self._lingering = False
-            # Cleared before reading: an event that comes now wakes us again.
-            self._data.clear()
-            self._kick.clear()
+        self._kick.clear()
 
     def _rest(self, failures: int, trouble: UnavailableError) -> int:
         """Wait before the next attempt; a flush shortens it. Gives the failures to go on with."""
@@ -310,10 +356,12 @@ def ship_leftovers(
     timeout: float = 30.0,
     progress: Callable[[FlushResult], None] | None = None,
     sender: Sender | None = None,
+    patient: bool = True,
 ) -> FlushResult:
     """Deliver what dead processes have left for this destination; spools in use are not touched.
 
     `progress` is called after each answer with what is delivered and dropped, and waiting, so far.
+    Without patience, a destination where nobody listens is not tried again.
     """
     deadline = time.monotonic() + timeout
     sender = sender or Sender(config, timeout=min(timeout, 10.0))
@@ -342,6 +390,9 @@ def ship_leftovers(
                     _guard.say(logging.WARNING, "tracereel: cannot read a spool: %s", error)
                     break
                 except UnavailableError as trouble:
+                    if trouble.no_connection and not patient:
+                        deadline = 0.0
+                        break
                     failures += 1
                     pause = backoff(failures, trouble.retry_after)
                     time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
@@ -349,6 +400,22 @@ def ship_leftovers(
     finally:
         sender.close()
     return FlushResult(delivered, waiting, dropped)
+
+
+def ship_at_exit(config: Config, timeout: float) -> None:
+    """Deliver what is left without a thread: some Pythons start none when the program is ending."""
+    if timeout > 0.0 and config.destination_dir.is_dir():
+        quiet = otel_context.attach(_quiet())
+        try:
+            ship_leftovers(config, timeout=timeout, patient=False)
+        finally:
+            otel_context.detach(quiet)
+
+
+def _quiet() -> otel_context.Context:
+    """A context that has the instrumentations of HTTP clients look away."""
+    quiet = otel_context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
+    return otel_context.set_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY, True, quiet)
 
 
 def _count_left(directory: Path) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from tracereel import redaction as _redaction
+from tracereel._clock import MAX_DRIFT_SECONDS
 from tracereel.errors import ConfigurationError
 from tracereel.redaction import Redaction
 
@@ -199,6 +200,13 @@ class Config:
         "TRACEREEL_SAMPLE_KEEP_COST_USD",
         _cost,
         "A trace that costs as much as this is recorded whatever the sampling says.",
+    )
+
+    max_clock_drift: float = _row(
+        MAX_DRIFT_SECONDS,
+        "TRACEREEL_MAX_CLOCK_DRIFT",
+        _seconds,
+        "A clock that comes with a message and is this many seconds ahead of ours is not followed.",
     )
 
     @property

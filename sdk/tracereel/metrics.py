@@ -5,14 +5,13 @@ two grains, agents' executions and model calls; an execution includes its calls:
 """
 
 import os
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from tracereel import _guard, _remote, semconv
+from tracereel import _guard, _native, _remote, semconv
 from tracereel._cells import MAX_CHILDREN, CounterCell, HistogramCell, Series, in_turn
 from tracereel._series import SeriesSet
 
@@ -27,6 +26,19 @@ _TOKEN_HEADERS: Final = (
 """OpenAI and those alike; Anthropic; Anthropic where only the two parts are told: the lesser."""
 
 
+class Recorded:
+    """How many events were written, counted by who writes them, and how many of them we know of."""
+
+    def __init__(self, written: Callable[[], int]) -> None:
+        self._written = written
+        self._known = 0
+
+    def uncounted(self) -> int:
+        """How many have been written since the last time."""
+        before, self._known = self._known, self._written()
+        return self._known - before
+
+
 class Metrics(SeriesSet):
     """Counts what events say in the series of one registry."""
 
@@ -34,6 +46,8 @@ class Metrics(SeriesSet):
         super().__init__(registry)
         # There from the start, so that a rate over them begins at nought.
         self._outcomes = {outcome: self.events(outcome) for outcome in OUTCOMES}
+        self._recorded: WeakSet[Recorded] = WeakSet()
+        self.events.before = self._add_recorded
         self._ends: dict[tuple[str, str], tuple[CounterCell, CounterCell, HistogramCell]] = {}
         self._handlers: dict[str, Callable[[Event, float | None], None]] = {
             semconv.EXECUTION_COMPLETED: self._completed,
@@ -56,6 +70,23 @@ class Metrics(SeriesSet):
         """Count the duration of a request to a model that has no event of its own."""
         in_turn(lambda: self.llm_duration(provider).observe(seconds))
 
+    def follow(self, recorded: "Recorded") -> None:
+        """Count what a recorder has written, now and whenever somebody collects."""
+        self._recorded.add(recorded)
+
+    def count_recorded(self) -> None:
+        """Bring the count of recorded events up to date; else it is when somebody collects."""
+        in_turn(self._add_recorded)
+
+    def _add_recorded(self) -> None:
+        for recorded in list(self._recorded):
+            self._outcomes["recorded"].add(recorded.uncounted())
+
+    def count_waste(self, agent: str, cause: str, cost: float) -> None:
+        """Count cost that was for nothing, where no event of an end says so."""
+        if cost > 0.0:
+            in_turn(lambda: self.agent_waste(agent, cause).add(cost))
+
     def count_events(self, outcome: str, amount: int = 1) -> None:
         """Count events of our own line: recorded, delivered, rejected or dropped."""
         in_turn(self._outcomes[outcome].add, amount)
@@ -68,6 +99,10 @@ class Metrics(SeriesSet):
     def set_tokens(self, provider: str, tokens: float) -> None:
         """Note what a provider's quota has left."""
         in_turn(lambda: self.tokens_remaining(provider).set(tokens))
+
+    def count_redaction(self, rule: str) -> None:
+        """Count something that was hidden."""
+        in_turn(lambda: self.redactions(rule).add())
 
     def count_internal_error(self, where: str) -> None:
         """Count an error of ours."""
@@ -95,7 +130,9 @@ class Metrics(SeriesSet):
                 self._ends[agent, status] = cells
         executions, attempts, duration = cells
         executions.add(1, trace_id)
-        attempts.add(1 + (event.get("retry_count") or 0))
+        attempts.add(event.get("attempts_made") or 1 + (event.get("retry_count") or 0))
+        if (former := event.get("repeats_status")) is not None:
+            self.repeated(agent, former).add(1, trace_id)
         if seconds is not None:
             duration.observe(seconds, trace_id)
         if event.get("llm_tokens_used") or event.get("llm_prompt_tokens"):
@@ -149,7 +186,7 @@ def _add_tokens(series: Series[CounterCell], labels: tuple[object, ...], event: 
             series(*labels, direction).add(amount)
 
 
-_registering = threading.RLock()
+_registering = _native.RLock()
 os.register_at_fork(
     before=_registering.acquire,
     after_in_parent=_registering.release,

@@ -20,6 +20,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from tests.support.collector import http
 from tests.support.contract import example
 from tests.support.waiting import wait_until
 
@@ -112,6 +113,17 @@ def test_metrics(exporter, sql, service):
     assert sum(seconds["BucketCounts"]) == 1
 
 
+BODIES = {
+    "spans": ("traces", {"resourceSpans": [{"scopeSpans": [{"spans": [
+        {"traceId": "01" * 16, "spanId": "02" * 8}, {"traceId": b"no id at all".hex()},
+    ]}]}]}),
+    "logs": ("logs", {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"severityNumber": 9}]}]}]}),
+    "metrics": ("metrics", {"resourceMetrics": [{"scopeMetrics": [{"metrics": [
+        {"name": "m", "gauge": {"dataPoints": [{"asInt": "0"}]}},
+    ]}]}]}),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", ["spans", "logs", "metrics"])
 def test_every_record_is_accounted_for(collector, kind):
     """received = rejected + duplicate + appended, and all that was appended is stored in the end."""
@@ -119,9 +131,18 @@ def test_every_record_is_accounted_for(collector, kind):
     def counted(name):
         return collector.metric(f"tracereel_records_{name}_total", kind=kind)
 
+    signal, document = BODIES[kind]
+    body = json.dumps(document).encode()
+    before = counted("received")
+    for _ in range(2):
+        answer = http(
+            "POST", f"{collector.url}/v1/{signal}", body, {"Content-Type": "application/json"}
+        )
+        assert answer.status == 200
+
     wait_until(lambda: collector.metric("tracereel_records_pending", kind=kind) == 0)
 
-    assert counted("received") >= 1
+    assert counted("received") - before == (4 if kind == "spans" else 2)
     assert counted("received") == counted("rejected") + counted("duplicate") + counted("appended")
     assert counted("appended") == counted("stored") + counted("quarantined")
     assert counted("quarantined") == 0

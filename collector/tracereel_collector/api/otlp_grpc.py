@@ -1,5 +1,6 @@
 """OTLP over gRPC: the same line, keys, limits and answers as over HTTP, on a port of its own."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -19,8 +20,10 @@ from tracereel_collector.errors import (
     CollectorError,
     RetryableError,
     StartupError,
+    ThrottledError,
     UnavailableError,
 )
+from tracereel_collector.ingest.body import PAUSE_SECONDS
 from tracereel_collector.ingest.otlp_schema import SIGNALS, Signal
 
 log = structlog.get_logger(__name__)
@@ -29,8 +32,6 @@ MESSAGE_SECONDS = 60.0
 """gRPC hands a message over whole, so this is the time for all of it."""
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _OPTIONS = (
-    # A port that another process has is an error, not something to share.
-    ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 1_000),
     # Exporters that ping often, as Go's do, are not sent away for it; dead ones are found out.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
@@ -38,17 +39,29 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.server_handshake_timeout_ms", 10_000),
 )
+RECEIVING = 32
+"""Messages that may be on their way in at once; the others wait."""
 Handler = Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]
 
 
 class GrpcDoor:
     """The gRPC server; it lives in the event loop that starts it."""
 
-    def __init__(self, parts: Parts, *, host: str, port: int, stop_seconds: float) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        host: str,
+        port: int,
+        stop_seconds: float,
+        together: bool = False,
+    ) -> None:
         self._parts = parts
+        self._together = together
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._stop_seconds = stop_seconds
         self._server: Any = None
+        self._slots = asyncio.Semaphore(RECEIVING)
 
     async def start(self) -> None:
         """Begin to serve.
@@ -57,7 +70,9 @@ class GrpcDoor:
             StartupError: the address cannot be had.
         """
         limit = ("grpc.max_receive_message_length", self._parts.bodies.max_body_bytes)
-        self._server = grpc.aio.server(options=[*_OPTIONS, limit])
+        # Unless it is meant, a port that another process has is an error, not something to share.
+        share = ("grpc.so_reuseport", int(self._together))
+        self._server = grpc.aio.server(options=[*_OPTIONS, limit, share])
         for signal in SIGNALS:
             # Reading the one message ourselves lets keys be checked before it, and bounds its time.
             method = grpc.stream_unary_rpc_method_handler(self._handler(signal))
@@ -84,9 +99,11 @@ class GrpcDoor:
 
         async def export(messages: AsyncIterator[bytes], context: Any) -> bytes:
             started = time.perf_counter()
-            code = grpc.StatusCode.OK
+            code = grpc.StatusCode.CANCELLED
             try:
-                return await self._receive(signal, messages, context)
+                answer = await self._receive(signal, messages, context)
+                code = grpc.StatusCode.OK
+                return answer
             except CollectorError as error:
                 code = _CODES[grpc_code(error.status)]
                 await _refuse(context, code, error)
@@ -109,7 +126,7 @@ class GrpcDoor:
             key: value for key, value in context.invocation_metadata() if isinstance(value, str)
         }
         caller = parts.gate.admit(headers, scope=Scope.WRITE, peer=_host_of(context.peer()))
-        arrived = _One(messages)
+        arrived = OneMessage(messages, self._slots)
         # gRPC has decompressed the message already, and held it to the limit.
         async with parts.bodies.read(arrived, {}, pause_seconds=MESSAGE_SECONDS) as data:
             if not arrived.came:
@@ -126,20 +143,39 @@ def _host_of(peer: str) -> str:
     return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer
 
 
-class _One:
-    """The first message of a call and no more; nothing where it was cut off or too large."""
+class OneMessage:
+    """The first message of a call and no more; nothing where it was cut off or too large.
 
-    def __init__(self, messages: AsyncIterator[bytes]) -> None:
+    What has come of a message so far is held where we cannot count it: only so many may be coming.
+    """
+
+    def __init__(
+        self,
+        messages: AsyncIterator[bytes],
+        slots: asyncio.Semaphore,
+        *,
+        wait_seconds: float = PAUSE_SECONDS,
+    ) -> None:
         self._messages = messages
+        self._slots = slots
+        self._wait_seconds = wait_seconds
         self.came = False
 
-    def __aiter__(self) -> "_One":
+    def __aiter__(self) -> "OneMessage":
         return self
 
     async def __anext__(self) -> bytes:
         if self.came:
             raise StopAsyncIteration
-        message = await anext(self._messages)
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await self._slots.acquire()
+        except TimeoutError as error:
+            raise ThrottledError("too many messages come at once", hint="try again") from error
+        try:
+            message = await anext(self._messages)
+        finally:
+            self._slots.release()
         self.came = True
         return message
 

@@ -15,6 +15,7 @@ from urllib3.exceptions import HTTPError
 
 from tracereel_collector.errors import PermanentError, StartupError, StoreUnavailableError
 from tracereel_collector.model import Kind, QueuedBody
+from tracereel_collector.store.canonical import canonical
 from tracereel_collector.store.envelope import messages_of_requests, rows_of_events
 from tracereel_collector.store.otlp_signals import LOGS_SCHEMA, METRICS_SCHEMA
 from tracereel_collector.store.otlp_types import PROTO_SCHEMA
@@ -23,6 +24,9 @@ DATA_ERRORS = frozenset(
     {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 444, 636}
 )
 """ClickHouse error codes that mean: this data, not this moment (parsing, conversion, schema of a body)."""
+
+BAD_ARGUMENTS, INVALID_PROTOBUF = 36, "Invalid protobuf data"
+"""A code that means many things, and the one of them that is about the data."""
 
 _INSERT = {
     "async_insert": 0,
@@ -168,11 +172,20 @@ class ClickHouseStore:
         """
         settings: dict[str, Any] = {**_INSERT, "insert_deduplication_token": token}
         if kind is Kind.EVENTS:
-            table, fmt, block = "events_in", "RowBinary", rows_of_events(bodies)
-        else:
-            table, schema = _OTLP[kind]
-            fmt, block = "Protobuf", messages_of_requests(bodies)
-            settings |= {**_PROTOBUF, "format_schema": schema}
+            self._insert_block("events_in", rows_of_events(bodies), "RowBinary", settings)
+            return
+        table, schema = _OTLP[kind]
+        settings |= {**_PROTOBUF, "format_schema": schema}
+        try:
+            self._insert_block(table, messages_of_requests(bodies), "Protobuf", settings)
+        except BadDataError:
+            # Nothing of it was stored, so that the token is still free.
+            rewritten = canonical(bodies)
+            if all(new.data == old.data for new, old in zip(rewritten, bodies, strict=True)):
+                raise
+            self._insert_block(table, messages_of_requests(rewritten), "Protobuf", settings)
+
+    def _insert_block(self, table: str, block: bytes, fmt: str, settings: dict[str, Any]) -> None:
         with self._client() as client:
             client.raw_insert(table, insert_block=block, fmt=fmt, settings=settings)
 
@@ -221,7 +234,7 @@ def _translate(error: DatabaseError) -> Exception:
     code = getattr(error, "code", None)
     if code is None:
         return StoreUnavailableError(f"the store does not answer: {_brief(error)}")
-    if code in DATA_ERRORS:
+    if code in DATA_ERRORS or (code == BAD_ARGUMENTS and INVALID_PROTOBUF in str(error)):
         return BadDataError(f"ClickHouse code {code}: {_brief(error)}")
     return StoreUnavailableError(f"ClickHouse code {code}: {_brief(error)}")
 
