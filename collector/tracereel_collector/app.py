@@ -13,21 +13,37 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from tracereel_collector.api.build import build_api
 from tracereel_collector.api.parts import DeliveryNotice, Parts, QueryThreads
-from tracereel_collector.auth import Keyring
+from tracereel_collector.auth import Gate
+from tracereel_collector.auth.administration import Administration
+from tracereel_collector.auth.audit import AuditLog
+from tracereel_collector.auth.gate import GateSettings
+from tracereel_collector.auth.keyring import parse_static
+from tracereel_collector.auth.keystore import FILE, KeyStore
+from tracereel_collector.auth.limits import Rates
+from tracereel_collector.auth.metrics import AccessMetrics
+from tracereel_collector.auth.origins import parse_origins
 from tracereel_collector.config import Settings
+from tracereel_collector.connections import ConnectionLimits, allow_open_files
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
+from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
-from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, OtlpMetrics, QueueMetrics
+from tracereel_collector.telemetry import (
+    DeliveryMetrics,
+    HttpMetrics,
+    OtlpMetrics,
+    QueueMetrics,
+    SessionMetrics,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +82,9 @@ class Collector:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._keyring = Keyring.parse(settings.api_keys, host=settings.host)
+        self._registry = _new_registry()
+        self._keys = KeyStore(settings.data_dir / FILE)
+        self._gate = self._new_gate()
         self._engine: Supervisor | None = None
         self._queue: DurableQueue | None = None
         self._store: ClickHouseStore | None = None
@@ -80,12 +98,15 @@ class Collector:
             StartupError: something is in the way; the message says what.
         """
         settings = self._settings
+        allow_open_files(settings.max_connections)
+        self._gate.start()
         queue = self._queue = DurableQueue(
             settings.data_dir / "queue" / "queue.sqlite",
             QueueLimits(
                 commit_bytes=settings.commit_bytes,
                 max_pending_bytes=settings.max_pending_bytes,
                 retain_seconds=settings.retain_seconds,
+                min_free_bytes=settings.min_free_bytes,
             ),
         )
         if queue.damaged_files:
@@ -106,7 +127,7 @@ class Collector:
         except StoreUnavailableError as error:
             # Ingest does not need the store: it goes on, and delivery prepares it when it is back.
             log.warning("store_unavailable", reason=error.message)
-        registry = _new_registry()
+        registry = self._registry
         delivered = DeliveryNotice()
         self._worker = DeliveryWorker(
             queue,
@@ -123,18 +144,22 @@ class Collector:
         registry.register(
             QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
         )
+        registry.register(SessionMetrics(queue.session_mismatches))
         self._worker.start()
         return build_api(
             Parts(
-                keyring=self._keyring,
+                gate=self._gate,
+                administration=Administration(self._keys, self._audit),
                 bodies=BodyReader(
                     max_body_bytes=settings.max_body_bytes,
                     max_inflight_bytes=settings.max_inflight_bytes,
+                    body_seconds=settings.body_seconds,
                 ),
                 accept=Accept(
                     _AsyncQueue(queue),
                     max_event_bytes=settings.max_event_bytes,
                     now_unix_nano=time.time_ns,
+                    redactor=Redactor(registry) if settings.redact == "on" else None,
                     metrics=OtlpMetrics.register(registry),
                 ),
                 queue=queue,
@@ -147,6 +172,12 @@ class Collector:
                 registry=registry,
                 http_metrics=HttpMetrics.register(registry),
                 version=version("tracereel"),
+                cors_origins=parse_origins(settings.cors_origins),
+                connection_limits=ConnectionLimits(
+                    max_connections=settings.max_connections,
+                    header_seconds=settings.header_seconds,
+                    on_refused=lambda reason: self._access.connections.labels(reason).inc(),
+                ),
             )
         )
 
@@ -157,10 +188,31 @@ class Collector:
         if self._queue is not None:
             self._queue.close()
         self._queries.close()
+        self._gate.close()
         if self._store is not None:
             self._store.close()
         if self._engine is not None:
             self._engine.stop()
+
+    def _new_gate(self) -> Gate:
+        settings = self._settings
+        metrics = self._access = AccessMetrics.register(self._registry)
+        self._audit = AuditLog(
+            settings.data_dir / "audit",
+            on_error=lambda lines: metrics.audit_lost.labels("unwritable").inc(lines),
+        )
+        return Gate(
+            GateSettings(
+                host=settings.host,
+                static=parse_static(settings.api_keys),
+                origins=parse_origins(settings.cors_origins),
+                rates=Rates(records=settings.rate_records, bytes=settings.rate_bytes),
+                rates_file=settings.data_dir / "limits.sqlite",
+            ),
+            keys=self._keys,
+            audit=self._audit,
+            metrics=metrics,
+        )
 
     def _store_address(self) -> StoreAddress:
         if self._settings.store != "embedded":

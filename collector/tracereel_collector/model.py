@@ -20,6 +20,13 @@ class Kind(StrEnum):
     HEARTBEATS = "heartbeats"
 
 
+SESSION_FLAG = "session_user_mismatch"
+"""The field set on an event that claims a user for a session which another one owns."""
+
+Owner = tuple[str, str]
+"""A session and the user that an event claims for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Consecutive records of a body that one emitter numbered consecutively.
@@ -43,6 +50,7 @@ class Body:
     records: int
     rejected: int = 0
     runs: tuple[Run, ...] = ()
+    owners: tuple[Owner, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

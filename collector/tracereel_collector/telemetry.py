@@ -135,6 +135,21 @@ class QueueMetrics(Collector):
         )
 
 
+class SessionMetrics(Collector):
+    """Events that claim a session of somebody else's, read from the queue's own transactions."""
+
+    def __init__(self, mismatches: Callable[[], int]) -> None:
+        self._mismatches = mismatches
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample."""
+        yield CounterMetricFamily(
+            "tracereel_session_user_mismatches",
+            "Events flagged session_user_mismatch; kept in the queue, so it survives restarts.",
+            value=self._mismatches(),
+        )
+
+
 def configure_logging(*, json_lines: bool | None = None) -> None:
     """Log lines to stderr: readable on a terminal, JSON elsewhere."""
     as_json = not sys.stderr.isatty() if json_lines is None else json_lines

@@ -116,7 +116,9 @@ def _judge(response: Response) -> Accepted | Refused:
     if status == _TOO_LARGE:
         return Refused("HTTP 413: too large")
     error = body.get("error")
-    if status in _BAD_DATA and isinstance(error, dict):
+    # A 403 is about the key, and a better one may follow; about the lines only if they are named.
+    bad_data = status in _BAD_DATA or (status == 403 and isinstance(body.get("rejected"), list))
+    if bad_data and isinstance(error, dict):
         return Refused(f"HTTP {status}: {str(error.get('message'))[:500]}")
     message = f"HTTP {status}"
     if isinstance(error, dict):

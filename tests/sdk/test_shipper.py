@@ -104,6 +104,7 @@ def test_away_then_back_everything_arrives(registry: CollectorRegistry) -> None:
         Behaviour(status=500),
         Behaviour(status=404),
         Behaviour(status=401),
+        Behaviour(status=403, body=b'{"error": {"code": "forbidden", "message": "scope"}}'),
         Behaviour(status=302, body=b""),
         Behaviour(status=400, body=b"<html>plain HTTP sent to HTTPS port</html>"),
         Behaviour(body=b"<html>welcome to the hotel</html>"),
@@ -122,6 +123,19 @@ def test_trouble_of_the_destination_loses_nothing(
     agent(1)
     assert tracereel.flush(0.3) == FlushResult(0, 2, 0)
     sink.behaviour = Behaviour()
+    assert len(recorded()) == 2
+
+
+def test_events_refused_for_the_tenant_they_name_do_not_hold_up_others(
+    recorded: Deliver, sink: IngestSink
+) -> None:
+    """A 403 about the key is waited out; one that names the events is final."""
+    answer = {"error": {"code": "rejected", "message": "tenant: 'b'"}, "rejected": [{"index": 0}]}
+    sink.behaviour = Behaviour(status=403, body=json.dumps(answer).encode())
+    agent(1)
+    assert tracereel.flush(5) == FlushResult(0, 0, 2)
+    sink.behaviour = Behaviour()
+    agent(1)
     assert len(recorded()) == 2
 
 

@@ -6,12 +6,26 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tracereel_collector.api import emitters, events, health, otlp, page, replay
+from tracereel_collector.api import (
+    emitters,
+    events,
+    health,
+    heartbeats,
+    keys,
+    otlp,
+    page,
+    replay,
+)
 from tracereel_collector.api.errors import add_error_handlers
 from tracereel_collector.api.parts import Parts
+from tracereel_collector.api.surface import describe_security, include
 from tracereel_collector.telemetry import HttpMetrics
+
+SURFACES = (events, otlp, heartbeats, replay, emitters, keys, health, page)
+"""Everything that is served; each file holds one `router`."""
 
 
 def build_api(parts: Parts) -> FastAPI:
@@ -24,9 +38,19 @@ def build_api(parts: Parts) -> FastAPI:
 
     app = FastAPI(title="tracereel", version=parts.version, lifespan=lifespan)
     app.state.parts = parts
-    for surface in (events, otlp, replay, emitters, health, page):
-        app.include_router(surface.router)
+    app.state.connection_limits = parts.connection_limits
+    for surface in SURFACES:
+        include(app, surface.router)
+    describe_security(app)
     add_error_handlers(app)
+    if parts.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=parts.cors_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["authorization", "content-encoding", "content-type", "x-api-key"],
+            expose_headers=["retry-after"],
+        )
     app.add_middleware(_CountRequests, metrics=parts.http_metrics)
     return app
 

@@ -1,30 +1,18 @@
-"""`POST /v1/heartbeats` and `GET /v1/emitters`: who emits, how far they are, what is missing."""
+"""`GET /v1/emitters`: who emits, how far they are, what is missing."""
 
 import time
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi import Query, Request
+from fastapi.responses import Response
 
 from tracereel_collector.api.parts import parts_of
+from tracereel_collector.api.surface import Surface, caller_of
+from tracereel_collector.auth import Scope
 from tracereel_collector.query.emitters import MAX_EMITTERS
 
-router = APIRouter()
+router = Surface(scope=Scope.READ)
 State = Literal["alive", "ended", "recovered", "silent", "unknown"]
-
-
-@router.post("/v1/heartbeats", summary="Say how far an emitter has come")
-async def post_heartbeats(request: Request) -> JSONResponse:
-    """One heartbeat or an array of them; durable when acknowledged."""
-    parts = parts_of(request)
-    tenant = parts.keyring.tenant_of(request.headers)
-    async with parts.bodies.read(request.stream(), request.headers) as data:
-        accepted = await parts.accept.heartbeats(data, tenant=tenant)
-    rejected = [
-        {"index": each.index, "emitter_id": each.event_id, "reason": each.reason}
-        for each in accepted.rejected
-    ]
-    return JSONResponse({"accepted": accepted.receipt.appended, "rejected": rejected})
 
 
 @router.get("/v1/emitters", summary="List emitters")
@@ -36,8 +24,7 @@ async def get_emitters(
     limit: Annotated[int, Query(ge=1, le=MAX_EMITTERS)] = 100,
 ) -> Response:
     """Each with its state, the highest number it claims, and how many of its numbers are missing."""
-    parts = parts_of(request)
-    tenant = parts.keyring.tenant_of(request.headers)
+    parts, tenant = parts_of(request), caller_of(request).tenant
     document = await parts.queries.run(
         lambda: parts.emitters.document(
             tenant,

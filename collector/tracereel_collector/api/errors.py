@@ -43,6 +43,8 @@ async def _known(request: Request, error: Exception) -> Response:
     headers = {}
     if isinstance(error, RetryableError):
         headers["Retry-After"] = str(error.retry_after_seconds)
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
     if error.status == 408:
         headers["Connection"] = "close"
     return error_response(
@@ -53,7 +55,7 @@ async def _known(request: Request, error: Exception) -> Response:
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
-    message = f"{request.method} {request.url.path}: {error.detail}"
+    message = f"{request.method} {request.scope['path']}: {error.detail}"
     return error_response(request, error.status_code, code, message, None, {}, error.headers or {})
 
 
@@ -71,7 +73,7 @@ async def _gone(request: Request, _error: Exception) -> Response:
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
     # Senders drop what a 500 refuses; a fault of ours must not cost them data.
-    log.error("request_failed", path=request.url.path, exc_info=error)
+    log.error("request_failed", path=request.scope["path"], exc_info=error)
     message = "the collector failed to handle the request; its log says why"
     return error_response(request, 503, "internal", message, None, {}, {"Retry-After": "1"})
 
@@ -86,7 +88,7 @@ def error_response(
     headers: Any,
 ) -> Response:
     """The error in the encoding the route speaks."""
-    if request.url.path in OTLP_PATHS and request.method == "POST":
+    if request.scope["path"] in OTLP_PATHS and request.method == "POST":
         status_code = grpc_code(status)
         if request.headers.get("content-type", "").lower().startswith(JSON):
             said = {"code": status_code, "message": message[:MAX_MESSAGE]}

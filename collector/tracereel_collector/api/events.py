@@ -2,24 +2,53 @@
 
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import JSONResponse
 
 from tracereel_collector.api.parts import Parts, parts_of
+from tracereel_collector.api.surface import Surface, caller_of
+from tracereel_collector.auth import Scope
 from tracereel_collector.errors import StoreUnavailableError
+from tracereel_collector.ingest.accept import EveryEventRejectedError
 from tracereel_collector.model import Kind, Receipt
 
-router = APIRouter()
+router = Surface(scope=Scope.WRITE)
 
 
-@router.post("/v1/events", summary="Record events")
+_EVENT = {
+    "type": "object",
+    "required": ["event_id", "event_type", "timestamp", "trace_id"],
+    "properties": {
+        name: {"type": "string"} for name in ("event_id", "event_type", "timestamp", "trace_id")
+    },
+    "description": "An event of docs/events.schema.json.",
+}
+_BODY = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": {"anyOf": [_EVENT, {"type": "array", "items": _EVENT}]}},
+        "application/x-ndjson": {"schema": {"type": "string"}},
+    },
+}
+
+
+@router.post("/v1/events", summary="Record events", openapi_extra={"requestBody": _BODY})
 async def post_events(request: Request, wait: Literal["stored"] | None = None) -> JSONResponse:
     """Accepted events are durable and numbered from `first_sequence_number`, in order."""
     parts = parts_of(request)
-    tenant = parts.keyring.tenant_of(request.headers)
+    caller = caller_of(request)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     async with parts.bodies.read(request.stream(), request.headers) as data:
-        accepted = await parts.accept.events(data, tenant=tenant, content_type=content_type)
+        parts.gate.charge(caller, size=len(data))
+        try:
+            accepted = await parts.accept.events(
+                data, tenant=caller.tenant, content_type=content_type
+            )
+        except EveryEventRejectedError as error:
+            parts.gate.charge(caller, records=error.refused)
+            raise
+    records = accepted.receipt.appended + accepted.receipt.duplicates + accepted.refused
+    parts.gate.charge(caller, records=records)
     if wait == "stored":
         await _wait_until_stored(parts, accepted.receipt)
     answer: dict[str, Any] = {

@@ -9,7 +9,9 @@ from typing import Any, Protocol, TypeVar
 from fastapi import Request
 from prometheus_client import CollectorRegistry
 
-from tracereel_collector.auth import Keyring
+from tracereel_collector.auth import Gate
+from tracereel_collector.auth.administration import Administration
+from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Kind
@@ -106,7 +108,8 @@ class QueryThreads:
 class Parts:
     """Everything a surface may use."""
 
-    keyring: Keyring
+    gate: Gate
+    administration: Administration
     bodies: BodyReader
     accept: Accept
     queue: QueueView
@@ -119,6 +122,8 @@ class Parts:
     registry: CollectorRegistry
     http_metrics: HttpMetrics
     version: str
+    cors_origins: tuple[str, ...] = ()
+    connection_limits: ConnectionLimits = ConnectionLimits()
     wait_stored_seconds: float = 30.0
 
 

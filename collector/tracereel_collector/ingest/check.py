@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 
 from tracereel.events import RESERVED_FIELDS, UnknownEventTypeError
+from tracereel_collector.auth.claims import EVENT_FIELD, refusal
 from tracereel_collector.ingest.decoders import EventDecoders
 from tracereel_collector.ingest.explain import explain_field, explain_line, json_name
-from tracereel_collector.model import Run
+from tracereel_collector.ingest.redaction import Redactor
+from tracereel_collector.model import SESSION_FLAG, Owner, Run
 
 MIN_YEAR, MAX_YEAR = 1970, 2261
 """What fits a nanosecond clock of 64 bits."""
@@ -22,6 +24,8 @@ MAX_TIMESTAMP = len("2026-01-23T10:00:00.123456789+00:00")
 MAX_DEPTH = 200
 REJECTIONS_KEPT = 1_000
 """Reasons kept of one body; further refusals are only counted."""
+_OURS = RESERVED_FIELDS | {SESSION_FLAG}
+"""Fields that only the collector may set."""
 _TOO_DEEP = f"nested too deep; at most {MAX_DEPTH} levels are accepted"
 
 
@@ -49,49 +53,69 @@ class Checked:
     rejected: list[Rejection]
     """The first of the refused, with reasons."""
     refused: int
+    owners: tuple[Owner, ...] = ()
+    """The sessions of the lines that enter, with the users they claim; each pair once."""
+    misclaimed: int = 0
+    """How many were refused because they name another tenant."""
 
 
 class _RefusedError(Exception):
     """This line does not enter."""
 
-    def __init__(self, reason: str, event_id: str | None = None) -> None:
+    def __init__(self, reason: str, event_id: str | None = None, *, claim: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.event_id = event_id
+        self.claim = claim
 
 
 class EventCheck:
     """Checks lines against the contract; stateless after construction, safe to share."""
 
-    def __init__(self, *, max_event_bytes: int) -> None:
+    def __init__(self, *, max_event_bytes: int, redactor: Redactor | None = None) -> None:
         self._decoders = EventDecoders()
         self._untyped: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
         self._max_event_bytes = max_event_bytes
+        self._redactor = redactor
 
-    def check(self, lines: list[bytes]) -> Checked:
-        """Sort the lines of a body into those that enter and those that do not."""
+    def check(self, lines: list[bytes], *, tenant: str) -> Checked:
+        """Sort the lines of a tenant's body into those that enter and those that do not."""
         kept: list[bytes] = []
         rejected: list[Rejection] = []
-        refused = 0
+        refused = misclaimed = 0
         runs = _Runs()
+        owners: dict[Owner, None] = {}
         changed = False
         for index, line in enumerate(lines):
             event: Any = None
             try:
                 event = self._decode(line)
                 typed = self._typed(line, event)
-                entering = _mended(line, event)
-            except _RefusedError as refusal:
+                entering = line
+                if self._redactor is not None and self._redactor.event(event):
+                    entering = msgspec.json.encode(event)
+                    typed = self._typed(entering, event)
+                entering = _mended(entering, event, tenant)
+            except _RefusedError as no:
                 refused += 1
+                misclaimed += no.claim
                 if refused <= REJECTIONS_KEPT:
-                    rejected.append(
-                        Rejection(index, refusal.event_id or _id_of(event), refusal.reason)
-                    )
+                    rejected.append(Rejection(index, no.event_id or _id_of(event), no.reason))
                 continue
             changed = changed or entering is not line
             kept.append(entering)
             runs.add(typed.emitter_id, typed.emitter_seq)
-        return Checked(kept, changed or bool(refused), runs.finish(), rejected, refused)
+            if typed.session_id is not None and typed.user_id is not None:
+                owners[typed.session_id, typed.user_id] = None
+        return Checked(
+            kept,
+            changed or bool(refused),
+            runs.finish(),
+            rejected,
+            refused,
+            tuple(owners),
+            misclaimed,
+        )
 
     def _decode(self, line: bytes) -> Any:
         if len(line) > self._max_event_bytes:
@@ -131,12 +155,13 @@ class EventCheck:
         return typed
 
 
-def _mended(line: bytes, event: dict[str, Any]) -> bytes:
+def _mended(line: bytes, event: dict[str, Any], tenant: str) -> bytes:
     """The line itself, or a new one where it says a thing twice or what only the collector may say."""
-    if not RESERVED_FIELDS.isdisjoint(event):
-        return msgspec.json.encode(
-            {key: value for key, value in event.items() if key not in RESERVED_FIELDS}
-        )
+    if not _OURS.isdisjoint(event):
+        claimed = event.get(EVENT_FIELD)
+        if claimed not in (None, "", tenant):
+            raise _RefusedError(refusal(EVENT_FIELD, claimed, tenant), claim=True)
+        return msgspec.json.encode({key: value for key, value in event.items() if key not in _OURS})
     said_once = msgspec.json.encode(event)
     if said_once == line:
         return line  # what our own SDK writes: compact, so that this comparison settles it

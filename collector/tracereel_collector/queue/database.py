@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tracereel_collector.errors import StartupError
+from tracereel_collector.queue import sessions
 
 SCHEMA_VERSION = 1
 _DAMAGED = ".damaged-"
@@ -81,6 +82,7 @@ def _open(path: Path) -> sqlite3.Connection:
         if new or not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             _create(connection)
             _sync_directory(path.parent)
+        sessions.create(connection)
         problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
             raise sqlite3.DatabaseError(problem)

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from tracereel_collector.errors import QueueUnavailableError, ThrottledError
-from tracereel_collector.model import Batch, Body, Kind, Quarantined, QueuedBody, Receipt
+from tracereel_collector.model import (
+    SESSION_FLAG,
+    Batch,
+    Body,
+    Kind,
+    Quarantined,
+    QueuedBody,
+    Receipt,
+)
 from tracereel_collector.queue import batches
 from tracereel_collector.queue.append import Appender
 from tracereel_collector.queue.database import (
@@ -19,7 +27,7 @@ from tracereel_collector.queue.database import (
     open_or_set_aside,
     rescued_mark,
 )
-from tracereel_collector.queue.reserve import Reserve
+from tracereel_collector.queue.reserve import FreeSpace, Reserve
 from tracereel_collector.queue.writer import CommitThread
 
 COUNTERS = ("received", "rejected", "appended", "stored", "duplicate", "quarantined")
@@ -35,6 +43,7 @@ class QueueLimits:
     commit_bytes: int
     max_pending_bytes: int
     retain_seconds: float
+    min_free_bytes: int = 0
 
 
 class DurableQueue:
@@ -46,8 +55,10 @@ class DurableQueue:
         limits: QueueLimits,
         *,
         now_unix_nano: Callable[[], int] = time.time_ns,
+        free_bytes: Callable[[], int] | None = None,
     ) -> None:
         self._limits = limits
+        self._free = FreeSpace(path.parent, free_bytes)
         self._now = now_unix_nano
         self._appender = Appender()
         self._appended = threading.Condition()
@@ -109,6 +120,12 @@ class DurableQueue:
             if not self._reserve.keep():
                 raise QueueUnavailableError("the disk is full", hint="free space in the data dir")
             self._disk_full = False
+        if self._free.bytes < self._limits.min_free_bytes:
+            raise QueueUnavailableError(
+                f"{self._free.bytes} bytes of disk are free,"
+                f" {self._limits.min_free_bytes} are kept free",
+                hint="free space in the data dir, or lower TRACEREEL_MIN_FREE_BYTES",
+            )
         if self.pending_bytes + self._quarantined_bytes + size > self._limits.max_pending_bytes:
             raise ThrottledError(
                 f"{self.pending_bytes} bytes wait for the store,"
@@ -204,8 +221,14 @@ class DurableQueue:
         """The conservation counters by name and kind, as committed."""
         counts = {(name, kind.value): 0 for name in COUNTERS for kind in Kind}
         for name, kind, value in self._read("SELECT name, kind, value FROM counters"):
-            counts[name, kind] = value
+            if name in COUNTERS:
+                counts[name, kind] = value
         return counts
+
+    def session_mismatches(self) -> int:
+        """Events flagged because they claim a session of somebody else's, as committed."""
+        found = self._read("SELECT sum(value) FROM counters WHERE name=?", SESSION_FLAG)
+        return int(found[0][0] or 0)
 
     def quarantine(self, limit: int = 100) -> list[tuple[str, str, int, str]]:
         """The newest quarantined records: kind, tenant, sequence number, reason."""
