@@ -1,19 +1,25 @@
 """The composition root: makes the parts, joins them, starts and stops them in order."""
 
 import asyncio
+import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import structlog
-from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.types import ASGIApp
 
 from tracereel_collector.api.build import build_api
 from tracereel_collector.api.parts import DeliveryNotice, Parts, QueryThreads
 from tracereel_collector.auth import Keyring
+from tracereel_collector.bells import Bell, hurried
+from tracereel_collector.bells import listen as listen_to
 from tracereel_collector.config import Settings
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.settings import EngineSettings
@@ -21,6 +27,7 @@ from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
+from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.queue import DurableQueue, QueueLimits
@@ -31,6 +38,7 @@ from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, QueueMet
 log = structlog.get_logger(__name__)
 
 QUERY_THREADS = 8
+QUEUE_FILE = Path("queue", "queue.sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +71,46 @@ class _Preparation:
 class Collector:
     """A whole collector in this process, with its engine as a child where the store is embedded."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, *, link: Link | None = None, shared: bool = False
+    ) -> None:
         self._settings = settings
+        self._link = link
+        self._shared = shared
+        self._delivered = DeliveryNotice()
+        self._bells: list[Bell] = []
         self._keyring = Keyring.parse(settings.api_keys, host=settings.host)
         self._engine: Supervisor | None = None
         self._queue: DurableQueue | None = None
         self._store: ClickHouseStore | None = None
         self._worker: DeliveryWorker | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
+        self.store_address: StoreAddress
+        # With several processes, what this one counts is shown by all, out of the shared files.
+        self._registry = CollectorRegistry() if link is not None else _new_registry()
+        self._shown = CollectorRegistry() if link is not None else self._registry
 
-    def start(self) -> FastAPI:
+    def start(self) -> ASGIApp:
         """Bring everything up and return the application to serve.
+
+        Raises:
+            StartupError: something is in the way; the message says what.
+        """
+        if self._link is None:
+            self.start_core(on_delivered=self._delivered.notify)
+        else:
+            self._join_core(self._link)
+        return self._open_door()
+
+    def start_core(self, *, on_delivered: Callable[[], None]) -> None:
+        """What there is one of, however many workers: engine, the queue's owner, delivery.
 
         Raises:
             StartupError: something is in the way; the message says what.
         """
         settings = self._settings
         queue = self._queue = DurableQueue(
-            settings.data_dir / "queue" / "queue.sqlite",
-            QueueLimits(
-                commit_bytes=settings.commit_bytes,
-                max_pending_bytes=settings.max_pending_bytes,
-                retain_seconds=settings.retain_seconds,
-            ),
+            settings.data_dir / QUEUE_FILE, _queue_limits(settings), shared=self._shared
         )
         if queue.damaged_files:
             log.error(
@@ -93,20 +118,14 @@ class Collector:
                 kept_as=[file.name for file in queue.damaged_files],
                 bodies_rescued=queue.rescued_bodies,
             )
-        store = self._store = ClickHouseStore(
-            self._store_address(),
-            query_seconds=settings.query_seconds,
-            query_memory_bytes=settings.query_memory_bytes,
-            max_clients=QUERY_THREADS + len(Kind) + 1,
-        )
+        self.store_address = self._find_store()
+        store = self._store = self._new_store()
         prepare = _Preparation(store)
         try:
             prepare()
         except StoreUnavailableError as error:
             # Ingest does not need the store: it goes on, and delivery prepares it when it is back.
             log.warning("store_unavailable", reason=error.message)
-        registry = _new_registry()
-        delivered = DeliveryNotice()
         self._worker = DeliveryWorker(
             queue,
             store,
@@ -115,14 +134,39 @@ class Collector:
                 max_bytes=settings.batch_bytes,
                 linger_seconds=settings.linger_seconds,
             ),
-            metrics=DeliveryMetrics.register(registry),
+            metrics=DeliveryMetrics.register(self._registry),
             prepare=prepare,
-            on_delivered=delivered.notify,
-        )
-        registry.register(
-            QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
+            on_delivered=on_delivered,
         )
         self._worker.start()
+
+    def heard(self, data: bytes) -> None:
+        """A worker's bell has rung: its appends are to be delivered."""
+        if self._queue is not None:
+            self._queue.heard(hurried(data))
+
+    def _join_core(self, link: Link) -> None:
+        """A worker's part: append to the queue that another process owns and empties."""
+        bell = Bell(link.bell_fd)
+        self._bells.append(bell)
+        self._queue = DurableQueue(
+            self._settings.data_dir / QUEUE_FILE,
+            _queue_limits(self._settings),
+            shared=True,
+            ring=bell.appended,
+        )
+        self.store_address = link.store
+        self._store = self._new_store()
+        MultiProcessCollector(self._shown, path=link.metrics_dir)  # type: ignore[no-untyped-call]
+        listen_to(link.delivered_fd, lambda _: self._delivered.notify(), name="delivered-bell")
+
+    def _open_door(self) -> ASGIApp:
+        """The surfaces, on the queue and the store."""
+        settings, queue, store = self._settings, self._queue, self._store
+        assert queue is not None and store is not None  # noqa: S101, PT018 - start made them
+        self._shown.register(
+            QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
+        )
         return build_api(
             Parts(
                 keyring=self._keyring,
@@ -136,13 +180,13 @@ class Collector:
                     now_unix_nano=time.time_ns,
                 ),
                 queue=queue,
-                delivered=delivered,
+                delivered=self._delivered,
                 replay=Replay(store),
                 queries=self._queries,
                 store_answers=store.ping,
-                store_state=self._store_state,
-                registry=registry,
-                http_metrics=HttpMetrics.register(registry),
+                store_state=self.store_state,
+                registry=self._shown,
+                http_metrics=HttpMetrics.register(self._registry),
                 version=version("tracereel"),
             )
         )
@@ -158,8 +202,18 @@ class Collector:
             self._store.close()
         if self._engine is not None:
             self._engine.stop()
+        for bell in self._bells:
+            bell.close()
 
-    def _store_address(self) -> StoreAddress:
+    def _new_store(self) -> ClickHouseStore:
+        return ClickHouseStore(
+            self.store_address,
+            query_seconds=self._settings.query_seconds,
+            query_memory_bytes=self._settings.query_memory_bytes,
+            max_clients=QUERY_THREADS + len(Kind) + 1,
+        )
+
+    def _find_store(self) -> StoreAddress:
         if self._settings.store != "embedded":
             return StoreAddress.parse(self._settings.store)
         engine = self._engine = start_engine(self._settings)
@@ -172,9 +226,12 @@ class Collector:
         )
 
     def _engine_restarts(self) -> int:
-        return self._engine.restarts if self._engine is not None else 0
+        return int(self.store_state().get("restarts", 0))
 
-    def _store_state(self) -> dict[str, Any]:
+    def store_state(self) -> dict[str, Any]:
+        """What is known of the store without asking it."""
+        if self._link is not None:
+            return _read_state(Path(self._link.state_file))
         if self._engine is None:
             return {"kind": "clickhouse"}
         return {
@@ -183,6 +240,23 @@ class Collector:
             "engine": self._engine.state,
             "restarts": self._engine.restarts,
         }
+
+
+def _read_state(file: Path) -> dict[str, Any]:
+    """What the parent wrote down last."""
+    try:
+        state: dict[str, Any] = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {"kind": "unknown"}
+    return state
+
+
+def _queue_limits(settings: Settings) -> QueueLimits:
+    return QueueLimits(
+        commit_bytes=settings.commit_bytes,
+        max_pending_bytes=settings.max_pending_bytes,
+        retain_seconds=settings.retain_seconds,
+    )
 
 
 def start_engine(settings: Settings) -> Supervisor:

@@ -16,6 +16,9 @@ def _configure_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", type=Path, help="where queue and embedded store live")
     parser.add_argument("--store", help="embedded, or clickhouse[s]://user:pass@host:port/db")
     parser.add_argument(
+        "--workers", type=int, help="processes that accept requests (default: by the cores)"
+    )
+    parser.add_argument(
         "--demo",
         action="store_true",
         help="also run the demo pipeline, emitting into this collector",

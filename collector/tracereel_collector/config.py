@@ -9,6 +9,7 @@ from typing import Any
 from tracereel_collector.errors import StartupError
 
 MIB = 1024 * 1024
+MAX_WORKERS = 64
 
 
 def _default_data_dir() -> Path:
@@ -30,6 +31,7 @@ class Settings:
     port: int = _setting(4318, "Port for everything HTTP: events, OTLP, queries, the page.")
     data_dir: Path = _setting(_default_data_dir, "Where queue and embedded store live.")
     store: str = _setting("embedded", "`embedded`, or `clickhouse[s]://user:pass@host:port/db`.")
+    workers: int = _setting(0, "Processes that accept requests; 0 chooses by the cores.")
     api_keys: str = _setting("", "`tenant:key` pairs, separated by commas.")
 
     max_body_bytes: int = _setting(64 * MIB, "Largest request body, after decompression.")
@@ -38,8 +40,8 @@ class Settings:
     max_pending_bytes: int = _setting(4096 * MIB, "Undelivered bytes in the queue before 429.")
 
     commit_bytes: int = _setting(16 * MIB, "Most bytes that share one commit of the queue.")
-    batch_bytes: int = _setting(12 * MIB, "Most bytes in one insert.")
-    batch_records: int = _setting(20_000, "Most records in one insert.")
+    batch_bytes: int = _setting(24 * MIB, "Most bytes in one insert.")
+    batch_records: int = _setting(50_000, "Most records in one insert.")
     linger_seconds: float = _setting(1.0, "Longest time a batch waits to fill up.")
     retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
 
@@ -82,6 +84,8 @@ class Settings:
             for name in ("max_body_bytes", "max_event_bytes", "batch_bytes", "batch_records")
             if getattr(self, name) <= 0
         ]
+        if not 0 <= self.workers <= MAX_WORKERS:
+            problems.append(f"workers={self.workers}: expected 0 to {MAX_WORKERS}")
         if not 0 <= self.port <= 65535:
             problems.append(f"port={self.port}: expected 0 to 65535")
         if self.store != "embedded" and not self.store.startswith(

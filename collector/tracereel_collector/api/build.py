@@ -9,12 +9,13 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tracereel_collector.api import events, health, otlp, page, replay
-from tracereel_collector.api.errors import add_error_handlers
+from tracereel_collector.api.errors import add_error_handlers, answer_error
+from tracereel_collector.api.hot import HotRoutes
 from tracereel_collector.api.parts import Parts
 from tracereel_collector.telemetry import HttpMetrics
 
 
-def build_api(parts: Parts) -> FastAPI:
+def build_api(parts: Parts) -> ASGIApp:
     """The application that serves everything on the one port."""
 
     @asynccontextmanager
@@ -27,8 +28,12 @@ def build_api(parts: Parts) -> FastAPI:
     for surface in (events, otlp, replay, health, page):
         app.include_router(surface.router)
     add_error_handlers(app)
-    app.add_middleware(_CountRequests, metrics=parts.http_metrics)
-    return app
+    hot = HotRoutes(
+        app,
+        {"/v1/events": events.post_events, "/v1/traces": otlp.post_traces},
+        on_error=answer_error,
+    )
+    return _CountRequests(hot, metrics=parts.http_metrics)
 
 
 class _CountRequests:

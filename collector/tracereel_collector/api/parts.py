@@ -23,7 +23,10 @@ PROBE_SECONDS = 2.0
 class QueueView(Protocol):
     """What the surfaces may ask of the queue."""
 
-    pending_bytes: int
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes acknowledged and not yet in the store."""
+        ...
 
     @property
     def accepts(self) -> bool:

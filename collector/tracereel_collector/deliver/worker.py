@@ -18,7 +18,7 @@ from tracereel_collector.errors import (
 )
 from tracereel_collector.model import Batch, Kind, QueuedBody
 from tracereel_collector.queue import DurableQueue
-from tracereel_collector.telemetry import DeliveryMetrics
+from tracereel_collector.telemetry import DeliveryMetrics, name_thread
 
 log = structlog.get_logger(__name__)
 
@@ -66,6 +66,7 @@ class DeliveryWorker:
         self._prepare = prepare
         self._on_delivered = on_delivered
         self._last_records = dict.fromkeys(Kind, 0)
+        self._last_seconds = dict.fromkeys(Kind, 0.0)
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(kind,), name=f"deliver-{kind}", daemon=True)
@@ -86,6 +87,7 @@ class DeliveryWorker:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self, kind: Kind) -> None:
+        name_thread(f"deliver-{kind}")
         while not self._stop.is_set():
             try:
                 self._deliver_next(kind)
@@ -113,9 +115,14 @@ class DeliveryWorker:
             self._last_records[kind] = batch.records
 
     def _linger(self, kind: Kind) -> float:
-        """An insert has a price of its own: wait a second when much comes, a moment when little."""
+        """An insert has a price of its own: wait a second when much comes, a moment when little.
+
+        Where inserts are dear, as long as the last one took: the store is then busy half of the time
+        at most, and what comes meanwhile shares the next.
+        """
         busy = self._last_records[kind] / BUSY_RECORDS
-        return self._limits.linger_seconds * min(1.0, max(QUIET_SHARE, busy))
+        by_rate = min(1.0, max(QUIET_SHARE, busy)) * self._limits.linger_seconds
+        return max(by_rate, min(self._limits.linger_seconds, self._last_seconds[kind]))
 
     def _deliver(self, batch: Batch) -> None:
         bodies = self._queue.bodies_of(batch)
@@ -166,5 +173,6 @@ class DeliveryWorker:
                     raise
                 backoff = min(LAST_BACKOFF, backoff * 2)
             else:
-                self._metrics.seconds.labels(kind).observe(time.perf_counter() - started)
+                self._last_seconds[kind] = time.perf_counter() - started
+                self._metrics.seconds.labels(kind).observe(self._last_seconds[kind])
                 return

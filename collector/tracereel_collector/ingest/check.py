@@ -1,8 +1,9 @@
 """Checking events at the door: as strict as the engine that will decode them, and every refusal named.
 
-Two decodings, both by msgspec: an untyped one that is at least as strict as ClickHouse's JSON reader
-over the whole line (numbers that overflow, broken UTF-8 and surrogates, depth), and a typed one that
-holds the contract. No row is built here: lines that pass go on as the bytes that came.
+A line is decoded once, by msgspec without a type: that is at least as strict as ClickHouse's JSON
+reader over the whole line (numbers that overflow, broken UTF-8 and surrogates, depth). What came out
+is then held against the contract, which is cheaper than reading the text a second time; only a line
+that fails is, for the sake of its message. No row is built: lines that pass go on as they came.
 """
 
 import json
@@ -72,15 +73,14 @@ class EventCheck:
         """Sort the lines of a body into those that enter and those that do not."""
         kept: list[bytes] = []
         rejected: list[Rejection] = []
-        refused = 0
+        refused = keys = 0
+        reserved = False
         runs = _Runs()
-        changed = False
         for index, line in enumerate(lines):
             event: Any = None
             try:
                 event = self._decode(line)
                 typed = self._typed(line, event)
-                entering = _mended(line, event)
             except _RefusedError as refusal:
                 refused += 1
                 if refused <= REJECTIONS_KEPT:
@@ -88,10 +88,15 @@ class EventCheck:
                         Rejection(index, refusal.event_id or _id_of(event), refusal.reason)
                     )
                 continue
-            changed = changed or entering is not line
-            kept.append(entering)
+            kept.append(line)
             runs.add(typed.emitter_id, typed.emitter_seq)
-        return Checked(kept, changed or bool(refused), runs.finish(), rejected, refused)
+            keys += _count_keys(event) if _may_nest(line) else len(event)
+            reserved = reserved or not event.keys().isdisjoint(RESERVED_FIELDS)
+        if reserved or not _says_all_once(kept, keys):
+            mended = [_mended(line, self._untyped.decode(line)) for line in kept]
+        else:
+            mended = kept
+        return Checked(mended, bool(refused) or mended != kept, runs.finish(), rejected, refused)
 
     def _decode(self, line: bytes) -> Any:
         if len(line) > self._max_event_bytes:
@@ -104,7 +109,7 @@ class EventCheck:
             raise _RefusedError(_TOO_DEEP) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _RefusedError(*explain_line(line, f"not valid JSON: {error}")) from error
-        if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_deeper(event, MAX_DEPTH):
+        if _may_nest(line) and _is_deeper(event, MAX_DEPTH):
             raise _RefusedError(_TOO_DEEP)
         return event
 
@@ -114,11 +119,13 @@ class EventCheck:
         if "event_type" not in event:
             raise _RefusedError("event_type: missing; expected the type of the event")
         try:
-            typed = self._decoders.of(event["event_type"]).decode(line)
+            decoder = self._decoders.of(event["event_type"])
         except UnknownEventTypeError as error:
             raise _RefusedError(str(error)) from error
-        except msgspec.ValidationError as error:
-            raise _RefusedError(explain_field(str(error), event)) from error
+        try:
+            typed = msgspec.convert(event, decoder.type)
+        except msgspec.ValidationError:
+            typed = _explained(decoder, line, event)
         if len(event["timestamp"]) > MAX_TIMESTAMP:
             raise _RefusedError(
                 f"timestamp: {event['timestamp'][:60]!r} is too long; expected at most nanoseconds"
@@ -131,6 +138,26 @@ class EventCheck:
         return typed
 
 
+def _may_nest(line: bytes) -> bool:
+    """Cheap and never wrong when it says no, as of most lines: nothing is nested in the object."""
+    return b"[" in line or line.find(b"{", 1) >= 0
+
+
+def _says_all_once(lines: list[bytes], keys: int) -> bool:
+    """Whether no key is said twice and no line is broken; cheap, and never wrong when it says yes.
+
+    There are as many keys in the text as were decoded, and no white space hides one from the count.
+    """
+    text = b"\n".join(lines)
+    return (
+        text.count(b'":') == keys
+        and b"\t" not in text
+        and b"\r" not in text
+        and b" :" not in text
+        and not any(b"\n" in line for line in lines)
+    )
+
+
 def _mended(line: bytes, event: dict[str, Any]) -> bytes:
     """The line itself, or a new one where it says a thing twice or what only the collector may say."""
     if not RESERVED_FIELDS.isdisjoint(event):
@@ -139,19 +166,19 @@ def _mended(line: bytes, event: dict[str, Any]) -> bytes:
         )
     said_once = msgspec.json.encode(event)
     if said_once == line:
-        return line  # what our own SDK writes: compact, so that this comparison settles it
-    if _may_repeat_keys(line, event) and _repeats_keys(line):
+        return line  # compact, as our own SDK writes: this settles it
+    if _repeats_keys(line):
         # The engine takes the first of two equal keys, we the last.
         return said_once
     return b" ".join(line.splitlines()) if b"\n" in line or b"\r" in line else line
 
 
-def _may_repeat_keys(line: bytes, event: dict[str, Any]) -> bool:
-    """Cheap and never wrong when it says no: as many keys in the text as in what was decoded."""
-    if b'" ' in line or b'"\t' in line or b"\n" in line or b"\r" in line:
-        return True  # white space before a colon would hide a key from the count
-    found = line.count(b'":')
-    return found != len(event) and found != _count_keys(event)
+def _explained(decoder: "msgspec.json.Decoder[Any]", line: bytes, event: dict[str, Any]) -> Any:
+    """Read a line as its type once more, to say of what came what is wrong with it."""
+    try:
+        return decoder.decode(line)
+    except msgspec.ValidationError as error:
+        raise _RefusedError(explain_field(str(error), event)) from error
 
 
 def _count_keys(value: Any) -> int:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import replace
 
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.queue import gauges
 from tracereel_collector.queue.database import checksum
 from tracereel_collector.queue.ledger import Seen, new_positions
 
@@ -27,6 +28,14 @@ class Appender:
 
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
+        self._version = 0
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """A transaction has begun: what another process wrote since the last one counts."""
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._version = version
+            self.forget()
 
     def forget(self) -> None:
         """After a rollback, what is remembered may be ahead of the file."""
@@ -41,6 +50,9 @@ class Appender:
         count(connection, "duplicate", body.kind, body.records - kept)
         count(connection, "appended", body.kind, kept)
         number = _take_numbers(connection, kept) if fresh else None
+        if fresh:
+            gauges.add(connection, gauges.PENDING, body.kind, len(fresh.data))
+            gauges.add(connection, gauges.UNSEALED, body.kind, len(fresh.data))
         return Receipt(
             appended=kept,
             duplicates=body.records - kept,

@@ -3,6 +3,7 @@
 import sqlite3
 
 from tracereel_collector.model import Batch, Kind, Quarantined, QueuedBody
+from tracereel_collector.queue import gauges
 from tracereel_collector.queue.append import count
 from tracereel_collector.queue.database import checksum
 
@@ -21,7 +22,6 @@ _WAITING = (
     " WHERE kind=?1 AND id > coalesce((SELECT max(last_body) FROM batches WHERE kind=?1), 0)"
     " ORDER BY id"
 )
-UNSEALED_BYTES = f"SELECT coalesce(sum(bytes), 0) FROM ({_WAITING})"
 
 
 def open_or_seal(
@@ -66,6 +66,7 @@ def _seal(
         "INSERT INTO batches (kind, first_body, last_body, records, bytes) VALUES (?, ?, ?, ?, ?)",
         (kind, first, last, records, size),
     )
+    gauges.add(connection, gauges.UNSEALED, kind, -size)
     return cursor.lastrowid or 0, first, last, records, size
 
 
@@ -117,6 +118,9 @@ def mark_done(
             for each in quarantined
         ],
     )
+    gauges.add(connection, gauges.PENDING, batch.kind, -batch.size)
+    aside = sum(len(each.data) for each in quarantined)
+    gauges.add(connection, gauges.QUARANTINED, batch.kind, aside)
     count(connection, "stored", batch.kind, stored)
     # What is neither stored nor named was damaged on disk: it is counted all the same.
     count(connection, "quarantined", batch.kind, batch.records - stored)

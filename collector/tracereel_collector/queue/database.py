@@ -43,6 +43,8 @@ def connect(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA wal_autocheckpoint=2000")
     connection.execute("PRAGMA cache_size=-16384")
+    # Some builds of SQLite overwrite what is deleted: every delivered body would be written again.
+    connection.execute("PRAGMA secure_delete=FAST")
     return connection
 
 
@@ -85,6 +87,9 @@ def _open(path: Path) -> sqlite3.Connection:
         if problem != "ok":
             raise sqlite3.DatabaseError(problem)
         version = connection.execute("SELECT value FROM meta WHERE key='schema'").fetchone()[0]
+        if version == SCHEMA_VERSION and not new:
+            # What a version before this one did not have; it may still read the file afterwards.
+            connection.executescript(f"BEGIN; {_schema()} COMMIT;")
     except BaseException:
         connection.close()
         raise
@@ -98,12 +103,15 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    schema = resources.files(__package__).joinpath("schema.sql").read_text()
     connection.executescript(
-        f"BEGIN; {schema}"
+        f"BEGIN; {_schema()}"
         f" INSERT INTO meta VALUES ('schema', {SCHEMA_VERSION}), ('next_sequence_number', 1),"
         f" ('queue_id', '{uuid.uuid4()}'); COMMIT;"
     )
+
+
+def _schema() -> str:
+    return resources.files(__package__).joinpath("schema.sql").read_text()
 
 
 def _sync_directory(directory: Path) -> None:
