@@ -1,4 +1,4 @@
-"""The collector's commands: `tracereel serve` and `tracereel engine`."""
+"""The collector's commands: `tracereel serve`, `tracereel engine` and `tracereel quarantine`."""
 
 import argparse
 import os
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tracereel.cli.command import Command
+from tracereel_collector import quarantine_command
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 
@@ -53,3 +54,9 @@ def _run_engine(args: argparse.Namespace) -> int:
 
 serve = Command("serve", "run the collector", _configure_serve, _run_serve)
 engine = Command("engine", "run the embedded store alone", _configure_engine, _run_engine)
+quarantine = Command(
+    "quarantine",
+    "look into a collector's quarantine: list, show, retry or drop",
+    quarantine_command.configure,
+    quarantine_command.run,
+)

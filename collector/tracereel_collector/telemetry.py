@@ -81,24 +81,26 @@ class QueueMetrics(Collector):
         self._engine_restarts = engine_restarts
 
     def collect(self) -> Iterator[Metric]:
-        """One family per counter, one sample per kind."""
+        """One family per counter, one sample per kind; rejections also by reason."""
         counts = self._counts()
         kinds = sorted({kind for _, kind in counts})
-        for name in sorted({name for name, _ in counts}):
+        for name in sorted({name for name, _ in counts if ":" not in name} - {"rejected"}):
             family = CounterMetricFamily(
                 f"tracereel_records_{name}",
                 f"Records {name}; kept in the queue, so it survives restarts.",
                 labels=["kind"],
             )
             for kind in kinds:
-                family.add_metric([kind], counts[name, kind])
+                family.add_metric([kind], counts.get((name, kind), 0))
             yield family
+        yield _rejected(counts)
         pending = GaugeMetricFamily(
             "tracereel_records_pending", "Records acknowledged and not yet stored.", labels=["kind"]
         )
         for kind in kinds:
-            left = counts["appended", kind] - counts["stored", kind] - counts["quarantined", kind]
-            pending.add_metric([kind], left)
+            gone = sum(counts.get((name, kind), 0) for name in ("stored", "duplicate"))
+            aside = counts.get(("quarantined", kind), 0) - counts.get(("retried", kind), 0)
+            pending.add_metric([kind], counts.get(("appended", kind), 0) - gone - aside)
         yield pending
         yield GaugeMetricFamily(
             "tracereel_queue_pending_bytes",
@@ -110,6 +112,19 @@ class QueueMetrics(Collector):
             "Times the embedded engine was started again.",
             value=self._engine_restarts(),
         )
+
+
+def _rejected(counts: dict[tuple[str, str], int]) -> Metric:
+    family = CounterMetricFamily(
+        "tracereel_records_rejected",
+        "Records rejected at the door, by reason; kept in the queue, so it survives restarts.",
+        labels=["kind", "reason"],
+    )
+    for (name, kind), value in sorted(counts.items()):
+        what, _, reason = name.partition(":")
+        if what == "rejected" and reason:
+            family.add_metric([kind, reason], value)
+    return family
 
 
 def name_thread(name: str) -> None:

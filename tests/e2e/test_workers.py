@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from tests.support.collector import CollectorProcess, http
+from tests.support.conservation import conserved
 from tests.support.waiting import wait_until
 
 SCRAPES = 12
@@ -162,6 +163,7 @@ def test_a_killed_worker_is_replaced_and_costs_no_acknowledged_event(pair, trace
     )
     assert set(acknowledged) <= set(found)
     assert set(found.values()) == {1}
+    conserved(pair)
     wait_until(lambda: http("GET", f"{pair.url}/readyz").json()["store"]["worker_restarts"] == 2)
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tracereel_collector.api import events, health, otlp, page, replay
+from tracereel_collector.api import events, health, otlp, page, quarantine, replay
 from tracereel_collector.api.errors import add_error_handlers, answer_error
 from tracereel_collector.api.hot import HotRoutes
 from tracereel_collector.api.parts import Parts
@@ -25,7 +25,7 @@ def build_api(parts: Parts) -> ASGIApp:
 
     app = FastAPI(title="tracereel", version=parts.version, lifespan=lifespan)
     app.state.parts = parts
-    for surface in (events, otlp, replay, health, page):
+    for surface in (events, otlp, replay, quarantine, health, page):
         app.include_router(surface.router)
     add_error_handlers(app)
     hot = HotRoutes(

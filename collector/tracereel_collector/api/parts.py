@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from tracereel_collector.auth import Keyring
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
-from tracereel_collector.model import Kind
+from tracereel_collector.model import Kind, QuarantineEntry
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.telemetry import HttpMetrics
 
@@ -43,6 +43,24 @@ class QueueView(Protocol):
 
     def is_delivered(self, kind: Kind, body_id: int, /) -> bool:
         """Whether a body is in the store."""
+        ...
+
+    def quarantined(
+        self, *, tenant: str, before: int | None = None, limit: int = 100
+    ) -> list[QuarantineEntry]:
+        """A tenant's quarantined records, the newest first."""
+        ...
+
+    def quarantine_entry(self, entry_id: int, /, *, tenant: str) -> QuarantineEntry | None:
+        """One of them, with its data."""
+        ...
+
+    def retry_quarantined(self, entry_id: int, /, *, tenant: str) -> bool:
+        """Let delivery try one again; whether there is one of that id."""
+        ...
+
+    def drop_quarantined(self, entry_id: int, /, *, tenant: str) -> bool:
+        """Forget one for good; whether there was one of that id."""
         ...
 
 
@@ -120,7 +138,6 @@ class Parts:
     registry: CollectorRegistry
     http_metrics: HttpMetrics
     version: str
-    wait_stored_seconds: float = 30.0
 
 
 def parts_of(request: Request) -> Parts:

@@ -15,6 +15,7 @@ from tracereel_collector.errors import (
     PermanentError,
     RetryableError,
     StoreUnavailableError,
+    TooMuchAtOnceError,
 )
 from tracereel_collector.model import Batch, Kind, QueuedBody
 from tracereel_collector.queue import DurableQueue
@@ -25,6 +26,8 @@ log = structlog.get_logger(__name__)
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 10.0
 IDLE_SECONDS = 0.5
 REFUSALS = 2
+REFUSALS_ALONE = 20
+"""For a single record that memory is short for: some twenty seconds, then the next may go on."""
 BUSY_RECORDS = 1_000
 QUIET_SHARE = 0.1
 
@@ -131,7 +134,7 @@ class DeliveryWorker:
         if bodies:
             try:
                 self._insert(batch.kind, bodies, batch.token)
-            except PermanentError as error:
+            except (PermanentError, TooMuchAtOnceError) as error:
                 log.warning("batch_refused", kind=batch.kind, batch=batch.id, reason=error.message)
                 refused = insert_what_can_be(
                     bodies,
@@ -160,12 +163,15 @@ class DeliveryWorker:
             try:
                 self._prepare_store()
                 self._store.insert(kind, bodies, token=token)
-            except PermanentError:
-                # A sick disk can look like bad data: give it a moment before taking it apart.
-                if refusals == REFUSALS or self._stop.is_set():
+            except (PermanentError, TooMuchAtOnceError) as error:
+                # A sick disk can look like bad data, and memory may be short for a moment only.
+                if self._stop.is_set():
+                    raise StoreUnavailableError("stopped while the store refused") from error
+                if refusals == _patience(bodies, error):
                     raise
                 refusals += 1
-                self._stop.wait(FIRST_BACKOFF * refusals)
+                self._metrics.retries.labels(kind).inc()
+                self._stop.wait(min(LAST_BACKOFF, FIRST_BACKOFF * refusals))
             except RetryableError as error:
                 self._metrics.retries.labels(kind).inc()
                 log.warning("insert_retried", kind=kind, token=token, reason=error.message)
@@ -176,3 +182,9 @@ class DeliveryWorker:
                 self._last_seconds[kind] = time.perf_counter() - started
                 self._metrics.seconds.labels(kind).observe(self._last_seconds[kind])
                 return
+
+
+def _patience(bodies: Sequence[QueuedBody], error: CollectorError) -> int:
+    """How often the same insert is tried again before it is taken apart or set aside."""
+    alone = len(bodies) == 1 and bodies[0].records == 1
+    return REFUSALS_ALONE if alone and isinstance(error, TooMuchAtOnceError) else REFUSALS

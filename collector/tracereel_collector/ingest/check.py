@@ -7,6 +7,8 @@ that fails is, for the sake of its message. No row is built: lines that pass go 
 """
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,13 +52,16 @@ class Checked:
     rejected: list[Rejection]
     """The first of the refused, with reasons."""
     refused: int
+    reasons: Mapping[str, int]
+    """How many were refused for which of a few kinds of reason."""
 
 
 class _RefusedError(Exception):
     """This line does not enter."""
 
-    def __init__(self, reason: str, event_id: str | None = None) -> None:
+    def __init__(self, code: str, reason: str, event_id: str | None = None) -> None:
         super().__init__(reason)
+        self.code = code
         self.reason = reason
         self.event_id = event_id
 
@@ -74,6 +79,7 @@ class EventCheck:
         kept: list[bytes] = []
         rejected: list[Rejection] = []
         refused = keys = 0
+        reasons: Counter[str] = Counter()
         reserved = False
         runs = _Runs()
         for index, line in enumerate(lines):
@@ -83,6 +89,7 @@ class EventCheck:
                 typed = self._typed(line, event)
             except _RefusedError as refusal:
                 refused += 1
+                reasons[refusal.code] += 1
                 if refused <= REJECTIONS_KEPT:
                     rejected.append(
                         Rejection(index, refusal.event_id or _id_of(event), refusal.reason)
@@ -96,44 +103,51 @@ class EventCheck:
             mended = [_mended(line, self._untyped.decode(line)) for line in kept]
         else:
             mended = kept
-        return Checked(mended, bool(refused) or mended != kept, runs.finish(), rejected, refused)
+        return Checked(
+            mended, bool(refused) or mended != kept, runs.finish(), rejected, refused, reasons
+        )
 
     def _decode(self, line: bytes) -> Any:
         if len(line) > self._max_event_bytes:
             raise _RefusedError(
-                f"the event has {len(line)} bytes; at most {self._max_event_bytes} are accepted"
+                "too_large",
+                f"the event has {len(line)} bytes; at most {self._max_event_bytes} are accepted",
             )
         try:
             event = self._untyped.decode(line)
         except RecursionError as error:
-            raise _RefusedError(_TOO_DEEP) from error
+            raise _RefusedError("too_deep", _TOO_DEEP) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _RefusedError(*explain_line(line, f"not valid JSON: {error}")) from error
+            raise _RefusedError(
+                "bad_json", *explain_line(line, f"not valid JSON: {error}")
+            ) from error
         if _may_nest(line) and _is_deeper(event, MAX_DEPTH):
-            raise _RefusedError(_TOO_DEEP)
+            raise _RefusedError("too_deep", _TOO_DEEP)
         return event
 
     def _typed(self, line: bytes, event: Any) -> Any:
         if not isinstance(event, dict):
-            raise _RefusedError(f"expected a JSON object, got {json_name(event)}")
+            raise _RefusedError("bad_json", f"expected a JSON object, got {json_name(event)}")
         if "event_type" not in event:
-            raise _RefusedError("event_type: missing; expected the type of the event")
+            raise _RefusedError("bad_field", "event_type: missing; expected the type of the event")
         try:
             decoder = self._decoders.of(event["event_type"])
         except UnknownEventTypeError as error:
-            raise _RefusedError(str(error)) from error
+            raise _RefusedError("unknown_type", str(error)) from error
         try:
             typed = msgspec.convert(event, decoder.type)
         except msgspec.ValidationError:
             typed = _explained(decoder, line, event)
         if len(event["timestamp"]) > MAX_TIMESTAMP:
             raise _RefusedError(
-                f"timestamp: {event['timestamp'][:60]!r} is too long; expected at most nanoseconds"
+                "bad_timestamp",
+                f"timestamp: {event['timestamp'][:60]!r} is too long; expected at most nanoseconds",
             )
         if not MIN_YEAR <= typed.timestamp.year <= MAX_YEAR:
             raise _RefusedError(
+                "bad_timestamp",
                 f"timestamp: {event['timestamp']!r} is out of range;"
-                f" expected a year from {MIN_YEAR} to {MAX_YEAR}"
+                f" expected a year from {MIN_YEAR} to {MAX_YEAR}",
             )
         return typed
 
@@ -178,7 +192,7 @@ def _explained(decoder: "msgspec.json.Decoder[Any]", line: bytes, event: dict[st
     try:
         return decoder.decode(line)
     except msgspec.ValidationError as error:
-        raise _RefusedError(explain_field(str(error), event)) from error
+        raise _RefusedError("bad_field", explain_field(str(error), event)) from error
 
 
 def _count_keys(value: Any) -> int:

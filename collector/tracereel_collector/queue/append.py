@@ -11,6 +11,8 @@ from tracereel_collector.queue.database import checksum
 from tracereel_collector.queue.ledger import Seen, new_positions
 
 EMITTERS_CACHED = 10_000
+REJECTED = "rejected:"
+"""Before a reason, the name of its counter."""
 
 
 def count(connection: sqlite3.Connection, name: str, kind: Kind, by: int) -> None:
@@ -21,6 +23,15 @@ def count(connection: sqlite3.Connection, name: str, kind: Kind, by: int) -> Non
             " ON CONFLICT (name, kind) DO UPDATE SET value = value + excluded.value",
             (name, kind, by),
         )
+
+
+def _count_rejected(connection: sqlite3.Connection, body: Body) -> None:
+    count(connection, "rejected", body.kind, body.rejected)
+    named = 0
+    for reason, records in body.rejected_reasons:
+        count(connection, f"{REJECTED}{reason}", body.kind, records)
+        named += records
+    count(connection, f"{REJECTED}other", body.kind, body.rejected - named)
 
 
 class Appender:
@@ -46,9 +57,9 @@ class Appender:
         fresh = self._without_duplicates(connection, body) if body.records else None
         kept = fresh.records if fresh else 0
         count(connection, "received", body.kind, body.records + body.rejected)
-        count(connection, "rejected", body.kind, body.rejected)
+        count(connection, "appended", body.kind, body.records)
         count(connection, "duplicate", body.kind, body.records - kept)
-        count(connection, "appended", body.kind, kept)
+        _count_rejected(connection, body)
         number = _take_numbers(connection, kept) if fresh else None
         if fresh:
             gauges.add(connection, gauges.PENDING, body.kind, len(fresh.data))

@@ -3,7 +3,7 @@
 import sqlite3
 
 from tracereel_collector.model import Batch, Kind, Quarantined, QueuedBody
-from tracereel_collector.queue import gauges
+from tracereel_collector.queue import gauges, quarantine
 from tracereel_collector.queue.append import count
 from tracereel_collector.queue.database import checksum
 
@@ -102,25 +102,8 @@ def mark_done(
 ) -> None:
     """Write down that a batch is in the store, less what was quarantined."""
     connection.execute("UPDATE batches SET done_unix_nano=? WHERE id=?", (now, batch.id))
-    connection.executemany(
-        "INSERT INTO quarantine (kind, tenant, sequence_number, records, reason,"
-        " quarantined_unix_nano, data) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                each.kind,
-                each.tenant,
-                each.sequence_number,
-                each.records,
-                each.reason,
-                now,
-                each.data,
-            )
-            for each in quarantined
-        ],
-    )
+    quarantine.put(connection, quarantined, now=now)
     gauges.add(connection, gauges.PENDING, batch.kind, -batch.size)
-    aside = sum(len(each.data) for each in quarantined)
-    gauges.add(connection, gauges.QUARANTINED, batch.kind, aside)
     count(connection, "stored", batch.kind, stored)
     # What is neither stored nor named was damaged on disk: it is counted all the same.
     count(connection, "quarantined", batch.kind, batch.records - stored)

@@ -90,6 +90,7 @@ def _open(path: Path) -> sqlite3.Connection:
         if version == SCHEMA_VERSION and not new:
             # What a version before this one did not have; it may still read the file afterwards.
             connection.executescript(f"BEGIN; {_schema()} COMMIT;")
+            _add_columns(connection)
     except BaseException:
         connection.close()
         raise
@@ -108,6 +109,14 @@ def _create(connection: sqlite3.Connection) -> None:
         f" INSERT INTO meta VALUES ('schema', {SCHEMA_VERSION}), ('next_sequence_number', 1),"
         f" ('queue_id', '{uuid.uuid4()}'); COMMIT;"
     )
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(quarantine)")}
+    if "received_unix_nano" not in columns:
+        connection.execute(
+            "ALTER TABLE quarantine ADD COLUMN received_unix_nano INTEGER NOT NULL DEFAULT 0"
+        )
 
 
 def _schema() -> str:

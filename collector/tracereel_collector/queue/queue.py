@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tracereel_collector.errors import QueueUnavailableError, ThrottledError
-from tracereel_collector.model import Batch, Body, Kind, Quarantined, QueuedBody, Receipt
-from tracereel_collector.queue import batches, gauges
+from tracereel_collector.model import (
+    Batch,
+    Body,
+    Kind,
+    Quarantined,
+    QuarantineEntry,
+    QueuedBody,
+    Receipt,
+)
+from tracereel_collector.queue import batches, gauges, quarantine
 from tracereel_collector.queue.append import Appender
 from tracereel_collector.queue.database import (
     Rescued,
@@ -24,7 +32,10 @@ from tracereel_collector.queue.reserve import Reserve
 from tracereel_collector.queue.turns import Turns
 from tracereel_collector.queue.writer import CommitThread
 
-COUNTERS = ("received", "rejected", "appended", "stored", "duplicate", "quarantined")
+COUNTERS = (
+    *("received", "rejected", "appended", "stored"),
+    *("duplicate", "quarantined", "retried", "dropped"),
+)
 RESERVE_BYTES = 16 * 1024 * 1024
 FORGET_EVERY_SECONDS = 1.0
 LOOK_AGAIN_SECONDS = 0.1
@@ -258,11 +269,40 @@ class DurableQueue:
             counts[name, kind] = value
         return counts
 
-    def quarantine(self, limit: int = 100) -> list[tuple[str, str, int, str]]:
-        """The newest quarantined records: kind, tenant, sequence number, reason."""
-        return self._read(
-            "SELECT kind, tenant, sequence_number, reason FROM quarantine ORDER BY id DESC LIMIT ?",
-            limit,
+    @property
+    def quarantined_bytes(self) -> int:
+        """Bytes set aside, for somebody to look at."""
+        return self._bytes.quarantined
+
+    def quarantined(
+        self, *, tenant: str, before: int | None = None, limit: int = 100
+    ) -> list[QuarantineEntry]:
+        """A tenant's quarantined records, the newest first; `before` an id continues a list."""
+        with self._reader_lock:
+            return quarantine.entries(self._reader, tenant=tenant, before=before, limit=limit)
+
+    def quarantine_entry(self, entry_id: int, *, tenant: str) -> QuarantineEntry | None:
+        """One of a tenant's quarantined records, with its data."""
+        with self._reader_lock:
+            return quarantine.entry(self._reader, entry_id, tenant=tenant)
+
+    def retry_quarantined(self, entry_id: int, *, tenant: str) -> bool:
+        """Let delivery try a quarantined record again; whether there is such a record."""
+
+        def work(connection: sqlite3.Connection) -> Kind | None:
+            kind = quarantine.retry(connection, entry_id, tenant=tenant)
+            if kind is not None:
+                self._fresh.add(kind)
+            return kind
+
+        return self._writer.submit(work).result() is not None
+
+    def drop_quarantined(self, entry_id: int, *, tenant: str) -> bool:
+        """Forget a quarantined record for good; whether there was such a record."""
+        return bool(
+            self._writer.submit(
+                lambda connection: quarantine.drop(connection, entry_id, tenant=tenant)
+            ).result()
         )
 
     def newest_body(self, kind: Kind) -> int | None:

@@ -51,7 +51,8 @@ CREATE TABLE IF NOT EXISTS quarantine (
     records INTEGER NOT NULL,
     reason TEXT NOT NULL,
     quarantined_unix_nano INTEGER NOT NULL,
-    data BLOB NOT NULL
+    data BLOB NOT NULL,
+    received_unix_nano INTEGER NOT NULL DEFAULT 0
 );
 
 CREATE TABLE IF NOT EXISTS gauges (

@@ -13,15 +13,22 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError
 from urllib3.exceptions import HTTPError
 
-from tracereel_collector.errors import PermanentError, StartupError, StoreUnavailableError
+from tracereel_collector.errors import (
+    PermanentError,
+    StartupError,
+    StoreUnavailableError,
+    TooMuchAtOnceError,
+)
 from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.store.envelope import messages_of_spans, rows_of_events
 from tracereel_collector.store.otlp_types import PROTO_SCHEMA
 
 DATA_ERRORS = frozenset(
-    {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 444, 636}
+    {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 444, 469, 636}
 )
 """ClickHouse error codes that mean: this data, not this moment (parsing, conversion, schema of a body)."""
+
+MEMORY_LIMIT = 241
 
 _INSERT = {
     "async_insert": 0,
@@ -217,6 +224,8 @@ def _translate(error: DatabaseError) -> Exception:
     code = getattr(error, "code", None)
     if code is None:
         return StoreUnavailableError(f"the store does not answer: {_brief(error)}")
+    if code == MEMORY_LIMIT:
+        return TooMuchAtOnceError(f"ClickHouse code {code}: {_brief(error)}")
     if code in DATA_ERRORS:
         return BadDataError(f"ClickHouse code {code}: {_brief(error)}")
     return StoreUnavailableError(f"ClickHouse code {code}: {_brief(error)}")
