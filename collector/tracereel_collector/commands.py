@@ -1,4 +1,4 @@
-"""The collector's commands: `tracereel serve`, `tracereel engine` and `tracereel quarantine`."""
+"""The collector's commands: `tracereel serve`, `engine`, `quarantine` and `schema`."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tracereel.cli.command import Command
-from tracereel_collector import quarantine_command
+from tracereel_collector import quarantine_command, schema_command
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 
@@ -59,4 +59,10 @@ quarantine = Command(
     "look into a collector's quarantine: list, show, retry or drop",
     quarantine_command.configure,
     quarantine_command.run,
+)
+schema = Command(
+    "schema",
+    "print the tables and views, for a server or a cluster",
+    schema_command.configure,
+    schema_command.run,
 )

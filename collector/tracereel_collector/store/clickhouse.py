@@ -32,6 +32,8 @@ MEMORY_LIMIT = 241
 
 _INSERT = {
     "async_insert": 0,
+    # On a cluster the views write to distributed tables: done means done on the shards.
+    "distributed_foreground_insert": 1,
     "insert_deduplicate": 1,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
     # The blocks of a retried insert must be cut as they were the first time.
