@@ -111,6 +111,8 @@ class CommitThread:
     def _commit(self, jobs: list[_Job]) -> None:
         try:
             with self._turn():
+                if self._connection.in_transaction:  # the disk failed so badly that this did too
+                    self._connection.execute("ROLLBACK")
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._on_begin(self._connection)
                 results = [job.work(self._connection) for job in jobs]
