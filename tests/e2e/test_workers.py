@@ -195,3 +195,25 @@ def test_a_port_that_is_taken_is_said_with_several_workers_too(pair, new_collect
 
     assert second.process.wait(30) == 2
     wait_until(lambda: "cannot listen" in json.dumps(second.output))
+
+
+def test_the_same_request_sent_a_hundred_times_at_once_is_stored_once(pair, trace_id):
+    """With a ledger and without one; the second kind is known by its bytes."""
+    for ledger in (True, False):
+        name = f"{trace_id}-{ledger}"
+        batch, answers = events(name, range(1, 4), ledger=ledger), []
+
+        def send(batch=batch, answers=answers):
+            answers.extend(pair.post_events(batch, wait=False).json() for _ in range(10))
+
+        threads = [threading.Thread(target=send) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert sum(answer["accepted"] for answer in answers) == 3
+        assert sum(answer["duplicates"] for answer in answers) == 297
+        pair.post_events(batch)
+        assert len(pair.replay(name).json()["timeline"]) == 3
+    conserved(pair)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import structlog
 
+from tracereel_collector import crash
 from tracereel_collector.deliver.poison import insert_what_can_be
 from tracereel_collector.errors import (
     CollectorError,
@@ -142,7 +143,9 @@ class DeliveryWorker:
                     insert=lambda part, token: self._insert(batch.kind, part, token),
                 )
         stored = readable - sum(each.records for each in refused)
+        crash.here("before_done")
         self._queue.done(batch, stored=stored, quarantined=refused)
+        crash.here("after_done")
         self._on_delivered()
 
     def _prepare_store(self) -> None:
@@ -162,7 +165,9 @@ class DeliveryWorker:
             started = time.perf_counter()
             try:
                 self._prepare_store()
+                crash.here("before_insert")
                 self._store.insert(kind, bodies, token=token)
+                crash.here("after_insert")
             except (PermanentError, TooMuchAtOnceError) as error:
                 # A sick disk can look like bad data, and memory may be short for a moment only.
                 if self._stop.is_set():

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from tracereel_collector import crash
 from tracereel_collector.errors import QueueUnavailableError, ThrottledError
 from tracereel_collector.telemetry import name_thread
 
@@ -116,7 +117,9 @@ class CommitThread:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._on_begin(self._connection)
                 results = [job.work(self._connection) for job in jobs]
+                crash.here("before_commit")
                 self._connection.execute("COMMIT")
+                crash.here("after_commit")
         except Exception as error:  # noqa: BLE001 - every waiting request must get an answer
             self._roll_back(error)
             if len(jobs) > 1:
