@@ -54,8 +54,9 @@ class _AsyncQueue:
 class _Preparation:
     """Makes database and schema once, whenever the store first answers."""
 
-    def __init__(self, store: ClickHouseStore) -> None:
+    def __init__(self, store: ClickHouseStore, queue: DurableQueue) -> None:
         self._store = store
+        self._queue = queue
         self._lock = threading.Lock()
         self._done = False
 
@@ -65,6 +66,7 @@ class _Preparation:
                 self._store.prepare()
                 for migration in migrate(self._store):
                     log.info("migration_applied", number=migration.number, name=migration.name)
+                self._queue.number_after(self._store.highest_number())
                 self._done = True
 
 
@@ -120,7 +122,7 @@ class Collector:
             )
         self.store_address = self._find_store()
         store = self._store = self._new_store()
-        prepare = _Preparation(store)
+        prepare = _Preparation(store, queue)
         try:
             prepare()
         except StoreUnavailableError as error:

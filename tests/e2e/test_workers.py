@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import threading
 from collections import Counter
@@ -187,6 +188,13 @@ def test_workers_end_when_their_parent_is_killed_and_the_next_start_goes_on(
     os.kill(again.process.pid, signal.SIGINT)
     assert again.process.wait(30) == 0
 
+    # The queue is lost, or an old copy of it is put back: the store knows which numbers are taken.
+    shutil.rmtree(first.data_dir / "queue")
+    renewed = new_collector(first.data_dir).start()
+    fresh = renewed.post_events(events(trace_id, [6])).json()
+    assert fresh["first_sequence_number"] > more["first_sequence_number"] + 1
+    assert renewed.stop() == 0
+
 
 def test_a_port_that_is_taken_is_said_with_several_workers_too(pair, new_collector):
     port = int(pair.url.rsplit(":", 1)[1])
@@ -217,3 +225,13 @@ def test_the_same_request_sent_a_hundred_times_at_once_is_stored_once(pair, trac
         pair.post_events(batch)
         assert len(pair.replay(name).json()["timeline"]) == 3
     conserved(pair)
+
+
+def test_an_event_that_several_emitters_report_is_told_once(pair, trace_id):
+    """Nothing at the door knows: other bytes, another ledger. Reading does."""
+    first = events(trace_id, [1], ledger=True)
+    second = [{**events(trace_id, [1])[0], "emitter_id": "another", "emitter_seq": 9}]
+    for batch in (first, second, [{**first[0], "emitter_id": "third", "emitter_seq": 1}]):
+        assert pair.post_events(batch).json()["accepted"] == 1
+
+    assert len(pair.replay(trace_id).json()["timeline"]) == 1

@@ -39,6 +39,7 @@ COUNTERS = (
 RESERVE_BYTES = 16 * 1024 * 1024
 FORGET_EVERY_SECONDS = 1.0
 LOOK_AGAIN_SECONDS = 0.1
+NUMBERS_LEFT_OUT = 1_000_000
 _TOUCH = "UPDATE meta SET value = value WHERE key = 'next_sequence_number'"
 
 
@@ -259,6 +260,22 @@ class DurableQueue:
         if time.monotonic() - self._forgotten_at > FORGET_EVERY_SECONDS:
             self._forgotten_at = time.monotonic()
             batches.forget_old(connection, now=now, retain_seconds=self._limits.retain_seconds)
+
+    def number_after(self, highest: int) -> None:
+        """Give no number that the store already has: this file may be new, or an old copy."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            (following,) = connection.execute(
+                "SELECT value FROM meta WHERE key='next_sequence_number'"
+            ).fetchone()
+            if following <= highest:
+                # The rows of one request may share their first number: leave room for the rest.
+                connection.execute(
+                    "UPDATE meta SET value=? WHERE key='next_sequence_number'",
+                    (highest + NUMBERS_LEFT_OUT,),
+                )
+
+        self._writer.submit(work).result()
 
     # Looking in
 

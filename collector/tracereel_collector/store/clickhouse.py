@@ -22,6 +22,7 @@ from tracereel_collector.errors import (
 from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.store.envelope import messages_of_spans, rows_of_events
 from tracereel_collector.store.otlp_types import PROTO_SCHEMA
+from tracereel_collector.store.sql import query
 
 DATA_ERRORS = frozenset(
     {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 444, 469, 636}
@@ -160,6 +161,14 @@ class ClickHouseStore:
             return self.rows("SELECT 1") == [("1",)]
         except StoreUnavailableError:
             return False
+
+    def highest_number(self) -> int:
+        """The highest sequence number that any stored row carries; 0 when there is none."""
+        found = [
+            int(self.rows(f"SELECT max({column}) FROM {table}")[0][0])
+            for table, column in self.rows(query("numbered_tables"))
+        ]
+        return max(found, default=0)
 
     def insert(self, kind: Kind, bodies: Sequence[QueuedBody], *, token: str) -> None:
         """Store bodies of one kind, once per token however often it is called.
