@@ -185,10 +185,15 @@ CellT = TypeVar("CellT", CounterCell, HistogramCell, GaugeCell)
 class Series(Generic[CellT]):
     """A metric and its cells; looking a child up by its labels is what costs most, so they stay."""
 
-    __slots__ = ("__weakref__", "_cells", "_gathers", "_make", "_names", "_seen", "metric")
+    __slots__ = (
+        *("__weakref__", "_cells", "_gathers", "_make", "_names", "_seen"),
+        *("before", "metric"),
+    )
 
     def __init__(self, metric: Any, names: tuple[str, ...], make: Callable[..., CellT]) -> None:
         self.metric = metric
+        self.before: Callable[[], None] | None = None
+        """Called before the cells hand on: what is counted elsewhere is counted here then."""
         self._gathers = isinstance(metric, _Collected) and not _multiprocess()
         if isinstance(metric, _Collected):
             metric.series = self
@@ -204,6 +209,8 @@ class Series(Generic[CellT]):
 
     def hand_on(self) -> None:
         """Have every cell give its child what it has gathered."""
+        if self.before is not None:
+            self.before()
         for cell in self._cells.values():
             cell.hand_on()
 

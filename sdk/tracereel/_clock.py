@@ -35,7 +35,12 @@ def rfc3339(unix_nano: int) -> str:
 
 def sortable_id(prefix: str) -> str:
     """A unique id that sorts by time of birth (the layout of UUIDv7, as hex behind a prefix)."""
-    return f"{prefix}_{time.time_ns() // 1_000_000:012x}{_random.getrandbits(80):020x}"
+    return f"{prefix}_{sortable_suffix()}"
+
+
+def sortable_suffix() -> str:
+    """What makes an id unique and sortable behind any prefix; ids of different kinds may share it."""
+    return f"{time.time_ns() // 1_000_000:012x}{_random.getrandbits(80):020x}"
 
 
 def random_id(bits: int) -> int:
@@ -63,13 +68,15 @@ class HybridClock:
 
     def __init__(self) -> None:
         self._last = 0
-        self._lock = threading.Lock()
+        # Re-entrant: a signal handler may record an event while its own thread is in here.
+        self._lock = threading.RLock()
 
     def tick(self) -> str:
         """The time of a new local event."""
         with self._lock:
-            self._last = max(self._last + 1, time.time_ns())
-            return f"{self._last:016x}"
+            now, last = time.time_ns(), self._last
+            self._last = now = now if now > last else last + 1
+            return f"{now:016x}"
 
     def observe(self, remote: str) -> None:
         """Move past a value that came with a message, unless its clock is far ahead of ours."""

@@ -4,35 +4,51 @@ import time
 from typing import Any
 
 from tracereel import _guard, _recorder, semconv
-from tracereel._clock import rfc3339, sortable_id
+from tracereel._clock import rfc3339
 from tracereel._context import Execution
 from tracereel._recorder import Recorder
 
 
-def envelope(
-    event: dict[str, Any], execution: Execution, recorder: Recorder, now_ns: int
-) -> dict[str, Any]:
-    """An event with what every event carries; the spool adds the numbers."""
-    state = execution.state
+def record(
+    event: dict[str, Any],
+    execution: Execution,
+    recorder: Recorder,
+    now_ns: int,
+    *,
+    closes_run: bool = False,
+    seconds: float | None = None,
+) -> None:
+    """Clean the fields of an event, put around them what every event carries, and record it.
+
+    The spool adds the numbers.
+    """
+    state, trace = execution.state, execution.trace
+    # A request id that we made is known to be harmless; others are looked at like everything else.
+    recorder.clean(event, trace.request_id)
+    hlc = recorder.clock.tick()
     whole = {
-        "event_id": sortable_id("evt"),
+        # The clock gives no value twice in a process, and the mark is the process's own.
+        "event_id": f"evt_{hlc}{recorder.mark}",
         "event_type": event.pop("event_type"),
         "event_version": semconv.EVENT_VERSION,
         "timestamp": rfc3339(now_ns),
-        "trace_id": execution.trace.trace_id,
+        "trace_id": trace.trace_id,
         "otel_trace_id": execution.otel_trace_id,
         "span_id": execution.span_id,
         "parent_span_id": execution.parent_span_id,
         "service": recorder.config.service,
         "execution_id": state.execution_id,
         "event_index": next(state.indexes),
+        "hlc": hlc,
     }
     if execution.session_id is not None:
-        whole["session_id"] = execution.session_id
+        whole["session_id"] = recorder.owner("session_id", execution.session_id)
     if execution.user_id is not None:
-        whole["user_id"] = execution.user_id
+        whole["user_id"] = recorder.owner("user_id", execution.user_id)
+    if recorder.acts:
+        recorder.act(whole)
     whole.update(event)
-    return whole
+    recorder.record(whole, trace, closes_run=closes_run, seconds=seconds)
 
 
 def emit(execution: Execution, event: dict[str, Any]) -> None:
@@ -44,7 +60,7 @@ def emit(execution: Execution, event: dict[str, Any]) -> None:
     if shown is not None:
         with _guard.Guard("span"):
             _show(execution.span, shown, event)
-    recorder.record(envelope(event, execution, recorder, time.time_ns()), execution.trace)
+    record(event, execution, recorder, time.time_ns())
 
 
 def _show(span: Any, shown: tuple[str, dict[str, str]], event: dict[str, Any]) -> None:

@@ -1,21 +1,29 @@
 """A log file that is renamed when it is full, made for many short lines and several processes.
 
 The standard library's rotating handler formats each line twice and looks the path up each time. This
-one writes a line with a single append, so that lines of processes that share the file never mix, and
-looks now and then whether another process has renamed it.
+one gathers lines for a moment and writes them with a single append, so that lines of processes that
+share the file never mix; a failure is written at once, with everything before it. What a process
+that is killed has not written is in its events, which are never gathered.
 """
 
 import fcntl
 import logging
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from weakref import WeakSet
+
+from tracereel._bell import Bell
+
+GATHER_SECONDS: Final = 0.1
+"""How long a line waits for others at most."""
+GATHER_LINES: Final = 256
 
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _MODE: Final = 0o600
 """Lines carry summaries of what agents were asked: for the owner only."""
-_CHECK_EVERY: Final = 64
-"""Lines between two looks at the file: its size with what others wrote, its name."""
 
 
 class EventFile(logging.Handler):
@@ -30,49 +38,100 @@ class EventFile(logging.Handler):
         super().__init__()
         self._path = Path(str(path).replace("{pid}", str(os.getpid()))).absolute()
         self._max_bytes = max_bytes
+        # Those of one write go into one file: a small file takes few.
+        self._gather_lines = GATHER_LINES
+        if max_bytes > 0:
+            self._gather_lines = min(GATHER_LINES, max_bytes // 1024)
         self._backups = max(backups, 0)
         self._file = -1
         self._size = 0
-        self._written = 0
+        # Re-entrant: a signal handler may log while its own thread is in here.
+        self._turn = threading.RLock()
+        self._forget_gathered()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._open()
+        _files.add(self)
+
+    def _forget_gathered(self) -> None:
+        self._gathered: list[tuple[Callable[..., bytes], tuple[Any, ...]]] = []
+        self._writer: threading.Thread | None = None
+        self._there_are_lines = Bell()
+
+    def forget_parent(self) -> None:
+        """In a forked child: what was gathered is the parent's to write, and so is its thread."""
+        self._turn = threading.RLock()
+        self._forget_gathered()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line; trouble with the disk goes the way of the standard library's handlers."""
         try:
-            self.write_line(self.format(record).encode("utf-8", "backslashreplace"))
+            line = self.format(record).encode("utf-8", "backslashreplace")
+            self.write_later(bytes, (line,), at_once=record.levelno >= logging.ERROR)
         except Exception:  # noqa: BLE001
             self.handleError(record)
 
-    def write_line(self, line: bytes) -> None:
-        """Write a line that needs no formatting, without the price of a record.
+    def write_later(
+        self, render: Callable[..., bytes], given: tuple[Any, ...], *, at_once: bool = False
+    ) -> None:
+        """Write a line that is rendered when it is written, without the price of a record.
 
         Raises:
-            OSError: the disk refuses.
+            OSError: the disk refuses what was gathered; it is lost.
         """
-        self.acquire()
-        try:
-            self._make_room(len(line) + 1)
-            self._size += os.write(self._file, line + b"\n")
-        finally:
-            self.release()
+        with self._turn:
+            self._gathered.append((render, given))
+            if at_once or len(self._gathered) > self._gather_lines:
+                self._write()
+            elif len(self._gathered) == 1:
+                if self._writer is None:
+                    self._start()
+                self._there_are_lines.set()
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        with self._turn:
+            self._write()
 
     def close(self) -> None:
         """Close the file; a record that still comes opens it again."""
-        self.acquire()
-        try:
+        with self._turn:
+            try:
+                self._write()
+            except OSError:
+                logging.getLogger("tracereel").warning("the last log lines could not be written")
             self._close()
-        finally:
-            self.release()
         super().close()
 
+    def _start(self) -> None:
+        self._writer = threading.Thread(
+            target=self._write_now_and_then, name="tracereel-log", daemon=True
+        )
+        self._writer.start()
+
+    def _write_now_and_then(self) -> None:
+        while True:
+            if not self._there_are_lines.wait(3600.0):
+                continue
+            threading.Event().wait(GATHER_SECONDS)
+            self._there_are_lines.clear()
+            try:
+                self.flush()
+            except Exception:  # noqa: BLE001 - as the standard library does with a record
+                self.handleError(logging.makeLogRecord({"msg": "lines of events are lost"}))
+
+    def _write(self) -> None:
+        waiting, self._gathered = self._gathered, []
+        if waiting:
+            lines = [render(*given) for render, given in waiting]
+            lines.append(b"")
+            data = b"\n".join(lines)
+            self._make_room(len(data))
+            self._size += os.write(self._file, data)
+
     def _make_room(self, coming: int) -> None:
-        self._written += 1
-        if self._file < 0:
+        if self._file < 0 or self._moved():
             self._open()
-        elif self._written % _CHECK_EVERY == 0:
-            if self._moved():
-                self._open()
+        else:
             self._size = os.fstat(self._file).st_size
         if self._size and 0 < self._max_bytes < self._size + coming:
             # Closing the file gives the lock up.
@@ -109,3 +168,14 @@ class EventFile(logging.Handler):
         descriptor, self._file = self._file, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+_files: Final[WeakSet[EventFile]] = WeakSet()
+
+
+def _after_fork() -> None:
+    for file in list(_files):
+        file.forget_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)

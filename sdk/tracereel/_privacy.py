@@ -60,30 +60,36 @@ class Privacy:
         self._actions = {
             name: action for name, action in redaction.fields.items() if action != "keep"
         }
+        self.acts = bool(self._actions)
         kept = {name for name, action in redaction.fields.items() if action == "keep"}
         self._untouched = _UNTOUCHED | kept
         self._known: set[str] = set()
         self._keys: dict[str, bool] = {}
 
-    def clean(self, event: dict[str, Any]) -> None:
-        """Make an event fit to leave; the dictionary itself is changed, what is in it is copied."""
+    def clean(self, event: dict[str, Any], trusted: str | None = None) -> None:
+        """Make an event fit to leave; the dictionary itself is changed, what is in it is copied.
+
+        A text that is `trusted`, the same object, is not looked at.
+        """
         if not self.captures:
             strip_content(event)
-        if self._actions:
-            self._act(event)
+        if self.acts:
+            self.act(event)
         texts: list[str] = []
         labels: list[str] = []
         others: list[str] = []
         known, untouched = self._known, self._untouched
         for name, value in event.items():
+            if value is None or value is trusted:
+                continue
             kind = type(value)
             if kind is str:
                 if name in LABELS:
                     if value not in known:
                         labels.append(value)
-                elif name not in untouched and not (name == "request_id" and _is_ours(value)):
+                elif name not in untouched:
                     texts.append(value)
-            elif not (value is None or kind is int or kind is float or kind is bool):
+            elif not (kind is int or kind is float or kind is bool):
                 others.append(name)
         sensitive = self._unfold(event, others, texts) if others else False
         if not self._searches:
@@ -96,7 +102,7 @@ class Privacy:
             self._remember(labels)
             return
         for name, value in list(event.items()):
-            if name not in untouched:
+            if name not in untouched and value is not trusted:
                 event[name] = self._field(name, value)
 
     def text(self, value: str) -> str:
@@ -128,7 +134,16 @@ class Privacy:
 
     def owner(self, value: str) -> str:
         """An id from outside: itself, or its hash where it holds something to hide."""
-        return value if self.text(value) == value else hashed(value)
+        if value in self._known:
+            return value
+        if self.text(value) != value:
+            return hashed(value)
+        self._remember([value])
+        return value
+
+    def owner_field(self, name: str, value: str) -> str:
+        """The same, unless the program has a wish of its own for that field."""
+        return value if name in self._untouched or name in self._actions else self.owner(value)
 
     def _differs(self, text: str) -> bool:
         if any(pattern.pattern.search(text) is not None for pattern in self._own):
@@ -141,7 +156,8 @@ class Privacy:
                 self._known.clear()
             self._known.update(label for label in labels if len(label) <= _values.SHORT_LIMIT)
 
-    def _act(self, event: dict[str, Any]) -> None:
+    def act(self, event: dict[str, Any]) -> None:
+        """Drop or hash the fields that the program wants dropped or hashed."""
         for name, action in self._actions.items():
             value = event.get(name)
             if value is not None:
@@ -250,10 +266,6 @@ def error_name(text: Any) -> str:
     """The type name an error's text begins with, if it does."""
     found = _ERROR_NAME.match(text) if issubclass(type(text), str) else None
     return found.group() if found is not None else ""
-
-
-def _is_ours(request_id: str) -> bool:
-    return len(request_id) == 36 and request_id.startswith("req_") and request_id[4:].isalnum()
 
 
 def hashed(value: str) -> str:

@@ -4,7 +4,6 @@ Only our own code writes through them: what is current for the program is the sp
 """
 
 import traceback
-from dataclasses import replace
 from typing import Any
 
 from opentelemetry.context import Context
@@ -14,9 +13,6 @@ from tracereel import semconv
 from tracereel._privacy import ERRORS, Privacy, error_name
 from tracereel._spans import Spans, StartedSpan
 
-_OWNERS = frozenset({semconv.SPAN_USER_ID, semconv.SPAN_SESSION_ID, semconv.SPAN_REQUEST_ID}) | {
-    semconv.SPAN_CONVERSATION_ID
-}
 _ERRORS = frozenset(
     shown[field] for _, shown in semconv.SPAN_EVENTS.values() for field in ERRORS if field in shown
 )
@@ -40,33 +36,30 @@ class PrivateSpans(Spans):
     ) -> StartedSpan:
         """Begin a span; its first attributes are names from the code and pass as they are."""
         started = super().start(name, attributes, start_ns, context, kind)
-        if not started.span.is_recording():
+        if not started.records:
             return started
-        return replace(started, span=PrivateSpan(started.span, self._privacy))
+        return StartedSpan(PrivateSpan(started[0], self._privacy), *started[1:])
 
 
 class PrivateSpan(Span):
     """A span that cleans what is written on it."""
 
     def __init__(self, span: Span, privacy: Privacy) -> None:
-        self._span = span
+        self.behind = span
         self._privacy = privacy
 
     def set_attribute(self, key: str, value: Any) -> None:
-        if key in _OWNERS and isinstance(value, str):
-            self._span.set_attribute(key, self._privacy.owner(value))
-        else:
-            self._span.set_attributes(self._privacy.values({key: value}))
+        self.behind.set_attributes(self._privacy.values({key: value}))
 
     def set_attributes(self, attributes: Any) -> None:
-        self._span.set_attributes(self._privacy.values(dict(attributes)))
+        self.behind.set_attributes(self._privacy.values(dict(attributes)))
 
     def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:
         shown = dict(attributes or {})
         if not self._privacy.captures:
             for key in _ERRORS & shown.keys():
                 shown[key] = error_name(str(shown[key]))
-        self._span.add_event(name, self._privacy.values(shown), timestamp)
+        self.behind.add_event(name, self._privacy.values(shown), timestamp)
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         code = status if isinstance(status, StatusCode) else status.status_code
@@ -77,7 +70,7 @@ class PrivateSpan(Span):
             description = (
                 self._privacy.text(description) if captures else description.partition(":")[0]
             )
-        self._span.set_status(code, description)
+        self.behind.set_status(code, description)
 
     def record_exception(
         self,
@@ -97,19 +90,19 @@ class PrivateSpan(Span):
             shown["exception.stacktrace"] = self._privacy.text("".join(lines))
         shown["exception.escaped"] = str(escaped)
         shown.update(self._privacy.values(dict(attributes or {})))
-        self._span.add_event("exception", shown, timestamp)
+        self.behind.add_event("exception", shown, timestamp)
 
     def is_recording(self) -> bool:
-        return self._span.is_recording()
+        return self.behind.is_recording()
 
     def get_span_context(self) -> SpanContext:
-        return self._span.get_span_context()
+        return self.behind.get_span_context()
 
     def update_name(self, name: str) -> None:
-        self._span.update_name(self._privacy.text(name))
+        self.behind.update_name(self._privacy.text(name))
 
     def add_link(self, context: SpanContext, attributes: Any = None) -> None:
-        self._span.add_link(context, attributes)
+        self.behind.add_link(context, attributes)
 
     def end(self, end_time: int | None = None) -> None:
-        self._span.end(end_time)
+        self.behind.end(end_time)

@@ -15,9 +15,9 @@ from opentelemetry.trace import TracerProvider
 
 from tracereel import _guard
 from tracereel import config as _config
-from tracereel._clock import sortable_id
+from tracereel._clock import HybridClock, random_id, sortable_id
 from tracereel._context import Trace
-from tracereel._privacy import Privacy, strip_content
+from tracereel._privacy import Privacy, hashed, strip_content
 from tracereel._private_span import PrivateSpans
 from tracereel._sampling import SAMPLED_OUT, Sampler
 from tracereel._sender import Sender
@@ -26,7 +26,7 @@ from tracereel._spool import Spool
 from tracereel.config import Config
 from tracereel.errors import ConfigurationError
 from tracereel.logs import EventLogger, Logs
-from tracereel.metrics import metrics_of
+from tracereel.metrics import Recorded, metrics_of
 from tracereel.redaction import Redaction
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Recorder:
         self._forked_from: Recorder | None = None
         self.metrics = metrics_of(registry)
         self._privacy = Privacy(config.redaction, capture_content=config.capture_content)
+        self.acts = self._privacy.acts
         self.spans = PrivateSpans(tracer_provider, self._privacy)
         self._sampler: Sampler | None = None
         if config.sample_rate < 1.0:
@@ -66,11 +67,17 @@ class Recorder:
                 drop=self.drop,
             )
         self._logs = Logs(logger)
+        self.clock = HybridClock()
+        self.mark = f"{random_id(64):016x}"
+        """Stands on every event id, so that no two recorders make the same."""
         self._spool = Spool(
             config.destination_dir, max_bytes=config.max_spool_bytes, on_late_drop=self.drop
         )
         self._shipper = Shipper(self._spool, Sender(config), self)
+        self._recorded = Recorded(lambda: self._spool.recorded)
+        self.metrics.follow(self._recorded)
         self._traces: dict[str, Trace] = {}
+        self._older_traces: dict[str, Trace] = {}
         # Re-entrant: a signal handler may make a traced call while its own thread is in here.
         self._traces_lock = threading.RLock()
         self._counts_lock = threading.RLock()
@@ -79,14 +86,45 @@ class Recorder:
         self.closed = False
         _guard.listen(self.metrics.count_internal_error)
 
-    def trace(self, trace_id: str) -> Trace:
-        """The trace of a new root run; the same object while runs of that id follow each other."""
+    def trace(self, trace_id: str, suffix: str | None = None) -> Trace:
+        """The trace of a new root run; the same object while runs of that id follow each other.
+
+        A request id is made for a new one, from the suffix of another id if there is one.
+        """
+        found = self._traces.get(trace_id)
+        return found if found is not None else self._remember(trace_id, suffix)
+
+    def _remember(self, trace_id: str, suffix: str | None) -> Trace:
+        # Two halves instead of an order of use: what was not asked for during one half's time goes.
         with self._traces_lock:
-            found = self._traces.pop(trace_id, None) or Trace(trace_id, sortable_id("req"))
+            found = self._traces.get(trace_id) or self._older_traces.get(trace_id)
+            if found is None:
+                found = Trace(trace_id, f"req_{suffix}" if suffix else sortable_id("req"))
             self._traces[trace_id] = found
-            if len(self._traces) > MAX_REMEMBERED_TRACES:
-                del self._traces[next(iter(self._traces))]
+            if len(self._traces) >= MAX_REMEMBERED_TRACES // 2:
+                self._traces, self._older_traces = {}, self._traces
             return found
+
+    def clean(self, event: dict[str, Any], trusted: str | None = None) -> None:
+        """Make an event fit to leave; a text that is `trusted`, by identity, is passed over."""
+        try:
+            self._privacy.clean(event, trusted)
+        except Exception as error:  # noqa: BLE001
+            # What could not be looked at does not leave.
+            strip_content(event)
+            _guard.report("redaction", error)
+
+    def owner(self, name: str, value: str) -> str:
+        """The id of a user or session as it may leave."""
+        try:
+            return self._privacy.owner_field(name, value)
+        except Exception as error:  # noqa: BLE001
+            _guard.report("redaction", error)
+            return hashed(value)
+
+    def act(self, event: dict[str, Any]) -> None:
+        """Do to single fields what the program's rules say; `acts` says whether there are any."""
+        self._privacy.act(event)
 
     def record(
         self,
@@ -96,18 +134,12 @@ class Recorder:
         closes_run: bool = False,
         seconds: float | None = None,
     ) -> None:
-        """Write an event down, count it, log it; each whatever becomes of the others."""
+        """Write a clean event down, count it, log it; each whatever becomes of the others."""
         try:
-            self._privacy.clean(event)
-        except Exception as error:  # noqa: BLE001
-            # What could not be looked at does not leave.
-            strip_content(event)
-            _guard.report("redaction", error)
-        try:
-            if self._sampler is not None:
-                self._sampler.offer(event, trace, closes_run=closes_run)
-            else:
+            if self._sampler is None:
                 self._store(event, trace, closes_run)
+            else:
+                self._sampler.offer(event, trace, closes_run=closes_run)
         except Exception as error:  # noqa: BLE001
             _guard.report("spool", error)
             self.drop("internal_error")
@@ -125,7 +157,6 @@ class Recorder:
         if reason is not None:
             self.drop(reason)
             return
-        self.metrics.count_events("recorded")
         self._shipper.wake()
 
     def drop(self, reason: str) -> None:
@@ -144,6 +175,7 @@ class Recorder:
 
     def settled(self, *, delivered: int, rejected: int, own: bool) -> None:
         """The shipper reports what the collector answered for."""
+        self.metrics.count_recorded()
         if delivered:
             self.metrics.count_events("delivered", delivered)
         if rejected:
@@ -158,7 +190,7 @@ class Recorder:
 
     def observe_clock(self, hlc: str) -> None:
         """Move our clock past one that came from outside; one that is far ahead is ignored."""
-        self._spool.clock.observe(hlc)
+        self.clock.observe(hlc)
 
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""
@@ -175,6 +207,8 @@ class Recorder:
         if self._sampler is not None:
             self._sampler.drain()
         result = self.flush(timeout, at_exit=at_exit)
+        with _guard.Guard("metrics"):
+            self.metrics.count_recorded()
         self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
         return result
 
@@ -182,12 +216,14 @@ class Recorder:
         """In a forked child: the same configuration, nothing of the parent's."""
         # Calls that began before the fork end in the child too: with its recorder, not with this.
         self.closed = True
+        # The parent counts them.
+        self._recorded.uncounted()
         self._spool.disown()
         self._shipper.disown()
         child = Recorder(self.config, **self._wiring)
         # Kept, so that the child's garbage collector does not close sockets it shares with us.
         child._forked_from = self
-        child._spool.clock = self._spool.clock.copy()
+        child.clock = self.clock.copy()
         return child
 
 

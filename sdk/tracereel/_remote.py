@@ -75,13 +75,14 @@ class Incoming:
 
 
 here: ContextVar[RemoteIdentity | None] = ContextVar("tracereel_remote", default=None)
+_NOTHING: Final = Incoming(RemoteIdentity(), None, {})
 _process: Incoming | Literal["unread"] = "unread"
 
 
 def remote_identity() -> RemoteIdentity | None:
     """The identity to adopt for a root execution that begins here; null when nobody called us."""
     found = here.get()
-    if found is not None:
+    if found is not None or _process is _NOTHING:
         return found
     incoming = _process if isinstance(_process, Incoming) else _read_process()
     return incoming.identity if incoming else None
@@ -92,6 +93,8 @@ def parent_context() -> Context | None:
 
     Null means the current context, as OpenTelemetry does it: a span or an `extract` is nearer.
     """
+    if _process is _NOTHING:
+        return None
     incoming = _process if isinstance(_process, Incoming) else _read_process()
     if incoming.parent is None or here.get() is not None:
         return None
@@ -104,7 +107,7 @@ def _read_process() -> Incoming:
     """What the environment says, once: a process has one parent."""
     global _process
     found = from_environment(os.environ)
-    _process = found
+    _process = found or _NOTHING
     return found
 
 

@@ -22,6 +22,7 @@ from opentelemetry.context import (
 )
 
 from tracereel import _guard
+from tracereel._bell import Bell
 from tracereel._outbox import Outbox, dead_emitters, trim_rejected
 from tracereel._sender import Accepted, Sender, UnavailableError
 from tracereel._spool import Spool
@@ -112,9 +113,10 @@ class Shipper:
         self._thread: threading.Thread | None = None
         self._start_lock = threading.Lock()
         self._stopping = threading.Event()
-        self._data = threading.Event()
-        self._kick = threading.Event()
+        self._data = Bell()
+        self._kick = Bell()
         self._lingering = False
+        self._waited_for = 0
         self._progress = threading.Condition()
         self._rescan = threading.Event()
         self._scans = 0
@@ -144,18 +146,25 @@ class Shipper:
         self._data.set()
         self._kick.set()
         with self._progress:
-            unconnected, scans = self._unconnected, self._scans
-            if at_exit:
-                # Children of this process may have ended since the last look.
-                self._rescan.set()
-            while self._thread is not None and self._thread.is_alive():
-                looked = not at_exit or (self._scans > scans and not self._adopted)
-                if self.settled >= target and looked:
-                    return
-                left = deadline - time.monotonic()
-                if left <= 0 or (at_exit and self._unconnected > unconnected):
-                    return
-                self._progress.wait(min(left, 0.5))
+            self._waited_for += 1
+            try:
+                self._drain(target, deadline, at_exit=at_exit)
+            finally:
+                self._waited_for -= 1
+
+    def _drain(self, target: int, deadline: float, *, at_exit: bool) -> None:
+        unconnected, scans = self._unconnected, self._scans
+        if at_exit:
+            # Children of this process may have ended since the last look.
+            self._rescan.set()
+        while self._thread is not None and self._thread.is_alive():
+            looked = not at_exit or (self._scans > scans and not self._adopted)
+            if self.settled >= target and looked:
+                return
+            left = deadline - time.monotonic()
+            if left <= 0 or (at_exit and self._unconnected > unconnected):
+                return
+            self._progress.wait(min(left, 0.5))
 
     def stop(self, timeout: float) -> None:
         """Ask the thread to end and wait for it; where it ends later, it closes the spool then."""
@@ -206,6 +215,8 @@ class Shipper:
                 failures = 0
                 if not shipped:
                     self._idle(next_scan)
+                elif self._waiting_bytes() < HURRY_BYTES:
+                    self._gather()
             except UnavailableError as trouble:
                 failures = self._rest(failures + 1, trouble)
             except Exception as error:  # noqa: BLE001 - the thread must outlive our own mistakes
@@ -216,12 +227,17 @@ class Shipper:
     def _idle(self, next_scan: float) -> None:
         """Sleep until there is an event, then let it have company."""
         if self._data.wait(max(next_scan - time.monotonic(), 0.0)):
+            self._gather()
+            # Cleared before reading: an event that comes now wakes us again.
+            self._data.clear()
+
+    def _gather(self) -> None:
+        """Let events have company, unless somebody waits for them: a request has its own price."""
+        if self._waited_for == 0:
             self._lingering = True
             self._kick.wait(self._linger)
             self._lingering = False
-            # Cleared before reading: an event that comes now wakes us again.
-            self._data.clear()
-            self._kick.clear()
+        self._kick.clear()
 
     def _rest(self, failures: int, trouble: UnavailableError) -> int:
         """Wait before the next attempt; a flush shortens it. Gives the failures to go on with."""

@@ -1,8 +1,7 @@
 """The OpenTelemetry side of an execution: which provider, how a span starts and ends."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -22,11 +21,12 @@ from tracereel import semconv
 from tracereel._clock import random_id
 
 SCOPE: Final = "tracereel"
+_UNKNOWN: Final[Any] = object()
+_asked: Final[list[bool]] = []
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 
 
-@dataclass(frozen=True, slots=True)
-class StartedSpan:
+class StartedSpan(NamedTuple):
     """A span that has begun, its ids as the events write them, and the context it is current in."""
 
     span: Span
@@ -34,6 +34,8 @@ class StartedSpan:
     span_id: str
     parent_span_id: str | None
     context: Context
+    records: bool
+    """Whether anybody could see what is written on the span."""
 
 
 class Spans:
@@ -62,8 +64,8 @@ class Spans:
         parent = f"{around.span_id:016x}" if around.is_valid else None
         tracer = self._choose()
         if tracer is None:
-            span = _unseen(around)
-            ids = span.get_span_context()
+            ids = _ids_within(around)
+            span: Span = NonRecordingSpan(ids)
         else:
             span = tracer.start_span(
                 name, context, kind, attributes=attributes, start_time=start_ns
@@ -71,28 +73,41 @@ class Spans:
             ids = span.get_span_context()
             if not ids.is_valid or ids.span_id == around.span_id:
                 # A no-op provider hands back an invalid span, or the one around: ids of our own.
-                ids = _unseen(around).get_span_context()
+                ids = _ids_within(around)
         return StartedSpan(
             span,
             f"{ids.trace_id:032x}",
             f"{ids.span_id:016x}",
             parent,
             trace.set_span_in_context(span, context),
+            tracer is not None and span.is_recording(),
         )
 
     def _choose(self) -> Tracer | None:
-        provider = self._given or trace.get_tracer_provider()
+        provider = self._given or _global_provider()
         if self._tracer is None or self._tracer_of is not provider:
-            if isinstance(provider, ProxyTracerProvider):
+            if provider is None or isinstance(provider, ProxyTracerProvider):
                 return None
             self._tracer = provider.get_tracer(SCOPE)
             self._tracer_of = provider
         return self._tracer
 
 
-def _unseen(around: SpanContext) -> Span:
-    """A span that is only its ids, in the trace of the one around it."""
-    context = SpanContext(
+def _global_provider() -> trace.TracerProvider | None:
+    """The program's provider, looked up without reading the environment where that is possible."""
+    # Until one is set, the public function reads an environment variable each time it is asked; that
+    # costs as much as writing an event. It has been asked once when the name below is looked at.
+    if _asked:
+        provider: trace.TracerProvider | None = getattr(trace, "_TRACER_PROVIDER", _UNKNOWN)
+        if provider is not _UNKNOWN:
+            return provider
+    _asked.append(True)
+    return trace.get_tracer_provider()
+
+
+def _ids_within(around: SpanContext) -> SpanContext:
+    """Ids for a span in the trace of the one around it."""
+    return SpanContext(
         around.trace_id if around.is_valid else random_id(128),
         random_id(64),
         is_remote=False,
@@ -100,35 +115,40 @@ def _unseen(around: SpanContext) -> Span:
         trace_flags=_SAMPLED,
         trace_state=around.trace_state,
     )
-    return NonRecordingSpan(context)
 
 
-def attributes_of(event: Mapping[str, Any]) -> dict[str, Any]:
+_AT_THE_END: Final = {
+    field: names
+    for field, names in semconv.SPAN_ATTRIBUTES.items()
+    if field not in semconv.KNOWN_AT_START
+}
+
+
+def attributes_of(
+    event: Mapping[str, Any], names: Mapping[str, tuple[str, ...]] = semconv.SPAN_ATTRIBUTES
+) -> dict[str, Any]:
     """The attributes that the fields of an event put on its span."""
     attributes: dict[str, Any] = {}
     for field, value in event.items():
-        if value is not None and (names := semconv.SPAN_ATTRIBUTES.get(field)) is not None:
-            for name in names:
+        if value is not None and field in names:
+            for name in names[field]:
                 attributes[name] = value
     return attributes
 
 
 def closing_attributes(event: Mapping[str, Any]) -> dict[str, Any]:
     """Those of them that were not known when the span began."""
-    found = attributes_of(event)
-    for field in semconv.KNOWN_AT_START:
-        for name in semconv.SPAN_ATTRIBUTES[field]:
-            found.pop(name, None)
-    return found
+    return attributes_of(event, _AT_THE_END)
 
 
 def finish(
     span: Span, event: Mapping[str, Any], error: BaseException | None, *, end_ns: int, failed: bool
 ) -> None:
-    """End a span with what its closing event says; the error of a failure is recorded."""
+    """End a span with what its closing event, which is clean, says; a failure's error is recorded."""
     try:
         if span.is_recording():
-            span.set_attributes(closing_attributes(event))
+            if attributes := closing_attributes(event):
+                write_clean(span, attributes)
             if failed and error is not None:
                 _record(span, error)
                 message = f"{event.get('error_type')}: {event.get('error_message')}"
@@ -137,17 +157,31 @@ def finish(
         span.end(end_time=end_ns)
 
 
+def write_clean(span: Span, attributes: Mapping[str, Any]) -> None:
+    """Set attributes that have been cleaned already, on the span behind one that would do it again."""
+    getattr(span, "behind", span).set_attributes(attributes)
+
+
 def set_identity(
-    span: Span, trace_id: str, request_id: str, session_id: str | None, user_id: str | None
+    span: Span,
+    trace_id: str,
+    execution_id: str,
+    request_id: str,
+    session_id: str | None,
+    user_id: str | None,
 ) -> None:
-    """Put the ids of the run on a span, so that it is found by them."""
-    attributes = {semconv.SPAN_TRACE_ID: trace_id, semconv.SPAN_REQUEST_ID: request_id}
+    """Put the ids of the run, which are clean, on a span, so that it is found by them."""
+    attributes = {
+        semconv.SPAN_TRACE_ID: trace_id,
+        semconv.SPAN_EXECUTION_ID: execution_id,
+        semconv.SPAN_REQUEST_ID: request_id,
+    }
     if session_id is not None:
         attributes[semconv.SPAN_SESSION_ID] = session_id
         attributes[semconv.SPAN_CONVERSATION_ID] = session_id
     if user_id is not None:
         attributes[semconv.SPAN_USER_ID] = user_id
-    span.set_attributes(attributes)
+    write_clean(span, attributes)
 
 
 def _record(span: Span, error: BaseException) -> None:

@@ -33,12 +33,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tracereel import _values
-from tracereel._clock import HybridClock, sortable_id
+from tracereel._clock import sortable_id
 from tracereel._context import Trace
 
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
@@ -51,20 +50,18 @@ SPOOL_ERROR: Final = "spool_error"
 REOPEN_AFTER: Final = 1.0
 """Seconds before a spool that could not be opened is tried again."""
 
+_NUMBERED: Final = b'%b,"emitter_id":"%b","emitter_seq":%d}\n'
+_IN_TRACE: Final = b'%b,"emitter_id":"%b","emitter_seq":%d,"trace_seq":%d}\n'
+_CLOSES_RUN: Final = (
+    b'%b,"emitter_id":"%b","emitter_seq":%d,"trace_seq":%d,"trace_event_count":%d}\n'
+)
 _LOCK_ATTEMPTS: Final = 5
 _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """An event ready for its numbers: the JSON without them, its trace, whether it ends the run."""
-
-    body: bytes
-    trace: Trace | None
-    closes_run: bool
-
-
+Draft = tuple[bytes, Trace | None, bool]
+"""An event ready for its numbers: its JSON, its trace, whether it ends the run."""
 Entry = tuple[Trace | None, int, int, int, int]
 """What the books say once a line that is being written has reached the file: its trace, the number
 of the event, the size of the segment, events and bytes recorded. A plain tuple: one is made per event."""
@@ -125,11 +122,9 @@ class Spool:
         *,
         max_bytes: int,
         segment_bytes: int = SEGMENT_BYTES,
-        clock: HybridClock | None = None,
         on_late_drop: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         self.directory = directory
-        self.clock = clock or HybridClock()
         self._max_bytes = max_bytes
         self._segment_bytes = min(segment_bytes, max(max_bytes // 4, 1))
         self._lock = threading.RLock()
@@ -144,6 +139,7 @@ class Spool:
 
     def _forget_emitter(self) -> None:
         self.emitter_id: str | None = None
+        self._signature = b""
         self._emitter_lock: EmitterLock | None = None
         self._file = -1
         self._segment = 0
@@ -160,7 +156,7 @@ class Spool:
 
     def append(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool) -> str | None:
         """Number and write an event; null when written, else the reason why it was dropped."""
-        draft = Draft(_values.encode(event)[:-1], trace, closes_run)
+        draft = _values.encode(event), trace, closes_run
         with self._lock:
             if self._writing:
                 # A signal handler or finaliser came in while this thread wrote: it goes after.
@@ -168,9 +164,9 @@ class Spool:
                 return None
             self._writing = True
             try:
-                reason = self._write(draft)
+                reason = self._write(*draft)
                 while self._reentered:
-                    if (late := self._write(self._reentered.popleft())) is not None:
+                    if (late := self._write(*self._reentered.popleft())) is not None:
                         self._on_late_drop(late)
             except BaseException:
                 self._settle_interrupted()
@@ -179,30 +175,38 @@ class Spool:
                 self._writing = False
         return reason
 
-    def _write(self, draft: Draft) -> str | None:
-        if self.used_bytes + len(draft.body) > self._max_bytes:
+    def _write(self, body: bytes, trace: Trace | None, closes_run: bool) -> str | None:
+        coming, filled = len(body), self._segment_size
+        if self._foreign_bytes + self._closed_bytes + filled + coming > self._max_bytes:
             return SPOOL_FULL
-        try:
-            self._ensure_open(len(draft.body))
-        except OSError:
-            self._failed_at = time.monotonic()
-            return SPOOL_ERROR
-        if self._file < 0:
-            return SPOOL_ERROR
-        line = self._finish_line(draft)
+        if self._file < 0 or filled + coming > self._segment_bytes:
+            try:
+                self._ensure_open(coming)
+            except OSError:
+                self._failed_at = time.monotonic()
+                return SPOOL_ERROR
+            if self._file < 0:
+                return SPOOL_ERROR
+        line = self._finish_line(body, trace, closes_run)
         size = len(line)
         entry = self._inflight = (
-            draft.trace,
+            trace,
             self._sequence + 1,
             self._segment_size + size,
             self.recorded + 1,
             self.recorded_bytes + size,
         )
-        written = self._write_line(line)
-        if written:
+        try:
+            written = os.write(self._file, line)
+        except OSError:
+            written = -1
+        if written == size:
             self._book(entry)
+            self._inflight = None
+            return None
+        self._mend_tail()
         self._inflight = None
-        return None if written else SPOOL_ERROR
+        return SPOOL_ERROR
 
     def _book(self, entry: Entry) -> None:
         """Count a line that is on disk; absolute values, so that doing it twice does no harm."""
@@ -223,32 +227,19 @@ class Spool:
             # Part of a line: readers ignore it at the end of a segment, so this one ends here.
             self._close_segment()
 
-    def _finish_line(self, draft: Draft) -> bytes:
+    def _finish_line(self, body: bytes, trace: Trace | None, closes_run: bool) -> bytes:
         """Splice in what only the moment of writing knows: cheaper than encoding under the lock."""
-        trace = draft.trace
-        ledger = (
-            f',"emitter_id":"{self.emitter_id}","emitter_seq":{self._sequence + 1}'
-            f',"hlc":"{self.clock.tick()}"'
-        )
-        if trace is not None:
-            if trace.emitter_id != self.emitter_id:
-                # A trace that lives on after a fork or a new configuration is counted anew.
-                trace.emitter_id = self.emitter_id
-                trace.recorded = 0
-            ledger += f',"trace_seq":{trace.recorded + 1}'
-            if draft.closes_run:
-                ledger += f',"trace_event_count":{trace.recorded + 1}'
-        return draft.body + ledger.encode() + b"}\n"
-
-    def _write_line(self, line: bytes) -> bool:
-        try:
-            written = os.write(self._file, line)
-        except OSError:
-            written = -1
-        if written == len(line):
-            return True
-        self._mend_tail()
-        return False
+        head, number = body[:-1], self._sequence + 1
+        if trace is None:
+            return _NUMBERED % (head, self._signature, number)
+        if trace.emitter_id != self.emitter_id:
+            # A trace that lives on after a fork or a new configuration is counted anew.
+            trace.emitter_id = self.emitter_id
+            trace.recorded = 0
+        place = trace.recorded + 1
+        if closes_run:
+            return _CLOSES_RUN % (head, self._signature, number, place, place)
+        return _IN_TRACE % (head, self._signature, number, place)
 
     def _mend_tail(self) -> None:
         """After a write that failed or was short: cut the segment back, or go on in a new one."""
@@ -280,6 +271,7 @@ class Spool:
             # Null when a shipper took our brand-new lock for that of a dead process: another name.
             if lock is not None:
                 self._emitter_lock = lock
+                self._signature = emitter_id.encode()
                 self.emitter_id = emitter_id
                 self._foreign_bytes = self._measure_others()
                 return

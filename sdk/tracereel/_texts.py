@@ -25,8 +25,11 @@ def text(value: str, limit: int = TEXT_LIMIT) -> str:
 
     A long one comes back as `Cut`: the event then says beside it how long it was, and its hash.
     """
+    short = str.__len__(value) <= limit
+    if short and type(value) is str and value.isascii():
+        return value
     cut = shortened(value, limit)
-    if limit <= SHORT_LIMIT or str.__len__(value) <= limit:
+    if short or limit <= SHORT_LIMIT:
         return cut
     marked = Cut(cut)
     marked.about = about_cut(value)

@@ -67,6 +67,12 @@ _SMALL_ITEMS: Final = 64
 _SMALL_TEXT: Final = 2_000
 
 _encoder = msgspec.json.Encoder()
+_CLASS_NAME: Final = type.__getattribute__
+_TYPE_NAMES: Final = {
+    id(kind): kind.__name__
+    for kind in (str, int, float, bool, dict, list, tuple, set, bytes, type(None))
+}
+"""By id, as above."""
 
 
 class Encoded(dict[str, Any]):
@@ -128,7 +134,22 @@ def count(value: Any) -> int | None:
 
 def type_name(value: Any) -> str:
     """The name of a value's class."""
-    return text(type.__getattribute__(type(value), "__name__"), SHORT_LIMIT)
+    kind = type(value)
+    known = _TYPE_NAMES.get(id(kind))
+    return known if known is not None else text(_CLASS_NAME(kind, "__name__"), SHORT_LIMIT)
+
+
+def described(value: Any, *, captures: bool) -> tuple[str, str, int]:
+    """The name of a value's class, its summary (empty where it is not captured) and its size."""
+    kind = type(value)
+    if (kind is dict or kind is list or kind is tuple) and _is_small_and_plain(value):
+        whole = repr(value) if captures else ""
+        if len(whole) <= SUMMARY_LIMIT and _is_flat(whole):
+            try:
+                return kind.__name__, text(whole, SUMMARY_LIMIT), len(_encoder.encode(value))
+            except UnicodeEncodeError:  # a lone surrogate
+                pass
+    return type_name(value), summary(value) if captures else "", size(value)
 
 
 def summary(value: Any, limit: int = SUMMARY_LIMIT) -> str:
@@ -138,8 +159,11 @@ def summary(value: Any, limit: int = SUMMARY_LIMIT) -> str:
     return text(_describe(value, limit, _SUMMARY_DEPTH), limit)
 
 
-def call_summary(arguments: Iterable[tuple[str, object]], limit: int = SUMMARY_LIMIT) -> str:
+def call_summary(arguments: Sequence[tuple[str, object]], limit: int = SUMMARY_LIMIT) -> str:
     """The arguments of a call in at most `limit` characters: `prompt: 'at ten', days: 3`."""
+    if len(arguments) == 1 and type(arguments[0][1]) is str:
+        name, value = arguments[0]
+        return text(f"{name}: {value[: limit + 1]!r}", limit)  # type: ignore[index]
     parts: list[str] = []
     left = limit + 1
     for name, value in arguments:
@@ -218,13 +242,18 @@ def _is_small_and_plain(value: Any) -> bool:
     return True
 
 
+def _is_flat(shown: str) -> bool:
+    """Whether the text of a value is certain not to be deeper than a summary goes."""
+    return shown.count("[") + shown.count("{") + shown.count("(") <= _SUMMARY_DEPTH
+
+
 def _describe(value: Any, left: int, depth: int) -> str:
     """Text of about `left` characters at most; each value yields some, so work is bounded too."""
     kind = type(value)
     container = kind is dict or kind is list or kind is tuple
     if container and depth == _SUMMARY_DEPTH and _is_small_and_plain(value):
         whole = repr(value)
-        if len(whole) <= left and whole.count("[") + whole.count("{") + whole.count("(") <= depth:
+        if len(whole) <= left and _is_flat(whole):
             return whole
     if issubclass(kind, str):
         cut = str.__getitem__(value, slice(0, max(left, 1)))

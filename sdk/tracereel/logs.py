@@ -60,46 +60,42 @@ class Logs:
 
     def write(self, event: Mapping[str, Any]) -> None:
         """Log an event; failures at error level. Nothing is built when nobody listens."""
-        kind = event["event_type"]
+        kind, get = event["event_type"], event.get
         line = LINES.get(kind)
         name, level, keys = line if line is not None else (kind.replace(".", "_"), "info", _WHO)
-        if event.get("status") == semconv.FAILED:
+        if get("status") == semconv.FAILED:
             level = "error"
         logger = self._given
         if logger is None and not _asked_for and structlog.is_configured():
             logger = self._structlog
         if logger is not None:
             say = getattr(logger, level, logger.info)
-            say(name, **{key: event.get(key) for key in keys})
+            say(name, **{key: get(key) for key in keys})
         elif self._standard.isEnabledFor(number := _LEVELS[level]):
-            self._write_standard(name, level, number, {key: event.get(key) for key in keys}, event)
+            standard = self._standard
+            if _files and standard.handlers == _asked_for and not standard.filters:
+                for file in _files:
+                    file.write_later(_line, (name, level, keys, event), at_once=level == "error")
+            else:
+                self._write_standard(number, _line(name, level, keys, event).decode())
 
-    def _write_standard(
-        self,
-        name: str,
-        level: str,
-        number: int,
-        fields: dict[str, Any],
-        event: Mapping[str, Any],
-    ) -> None:
-        # The event's own moment: the line of an event says the time that the event says.
-        line = {
-            "event": name,
-            **fields,
-            "timestamp": event.get("timestamp"),
-            "level": level,
-            "logger": LOGGER_NAME,
-        }
-        encoded = _values.encode(line)
+    def _write_standard(self, number: int, text: str) -> None:
         standard = self._standard
-        if _files and standard.handlers == _asked_for and not standard.filters:
-            for file in _files:
-                file.write_line(encoded)
-            return
         # Not `Logger.log`: it would walk the stack for a caller, and that is always this line.
-        text = encoded.decode()
         record = standard.makeRecord(LOGGER_NAME, number, __file__, 0, text, (), None, "write")
         standard.handle(record)
+
+
+def _line(name: str, level: str, keys: tuple[str, ...], event: Mapping[str, Any]) -> bytes:
+    get = event.get
+    shown: dict[str, Any] = {"event": name}
+    for key in keys:
+        shown[key] = get(key)
+    # The event's own moment: the line of an event says the time that the event says.
+    shown["timestamp"] = get("timestamp")
+    shown["level"] = level
+    shown["logger"] = LOGGER_NAME
+    return _values.encode(shown)
 
 
 _asked_for: list[logging.Handler] = []

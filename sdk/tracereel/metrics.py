@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
@@ -27,6 +27,19 @@ _TOKEN_HEADERS: Final = (
 """OpenAI and those alike; Anthropic; Anthropic where only the two parts are told: the lesser."""
 
 
+class Recorded:
+    """How many events were written, counted by who writes them, and how many of them we know of."""
+
+    def __init__(self, written: Callable[[], int]) -> None:
+        self._written = written
+        self._known = 0
+
+    def uncounted(self) -> int:
+        """How many have been written since the last time."""
+        before, self._known = self._known, self._written()
+        return self._known - before
+
+
 class Metrics(SeriesSet):
     """Counts what events say in the series of one registry."""
 
@@ -34,6 +47,8 @@ class Metrics(SeriesSet):
         super().__init__(registry)
         # There from the start, so that a rate over them begins at nought.
         self._outcomes = {outcome: self.events(outcome) for outcome in OUTCOMES}
+        self._recorded: WeakSet[Recorded] = WeakSet()
+        self.events.before = self._add_recorded
         self._ends: dict[tuple[str, str], tuple[CounterCell, CounterCell, HistogramCell]] = {}
         self._handlers: dict[str, Callable[[Event, float | None], None]] = {
             semconv.EXECUTION_COMPLETED: self._completed,
@@ -55,6 +70,18 @@ class Metrics(SeriesSet):
     def observe_llm(self, provider: str | None, seconds: float) -> None:
         """Count the duration of a request to a model that has no event of its own."""
         in_turn(lambda: self.llm_duration(provider).observe(seconds))
+
+    def follow(self, recorded: "Recorded") -> None:
+        """Count what a recorder has written, now and whenever somebody collects."""
+        self._recorded.add(recorded)
+
+    def count_recorded(self) -> None:
+        """Bring the count of recorded events up to date; else it is when somebody collects."""
+        in_turn(self._add_recorded)
+
+    def _add_recorded(self) -> None:
+        for recorded in list(self._recorded):
+            self._outcomes["recorded"].add(recorded.uncounted())
 
     def count_events(self, outcome: str, amount: int = 1) -> None:
         """Count events of our own line: recorded, delivered, rejected or dropped."""

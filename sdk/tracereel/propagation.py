@@ -217,13 +217,13 @@ def observe_clock(hlc: object) -> None:
     if isinstance(hlc, str) and _remote.usable("hlc", hlc):
         recorder = _recorder.active()
         if recorder is not None:
-            recorder._spool.clock.observe(hlc)  # noqa: SLF001
+            recorder.observe_clock(hlc)
 
 
 def read_clock() -> str | None:
     """Our clock, for an answer; null when recording is off."""
     recorder = _recorder.active()
-    return None if recorder is None else recorder._spool.clock.tick()  # noqa: SLF001
+    return None if recorder is None else recorder.clock.tick()
 
 
 def current_identity() -> RemoteIdentity:

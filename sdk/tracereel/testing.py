@@ -20,7 +20,6 @@ from opentelemetry.trace import TracerProvider
 
 from tracereel import _recorder, _testing_patches, _values
 from tracereel import config as _config
-from tracereel._clock import HybridClock
 from tracereel._context import Trace
 from tracereel._recorder import Recorder
 from tracereel._shipper import FlushResult
@@ -51,7 +50,6 @@ class _MemoryRecorder(Recorder):
     def __init__(self, config: _config.Config, **wiring: Any) -> None:
         super().__init__(config, **wiring)
         self.events: list[Event] = []
-        self._clock = HybridClock()
         self._write_lock = threading.RLock()
 
     def _store(self, event: Event, trace: Trace | None, closes_run: bool) -> None:
@@ -60,7 +58,6 @@ class _MemoryRecorder(Recorder):
         with self._write_lock:
             whole["emitter_id"] = emitter = "emt_testing"
             whole["emitter_seq"] = len(self.events) + 1
-            whole["hlc"] = self._clock.tick()
             if trace is not None:
                 if trace.emitter_id != emitter:
                     trace.emitter_id, trace.recorded = emitter, 0

@@ -111,7 +111,7 @@ def test_a_failure_of_ours_in_a_block_never_reaches_it(
     recorded: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TRACEREEL_RAISE_INTERNAL_ERRORS")
-    monkeypatch.setattr(_emission, "envelope", lambda *_: 1 / 0)
+    monkeypatch.setattr(_emission, "record", lambda *_, **__: 1 / 0)
     with traced_agent("a") as execution:
         execution.set(confidence=1.0)
         execution.emit({"event_type": "custom.x"})

@@ -2,6 +2,9 @@
 
 import json
 import logging
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -169,12 +172,46 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def wait_for_lines(path: Path, count: int) -> list[dict[str, Any]]:
+    deadline = time.monotonic() + 10
+    while len(lines := read_lines(path)) < count and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    return lines
+
+
+@pytest.mark.usefixtures("_logs_restored")
+def test_a_failure_is_in_the_file_at_once_and_so_is_what_came_before(tmp_path: Path) -> None:
+    path = tmp_path / "events.log"
+    configure_logs(path=path)
+    written = Logs(None)
+    written.write({"event_type": "custom.thing", "trace_id": "first"})
+    written.write({"event_type": "custom.thing", "trace_id": "second", "status": "failed"})
+    assert [line["trace_id"] for line in read_lines(path)] == ["first", "second"]
+
+
+@pytest.mark.usefixtures("_logs_restored")
+def test_lines_gathered_before_a_fork_are_written_by_the_parent_alone(tmp_path: Path) -> None:
+    path = tmp_path / "events.log"
+    configure_logs(path=path)
+    written = Logs(None)
+    written.write({"event_type": "custom.thing", "trace_id": "before"})
+    child = os.fork()
+    if child == 0:
+        written.write({"event_type": "custom.thing", "trace_id": "in the child"})
+        logs._files[0].flush()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    written.write({"event_type": "custom.thing", "trace_id": "in the parent"})
+    found = sorted(line["trace_id"] for line in wait_for_lines(path, 3))
+    assert found == ["before", "in the child", "in the parent"]
+
+
 @pytest.mark.usefixtures("_logs_restored")
 def test_a_file_gets_the_line_of_the_contract(recorded: Deliver, tmp_path: Path) -> None:
     path = tmp_path / "made" / "events.log"
     assert configure_logs(path=path)
     traced_agent("parsing_agent")(lambda: current_execution().set(confidence=0.92))()  # type: ignore[union-attr]
-    _, line = read_lines(path)
+    _, line = wait_for_lines(path, 2)
     completed = recorded()[1]
     assert line == {
         "event": "agent_execution_completed",
@@ -196,6 +233,7 @@ def test_a_full_file_is_renamed_and_the_oldest_goes(tmp_path: Path) -> None:
     written = Logs(None)
     for number in range(100):
         written.write({"event_type": "custom.thing", "trace_id": f"t{number}"})
+    logs._files[0].flush()
     names = sorted(file.name for file in tmp_path.glob("events.log*"))
     assert names == ["events.log", "events.log.1", "events.log.2"]
     assert all(file.stat().st_size <= 1000 for file in tmp_path.glob("events.log*"))

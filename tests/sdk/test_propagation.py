@@ -312,7 +312,7 @@ def test_a_clock_ahead_is_followed_within_the_bound_only(
     recorded: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     traced_agent("a")(lambda: None)()
-    clock = _recorder.active()._spool.clock  # type: ignore[union-attr]
+    clock = _recorder.active().clock  # type: ignore[union-attr]
     now = int(clock.tick(), 16)
     for ahead, followed in ((MAX_DRIFT_NS * 2, False), (MAX_DRIFT_NS // 2, True)):
         sent = now + ahead

@@ -342,7 +342,9 @@ def test_remembered_traces_are_bounded(registry: CollectorRegistry, gone: str) -
     assert recorder is not None
     for number in range(_recorder.MAX_REMEMBERED_TRACES + 100):
         recorder.trace(f"{number}")
-    assert len(recorder._traces) == _recorder.MAX_REMEMBERED_TRACES
+        kept = recorder.trace("0")
+    assert len(recorder._traces) + len(recorder._older_traces) <= _recorder.MAX_REMEMBERED_TRACES
+    assert recorder.trace("0") is kept, "a trace that is in use is not forgotten"
 
 
 def test_the_pid_in_the_lock_is_the_emitters(sink: IngestSink, registry: CollectorRegistry) -> None:

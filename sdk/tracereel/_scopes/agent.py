@@ -62,14 +62,17 @@ class AgentScope(Scope):
             execution.tally.add(executed=1)
 
     def opening(self) -> dict[str, Any]:
-        given = list(self.arguments)
+        given = self.arguments.pairs()
+        size = 0
+        for _, value in given:
+            size += _values.size(value)
         return {
             "event_type": semconv.EXECUTION_STARTED,
             "request_id": self.execution.request_id,
             "parent_trace_id": self.parent_trace_id,
             "input_type": _values.type_name(given[0][1] if given else None),
             "input_summary": _values.call_summary(given) if self.captures else "",
-            "input_size_bytes": sum(_values.size(value) for _, value in given),
+            "input_size_bytes": size,
             **self.spec.about,
         }
 
@@ -100,9 +103,9 @@ class AgentScope(Scope):
             event["output_type"], summary, event["output_size_bytes"] = said
             event["output_summary"] = summary if self.captures else ""
         else:
-            event["output_type"] = _values.type_name(result)
-            event["output_summary"] = _values.summary(result) if self.captures else ""
-            event["output_size_bytes"] = _values.size(result)
+            event["output_type"], event["output_summary"], event["output_size_bytes"] = (
+                _values.described(result, captures=self.captures)
+            )
         self._ended(event, semconv.SUCCESS, milliseconds)
         event["fallback_used"] = execution.fallback_used
         if execution.state.limit_reached:

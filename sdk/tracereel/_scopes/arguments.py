@@ -17,7 +17,7 @@ Ids = dict[str, str]
 class Arguments:
     """The arguments of a call by the names their function has for them, without `self` or `cls`."""
 
-    __slots__ = ("args", "kwargs", "names", "skip")
+    __slots__ = ("_pairs", "args", "kwargs", "names", "skip")
 
     def __init__(
         self, names: tuple[str, ...], skip: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -26,12 +26,25 @@ class Arguments:
         self.skip = skip
         self.args = args
         self.kwargs = kwargs
+        self._pairs: list[tuple[str, object]] | None = None
 
     def __iter__(self) -> Iterator[tuple[str, object]]:
-        for index in range(self.skip, len(self.args)):
-            name = self.names[index] if index < len(self.names) else f"arg{index}"
-            yield name, self.args[index]
-        yield from self.kwargs.items()
+        return iter(self.pairs())
+
+    def pairs(self) -> list[tuple[str, object]]:
+        """Names and values, in the order they were given."""
+        found = self._pairs
+        if found is None:
+            names, args = self.names, self.args
+            found = list(zip(names, args, strict=False))
+            if len(args) > len(names):
+                found += [(f"arg{index}", args[index]) for index in range(len(names), len(args))]
+            if self.skip:
+                del found[: self.skip]
+            if self.kwargs:
+                found += self.kwargs.items()
+            self._pairs = found
+        return found
 
     def find(self, *wanted: str) -> object:
         """The value of the first of these names that was given, or null."""
@@ -47,7 +60,7 @@ class Arguments:
     def ids(self) -> Ids:
         """The ids of the run among the arguments: by name, else on a context object."""
         found: Ids = {}
-        for name, value in self:
+        for name, value in self.pairs():
             if name in IDS:
                 put(found, name, value)
             elif type(value) not in _objects.PLAIN_TYPES and (

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
-from tracereel import _context, _emission, _failures, _guard, _recorder, _remote, _spans, semconv
-from tracereel._clock import sortable_id
+from tracereel import _context, _emission, _failures, _guard, _recorder, _remote, _spans
+from tracereel._clock import sortable_suffix
 from tracereel._context import Attachment, Execution, Kind, Tally
 from tracereel._failures import Failure, Origin
 from tracereel._recorder import Recorder
@@ -79,12 +79,19 @@ class Scope:
             ids = {**ids, **found}
         kind = self.kind
         own = parent is None or kind in ("agent", "pipeline")
-        execution_id = sortable_id("exe") if own or parent is None else parent.state.execution_id
-        attributes = {**spec.attributes, semconv.SPAN_EXECUTION_ID: execution_id}
+        suffix = None
+        if own or parent is None:
+            suffix = sortable_suffix()
+            execution_id = f"exe_{suffix}"
+        else:
+            execution_id = parent.state.execution_id
         context: Context | None = None
-        get = ids.get
-        trace_id, request_id = get("trace_id"), get("request_id")
-        session_id, user_id = get("session_id"), get("user_id")
+        trace_id = request_id = session_id = user_id = self.parent_trace_id = None
+        if ids:
+            get = ids.get
+            trace_id, request_id = get("trace_id"), get("request_id")
+            session_id, user_id = get("session_id"), get("user_id")
+            self.parent_trace_id = get("parent_trace_id")
         if parent is None:
             context = _remote.parent_context()
             if (caller := _remote.remote_identity()) is not None:
@@ -93,11 +100,10 @@ class Scope:
                 if caller.hlc is not None:
                     self.recorder.observe_clock(caller.hlc)
         started = self.recorder.spans.start(
-            spec.span_name, attributes, self._start_ns, context, self.span_kind
+            spec.span_name, spec.attributes, self._start_ns, context, self.span_kind
         )
-        self.parent_trace_id = get("parent_trace_id")
         if parent is None:
-            trace = self.recorder.trace(trace_id or started.otel_trace_id)
+            trace = self.recorder.trace(trace_id or started.otel_trace_id, suffix)
         elif trace_id is None or trace_id == parent.trace.trace_id:
             trace = parent.trace
         else:
@@ -121,18 +127,29 @@ class Scope:
             user_id=user_id,
         )
         self._span_context = started.context
-        if started.span.is_recording():
-            _spans.set_identity(
-                started.span,
-                trace.trace_id,
-                execution.request_id,
-                execution.session_id,
-                execution.user_id,
-            )
+        if started.records:
+            self._identify(execution)
         self.opened()
         event = self.opening()
         if event is not None:
             self._emit(event, self._start_ns)
+
+    def _identify(self, execution: Execution) -> None:
+        def shown(name: str, value: str | None) -> str | None:
+            return None if value is None else self.recorder.owner(name, value)
+
+        trace, request_id = execution.trace, execution.request_id
+        _spans.set_identity(
+            execution.span,
+            trace.trace_id,
+            execution.state.execution_id,
+            # One that we made is known to be harmless.
+            request_id
+            if request_id is trace.request_id
+            else self.recorder.owner("request_id", request_id),
+            shown("session_id", execution.session_id),
+            shown("user_id", execution.user_id),
+        )
 
     def opened(self) -> None:
         """The execution is there, nothing is recorded yet."""
@@ -167,7 +184,7 @@ class Scope:
 
     def complete(self, result: object) -> None:
         """The call has returned."""
-        with _guard.Guard("complete"):
+        try:
             self.detach()
             end_ns, milliseconds, seconds = self._now()
             try:
@@ -178,6 +195,8 @@ class Scope:
                 self.recorder.drop("internal_error")
                 raise
             self._close(event, None, end_ns, seconds)
+        except Exception as trouble:  # noqa: BLE001 - a guard, without the price of one
+            _guard.report("complete", trouble)
 
     def cancel(self) -> None:
         """A generator was closed before its end, and took it well."""
@@ -241,22 +260,26 @@ class Scope:
         seconds: float,
     ) -> None:
         execution = self.execution
-        with _guard.Guard("span"):
-            _spans.finish(
-                execution.span, event or {}, error, end_ns=end_ns, failed=error is not None
-            )
-        if event is None:
-            return
-        event["span_name"] = self.spec.span_name
-        event["span_start_unix_nano"] = self._start_ns
-        event["span_end_unix_nano"] = end_ns
-        if "execution_time_seconds" in event:
-            event["execution_time_seconds"] = round(seconds, 6)
-        if execution.attempt is not None:
-            event["attempt"] = execution.attempt
-        parent = execution.parent
-        closes = parent is None or parent.trace is not execution.trace
-        self._emit(event, end_ns, closes_run=closes, seconds=seconds)
+        try:
+            if event is not None:
+                event["span_name"] = self.spec.span_name
+                event["span_start_unix_nano"] = self._start_ns
+                event["span_end_unix_nano"] = end_ns
+                if "execution_time_seconds" in event:
+                    event["execution_time_seconds"] = round(seconds, 6)
+                if execution.attempt is not None:
+                    event["attempt"] = execution.attempt
+                parent = execution.parent
+                closes = parent is None or parent.trace is not execution.trace
+                self._emit(event, end_ns, closes_run=closes, seconds=seconds)
+        finally:
+            # After the event, which has cleaned what goes onto the span as well.
+            try:
+                _spans.finish(
+                    execution.span, event or {}, error, end_ns=end_ns, failed=error is not None
+                )
+            except Exception as trouble:  # noqa: BLE001
+                _guard.report("span", trouble)
 
     def _emit(
         self,
@@ -270,9 +293,6 @@ class Scope:
         if recorder.closed:
             # Configured anew while this call ran: its end belongs to the recorder of now.
             recorder = _recorder.active() or recorder
-        recorder.record(
-            _emission.envelope(event, self.execution, recorder, now_ns),
-            self.execution.trace,
-            closes_run=closes_run,
-            seconds=seconds,
+        _emission.record(
+            event, self.execution, recorder, now_ns, closes_run=closes_run, seconds=seconds
         )

@@ -51,7 +51,9 @@ class StepScope(CallScope):
             "status": status,
             "duration_ms": milliseconds,
             "confidence": self.execution.notes.get("confidence"),
-            "input_summary": _values.call_summary(self.arguments) if self.captures else None,
+            "input_summary": _values.call_summary(self.arguments.pairs())
+            if self.captures
+            else None,
             "output_summary": None,
         }
 

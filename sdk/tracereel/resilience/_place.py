@@ -117,8 +117,7 @@ def record_last(execution: Execution, event: dict[str, Any]) -> None:
         name, fields = semconv.SPAN_EVENTS[event["event_type"]]
         shown = {label: event[field] for field, label in fields.items()}
         execution.span.add_event(name, attributes=shown)
-        whole = _emission.envelope(event, execution, recorder, time.time_ns())
-        recorder.record(whole, execution.trace, closes_run=True)
+        _emission.record(event, execution, recorder, time.time_ns(), closes_run=True)
 
 
 def nearest_agent(execution: Execution) -> str | None:

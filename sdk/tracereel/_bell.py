@@ -1,0 +1,48 @@
+"""A bell that any thread may ring, at any moment, and one thread waits for.
+
+`threading.Event` is made of a lock taken in Python code. A signal handler that rings while its own
+thread is in there would wait for itself, and one that raises in there would leave the lock taken for
+ever. This is made of a queue whose `put` is one step.
+"""
+
+import queue
+
+
+class Bell:
+    """Like an event, for one waiting thread."""
+
+    __slots__ = ("_rung", "_tokens")
+
+    def __init__(self) -> None:
+        self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._rung = False
+
+    def is_set(self) -> bool:
+        """Whether it was rung since it was cleared."""
+        return self._rung
+
+    def set(self) -> None:
+        """Ring."""
+        if not self._rung:
+            # In this order: interrupted in between, the waiting thread is woken all the same.
+            self._tokens.put(None)
+            self._rung = True
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is rung, at most so many seconds; whether it was."""
+        if self._rung:
+            return True
+        try:
+            self._tokens.get(timeout=max(timeout, 0.0))
+        except queue.Empty:
+            return self._rung
+        return True
+
+    def clear(self) -> None:
+        """Begin anew; what is rung from here on counts. Only for the thread that waits."""
+        self._rung = False
+        try:
+            while True:
+                self._tokens.get_nowait()
+        except queue.Empty:
+            pass
