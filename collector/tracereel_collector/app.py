@@ -88,6 +88,7 @@ class Collector:
         self._worker: DeliveryWorker | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
         self.store_address: StoreAddress
+        self.parts: Parts
         # With several processes, what this one counts is shown by all, out of the shared files.
         self._registry = CollectorRegistry() if link is not None else _new_registry()
         self._shown = CollectorRegistry() if link is not None else self._registry
@@ -169,29 +170,28 @@ class Collector:
         self._shown.register(
             QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
         )
-        return build_api(
-            Parts(
-                keyring=self._keyring,
-                bodies=BodyReader(
-                    max_body_bytes=settings.max_body_bytes,
-                    max_inflight_bytes=settings.max_inflight_bytes,
-                ),
-                accept=Accept(
-                    _AsyncQueue(queue),
-                    max_event_bytes=settings.max_event_bytes,
-                    now_unix_nano=time.time_ns,
-                ),
-                queue=queue,
-                delivered=self._delivered,
-                replay=Replay(store),
-                queries=self._queries,
-                store_answers=store.ping,
-                store_state=self.store_state,
-                registry=self._shown,
-                http_metrics=HttpMetrics.register(self._registry),
-                version=version("tracereel"),
-            )
+        self.parts = Parts(
+            keyring=self._keyring,
+            bodies=BodyReader(
+                max_body_bytes=settings.max_body_bytes,
+                max_inflight_bytes=settings.max_inflight_bytes,
+            ),
+            accept=Accept(
+                _AsyncQueue(queue),
+                max_event_bytes=settings.max_event_bytes,
+                now_unix_nano=time.time_ns,
+            ),
+            queue=queue,
+            delivered=self._delivered,
+            replay=Replay(store),
+            queries=self._queries,
+            store_answers=store.ping,
+            store_state=self.store_state,
+            registry=self._shown,
+            http_metrics=HttpMetrics.register(self._registry),
+            version=version("tracereel"),
         )
+        return build_api(self.parts)
 
     def stop(self) -> None:
         """Stop in the order data flows; safe at any stage of start, and safe to call twice."""

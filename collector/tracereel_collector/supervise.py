@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from tracereel_collector.app import Collector
@@ -38,11 +39,14 @@ def serve_in_workers(
     share_metrics(metrics_dir, slot="core")
     heard, rung = os.pipe()
     core = Collector(settings, shared=True)
+    # What all requests together may hold is shared out; one body must still fit.
+    share = settings.max_inflight_bytes // len(sockets)
+    of_each = replace(settings, max_inflight_bytes=max(settings.max_body_bytes, share))
 
     def link(slot: int, listen_fd: int, bell_fd: int, delivered_fd: int) -> Link:
         return Link(
             slot=slot,
-            settings=settings,
+            settings=of_each,
             store=core.store_address,
             listen_fd=listen_fd,
             bell_fd=bell_fd,
