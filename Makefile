@@ -6,16 +6,19 @@ MINUTES ?= 5
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test fast fmt docs bench chaos clean
+.PHONY: help run test test-pythons fast fmt docs bench chaos clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 run: .venv/.collector ## start a collector with a demo pipeline emitting into it
 	@$(BIN)/tracereel serve --demo --port $(PORT) --data-dir $(DATA)
 
 test: .venv/.dev ## the whole suite: format, lint, types, imports, tests
 	$(BIN)/python -m pytest -n 2 --dist loadscope
+
+test-pythons: .venv/.dev ## the tests of the SDK on every other supported Python of this machine
+	$(BIN)/python -m tests.pythons
 
 fast: .venv/.dev ## the tests that start no collector
 	$(BIN)/python -m pytest -m "not e2e and not fault"
@@ -33,7 +36,7 @@ chaos: .venv/.dev ## kill, pause and cut off everything under load (MINUTES=5 SE
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove the environment and the demo's data
-	rm -rf .venv .tracereel build dist
+	rm -rf .venv .venvs .tracereel build dist
 
 .venv/bin/python:
 	@echo "Making .venv with $$($(PYTHON) --version) …"

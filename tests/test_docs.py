@@ -9,9 +9,9 @@ from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tracereel.cli import build_parser, registry
-from tracereel_collector.api import events, health, otlp, page, quarantine, replay
+from tracereel_collector.api import emitters, events, health, otlp, page, quarantine, replay
 from tracereel_collector.queue.queue import COUNTERS
-from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, QueueMetrics
+from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, OtlpMetrics, QueueMetrics
 
 DOCS = Path(__file__).parent.parent / "docs"
 README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
@@ -21,7 +21,7 @@ def test_every_route_is_described():
     text = (DOCS / "http.md").read_text(encoding="utf-8")
     routes = [
         (method, route.path)
-        for surface in (events, otlp, replay, quarantine, health, page)
+        for surface in (events, otlp, replay, emitters, quarantine, health, page)
         for route in surface.router.routes
         if isinstance(route, APIRoute)
         for method in route.methods
@@ -37,6 +37,7 @@ def test_every_metric_is_described():
     metrics = CollectorRegistry()
     DeliveryMetrics.register(metrics)
     HttpMetrics.register(metrics)
+    OtlpMetrics.register(metrics)
     counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
     names = set(re.findall(r"(?m)^# TYPE (\S+)", generate_latest(metrics).decode()))

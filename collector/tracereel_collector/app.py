@@ -29,11 +29,12 @@ from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
-from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, QueueMetrics
+from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, OtlpMetrics, QueueMetrics
 
 log = structlog.get_logger(__name__)
 
@@ -180,10 +181,12 @@ class Collector:
                 _AsyncQueue(queue),
                 max_event_bytes=settings.max_event_bytes,
                 now_unix_nano=time.time_ns,
+                metrics=OtlpMetrics.register(self._registry),
             ),
             queue=queue,
             delivered=self._delivered,
             replay=Replay(store),
+            emitters=Emitters(store),
             queries=self._queries,
             store_answers=store.ping,
             store_state=self.store_state,

@@ -14,6 +14,7 @@ from tracereel_collector.errors import StartupError
 def _configure_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on (default 4318)")
+    parser.add_argument("--grpc-port", help="port for OTLP over gRPC (default 4317), or off")
     parser.add_argument("--data-dir", type=Path, help="where queue and embedded store live")
     parser.add_argument("--store", help="embedded, or clickhouse[s]://user:pass@host:port/db")
     parser.add_argument(

@@ -29,6 +29,7 @@ class Settings:
 
     host: str = _setting("127.0.0.1", "Address to listen on; beyond loopback, keys are required.")
     port: int = _setting(4318, "Port for everything HTTP: events, OTLP, queries, the page.")
+    grpc_port: int = _setting(4317, "Port for OTLP over gRPC; 0 or `off` for none.")
     data_dir: Path = _setting(_default_data_dir, "Where queue and embedded store live.")
     store: str = _setting("embedded", "`embedded`, or `clickhouse[s]://user:pass@host:port/db`.")
     workers: int = _setting(0, "Processes that accept requests; 0 chooses by the cores.")
@@ -64,6 +65,8 @@ class Settings:
             raw = given if given is not None else environ.get(variable) or None
             if raw is None:
                 continue
+            if setting.name == "grpc_port" and raw == "off":
+                raw = "0"
             kind = {"int": int, "float": float, "Path": Path}.get(_type_name(setting.type), str)
             try:
                 values[setting.name] = (
@@ -86,8 +89,11 @@ class Settings:
         ]
         if not 0 <= self.workers <= MAX_WORKERS:
             problems.append(f"workers={self.workers}: expected 0 to {MAX_WORKERS}")
-        if not 0 <= self.port <= 65535:
-            problems.append(f"port={self.port}: expected 0 to 65535")
+        problems += [
+            f"{name}={getattr(self, name)}: expected 0 to 65535"
+            for name in ("port", "grpc_port")
+            if not 0 <= getattr(self, name) <= 65535
+        ]
         if self.store != "embedded" and not self.store.startswith(
             ("clickhouse://", "clickhouses://")
         ):

@@ -3,12 +3,21 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+OTLP_DEPTH = 1
+"""Levels of lists and maps in an OTLP value that the store reads; the door writes deeper ones as JSON.
+
+Each level doubles the columns and expressions of the engine, for spans that do not nest at all too.
+"""
+
 
 class Kind(StrEnum):
     """What a queued body is made of; also the `kind` label of the conservation counters."""
 
     EVENTS = "events"
     SPANS = "spans"
+    LOGS = "logs"
+    METRICS = "metrics"
+    HEARTBEATS = "heartbeats"
 
 
 @dataclass(frozen=True, slots=True)

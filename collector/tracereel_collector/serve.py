@@ -14,7 +14,12 @@ from tracereel_collector.app import Collector, start_engine
 from tracereel_collector.config import Settings
 from tracereel_collector.engine.lock import StoreInUseError, StoreLock
 from tracereel_collector.errors import StartupError
-from tracereel_collector.serving import listen_together, serve_until_signal
+from tracereel_collector.serving import (
+    doors_beside,
+    listen,
+    listen_together,
+    serve_until_signal,
+)
 from tracereel_collector.supervise import serve_in_workers
 from tracereel_collector.telemetry import configure_logging, name_thread
 
@@ -36,9 +41,15 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
     with _held(settings.data_dir):
         sockets = listen_together(settings.host, settings.port, sockets=workers)
         url = _url(sockets[0])
+        if settings.grpc_port:
+            # gRPC binds for itself, later: a port that is taken should be known now.
+            listen(settings.host, settings.grpc_port, option="--grpc-port").close()
 
         def ready() -> None:
-            _say(f"tracereel collector at {url} (data in {settings.data_dir}); Ctrl-C stops it")
+            grpc = f"OTLP/gRPC on port {settings.grpc_port}, " if settings.grpc_port else ""
+            _say(
+                f"tracereel collector at {url} ({grpc}data in {settings.data_dir}); Ctrl-C stops it"
+            )
             if demo:
                 demonstration.start(url)
 
@@ -74,9 +85,11 @@ def _serve_here(
     name_thread("door")
     collector = Collector(settings)
     try:
+        app = collector.start()
         serve_until_signal(
-            collector.start(),
+            app,
             sockets[0],
+            beside=doors_beside(settings, collector.parts),
             stop_seconds=settings.stop_seconds,
             on_ready=on_ready,
             on_stop=on_stop,

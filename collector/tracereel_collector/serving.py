@@ -1,14 +1,18 @@
 """Serves the application over HTTP until a signal says stop."""
 
+import asyncio
 import contextlib
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from tracereel_collector.api.parts import Parts
+from tracereel_collector.config import Settings
 from tracereel_collector.connections import BoundedProtocol
 from tracereel_collector.errors import StartupError
 
@@ -27,7 +31,9 @@ def listen_together(host: str, port: int, *, sockets: int) -> list[socket.socket
     return [listen(host, port, together=True) for _ in range(sockets)]
 
 
-def listen(host: str, port: int, *, together: bool = False) -> socket.socket:
+def listen(
+    host: str, port: int, *, option: str = "--port", together: bool = False
+) -> socket.socket:
     """A listening socket, so that a taken port is known before anything else starts.
 
     Raises:
@@ -45,13 +51,59 @@ def listen(host: str, port: int, *, together: bool = False) -> socket.socket:
         listening.close()
         raise StartupError(
             f"cannot listen on {host}:{port}: {error.strerror}",
-            hint="stop what uses the port, or choose another with --port",
+            hint=f"stop what uses the port, or choose another with {option}",
         ) from error
     return listening
 
 
+class Beside(Protocol):
+    """Another door, in the same event loop."""
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        ...
+
+    async def stop(self) -> None:
+        """End in order."""
+        ...
+
+
+def doors_beside(settings: Settings, parts: Parts, *, together: bool = False) -> list[Beside]:
+    """The doors besides HTTP that the settings ask for; `together` with other processes on a port."""
+    if not settings.grpc_port:
+        return []
+    from tracereel_collector.api.otlp_grpc import GrpcDoor  # only now: it is slow to import
+
+    return [
+        GrpcDoor(
+            parts,
+            host=settings.host,
+            port=settings.grpc_port,
+            stop_seconds=settings.stop_seconds,
+            together=together,
+        )
+    ]
+
+
 class _Server(uvicorn.Server):
     """uvicorn that leaves signals to us: it would raise them again after its own shutdown."""
+
+    def __init__(
+        self, config: uvicorn.Config, *, beside: Sequence[Beside], on_ready: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._beside = beside
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        for door in self._beside:
+            await door.start()
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.gather(super().shutdown(sockets), *(door.stop() for door in self._beside))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -66,6 +118,7 @@ def serve_until_signal(
     on_ready: Callable[[], None],
     on_stop: Callable[[], None] = lambda: None,
     signals: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
+    beside: Sequence[Beside] = (),
 ) -> None:
     """Serve; one of the signals ends it in order, a second one at once.
 
@@ -83,7 +136,9 @@ def serve_until_signal(
             timeout_graceful_shutdown=int(stop_seconds),
             server_header=False,
             proxy_headers=False,
-        )
+        ),
+        beside=beside,
+        on_ready=on_ready,
     )
 
     def close_the_door() -> None:
@@ -100,7 +155,6 @@ def serve_until_signal(
 
     previous = {number: signal.signal(number, stop) for number in signals}
     try:
-        on_ready()
         server.run(sockets=[listening])
     finally:
         for number, handler in previous.items():

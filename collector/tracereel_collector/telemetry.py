@@ -70,6 +70,32 @@ class HttpMetrics:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class OtlpMetrics:
+    """What the OTLP doors refused or had to change."""
+
+    refused: Counter
+    mended: Counter
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "OtlpMetrics":
+        """Make them in a registry."""
+        return cls(
+            refused=Counter(
+                "tracereel_otlp_refused_total",
+                "Records of OTLP requests that were refused, by reason.",
+                ["kind", "reason"],
+                registry=registry,
+            ),
+            mended=Counter(
+                "tracereel_otlp_mended_total",
+                "What was changed in OTLP requests so that they could be stored.",
+                ["kind", "what"],
+                registry=registry,
+            ),
+        )
+
+
 class QueueMetrics(Collector):
     """The conservation counters, read from the queue's own transactions when they are asked for."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tracereel_collector.app import Collector
 from tracereel_collector.errors import StartupError
 from tracereel_collector.link import READY, Link
-from tracereel_collector.serving import serve_until_signal
+from tracereel_collector.serving import doors_beside, serve_until_signal
 from tracereel_collector.telemetry import configure_logging, name_thread, share_metrics
 
 EXIT_ORPHANED = 3
@@ -32,9 +32,11 @@ def main() -> int:
     listening = socket.socket(fileno=link.listen_fd)
     collector = Collector(link.settings, link=link)
     try:
+        app = collector.start()
         serve_until_signal(
-            collector.start(),
+            app,
             listening,
+            beside=doors_beside(link.settings, collector.parts, together=True),
             stop_seconds=link.settings.stop_seconds,
             on_ready=_say_ready,
             signals=(signal.SIGTERM,),

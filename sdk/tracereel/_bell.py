@@ -2,10 +2,11 @@
 
 `threading.Event` is made of a lock taken in Python code. A signal handler that rings while its own
 thread is in there would wait for itself, and one that raises in there would leave the lock taken for
-ever. This is made of a queue whose `put` is one step.
+ever. This is made of a queue whose `put` is one step,
+the real one also where greenlets have replaced it.
 """
 
-import queue
+from _queue import Empty, SimpleQueue
 
 
 class Bell:
@@ -14,7 +15,7 @@ class Bell:
     __slots__ = ("_rung", "_tokens")
 
     def __init__(self) -> None:
-        self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._tokens: SimpleQueue[None] = SimpleQueue()
         self._rung = False
 
     def is_set(self) -> bool:
@@ -34,7 +35,7 @@ class Bell:
             return True
         try:
             self._tokens.get(timeout=max(timeout, 0.0))
-        except queue.Empty:
+        except Empty:
             return self._rung
         return True
 
@@ -44,5 +45,5 @@ class Bell:
         try:
             while True:
                 self._tokens.get_nowait()
-        except queue.Empty:
+        except Empty:
             pass

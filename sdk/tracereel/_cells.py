@@ -11,7 +11,6 @@ people look at exemplars, are never without.
 """
 
 import os
-import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -20,6 +19,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram, Metric
 from prometheus_client.metrics import MetricWrapperBase
+
+from tracereel import _native
 
 MAX_VALUES: Final = 200
 """Different values of one label in one series; what comes later counts as `other`."""
@@ -45,7 +46,7 @@ class Turn:
     __slots__ = ("_busy", "_late", "_lock")
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = _native.RLock()
         self._busy = False
         self._late: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         # A fork copies locks as they are, ours and prometheus_client's: none may be held then.

@@ -4,13 +4,15 @@ import hashlib
 import os
 import random
 import re
-import threading
 import time
 from datetime import UTC, datetime
 from typing import Final
 
-MAX_DRIFT_NS: Final = 60 * 1_000_000_000
-"""A remote clock further ahead than this is not followed."""
+from tracereel import _native
+
+MAX_DRIFT_SECONDS: Final = 900.0
+"""A remote clock further ahead than this is not followed. Two clocks that are each wrong by five
+minutes may be ten apart, and a chain of them must not stand on the edge."""
 
 _HEX_TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}\Z")
 
@@ -66,27 +68,28 @@ class HybridClock:
     value where the wall clock has not advanced. 16 hex digits sort as text.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_drift: float = MAX_DRIFT_SECONDS) -> None:
         self._last = 0
-        # Re-entrant: a signal handler may record an event while its own thread is in here.
-        self._lock = threading.RLock()
+        self._max_drift_ns = round(max_drift * 1e9)
+        # Re-entrant: a signal handler may make a traced call while its own thread is in here.
+        self._lock = _native.RLock()
 
     def tick(self) -> str:
         """The time of a new local event."""
         with self._lock:
-            now, last = time.time_ns(), self._last
-            self._last = now = now if now > last else last + 1
+            now = self._last = max(self._last + 1, time.time_ns())
             return f"{now:016x}"
 
     def observe(self, remote: str) -> None:
         """Move past a value that came with a message, unless its clock is far ahead of ours."""
         value = int(remote, 16)
         with self._lock:
-            if value <= time.time_ns() + MAX_DRIFT_NS:
+            if value <= time.time_ns() + self._max_drift_ns:
                 self._last = max(self._last, value)
 
     def copy(self) -> "HybridClock":
         """A clock that goes on from here, with a lock of its own (for a forked child)."""
         other = HybridClock()
+        other._max_drift_ns = self._max_drift_ns
         other._last = self._last
         return other

@@ -13,9 +13,10 @@ from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN
 
 from tracereel import _notes, _values
-from tracereel._guard import Guard, log
+from tracereel._guard import Guard, by_signal, log
 from tracereel._notes import Notes
-from tracereel._run import State, Tally, Trace, Usage
+from tracereel._run import Ended, State, Tally, Trace, Usage
+from tracereel.resilience import _slots
 
 __all__ = [
     "Execution",
@@ -51,6 +52,7 @@ class Execution:
     __slots__ = (
         "_emitter",
         "attempt",
+        "earlier",
         "fallback_attempted",
         "fallback_used",
         "kind",
@@ -60,9 +62,11 @@ class Execution:
         "otel_trace_id",
         "parent",
         "parent_span_id",
+        "repeats",
         "request_id",
         "retry_count",
         "session_id",
+        "slot",
         "span",
         "span_id",
         "state",
@@ -105,6 +109,10 @@ class Execution:
         self.fallback_used = False
         self.fallback_attempted = False
         self.attempt: int | None = None
+        self.earlier = 0
+        """How many of the retries in `retry_count` were executions of their own, before this one."""
+        self.repeats: Ended | None = None
+        self.slot: _slots.Slot | None = None
         if parent is None:
             self.state = State(execution_id)
             self.request_id = request_id or trace.request_id
@@ -183,12 +191,14 @@ class Execution:
         """Add tokens and cost of one more call of a model that is not traced itself."""
         with Guard("usage"):
             if self is not _NOWHERE:
+                cost = _values.real(cost_usd)
                 self.state.add_usage(
                     _values.count(prompt_tokens),
                     _values.count(completion_tokens),
                     _values.count(total_tokens),
-                    _values.real(cost_usd),
+                    cost,
                 )
+                _slots.spend(self.state, cost)
 
     def round(self, *, limit: int | None = None) -> None:
         """Say that a round of the agent's loop begins, and how many are allowed at most.
@@ -230,26 +240,43 @@ def here() -> Execution:
     return _current.get() or _NOWHERE
 
 
-Attachment = tuple[Token[Execution | None], Token[Context]]
+Attachment = tuple[Token[Execution | None], Context]
+"""How to restore what was current; OpenTelemetry's context by its value, because its `detach` swallows
+what a signal handler raises in there."""
 
 
 def attach(execution: Execution, context: Context) -> Attachment:
     """Make an execution and the context with its span current."""
-    return _current.set(execution), otel_context.attach(context)
+    before, around = _current.get(), otel_context.get_current()
+    try:
+        attachment = _current.set(execution), around
+        otel_context.attach(context)
+    except BaseException:
+        # A signal handler raised in between, and the token is lost.
+        _current.set(before)
+        otel_context.attach(around)
+        raise
+    return attachment
 
 
 def detach(attachment: Attachment) -> None:
     """Restore what was current before.
 
     A coroutine may be closed from another context than the one it ran in: then there is nothing to
-    restore here, and OpenTelemetry must not be asked, because it would log an error.
+    restore here.
     """
-    ours, theirs = attachment
+    ours, around = attachment
     try:
         _current.reset(ours)
-    except ValueError:
-        return
-    otel_context.detach(theirs)
+    except BaseException as error:
+        interrupted = by_signal(error)
+        if isinstance(error, ValueError) and not interrupted:
+            return
+        otel_context.attach(around)
+        if isinstance(error, RuntimeError) and not interrupted:
+            return  # done before, when an interruption kept the rest from being done
+        raise
+    otel_context.attach(around)
 
 
 def _nobody(_execution: Execution, _event: dict[str, Any]) -> None:

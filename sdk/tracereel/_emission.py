@@ -41,12 +41,12 @@ def record(
         "event_index": next(state.indexes),
         "hlc": hlc,
     }
+    if recorder.acts:
+        recorder.act(whole)
     if execution.session_id is not None:
         whole["session_id"] = recorder.owner("session_id", execution.session_id)
     if execution.user_id is not None:
         whole["user_id"] = recorder.owner("user_id", execution.user_id)
-    if recorder.acts:
-        recorder.act(whole)
     whole.update(event)
     recorder.record(whole, trace, closes_run=closes_run, seconds=seconds)
 

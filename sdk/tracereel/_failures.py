@@ -1,15 +1,31 @@
 """What an exception says about a failure: type, message, code, category, stage, where it was raised."""
 
+import asyncio
 import traceback
 from dataclasses import dataclass
 from typing import Final
 
-from tracereel import _objects, _values, failures
+from tracereel import _guard, _objects, _values, failures, semconv
+from tracereel._run import Ended
 
 MESSAGE_LIMIT: Final = 4096
 MAX_FRAMES: Final = 32
 
+CANCELLATIONS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
+"""Stopped from outside: not a failure of the agent."""
+MAX_MARKS: Final = 16
+
 _ORIGIN: Final = "__tracereel_origin__"
+_FAILED: Final = "__tracereel_failed__"
+
+
+def cancels(error: BaseException) -> bool:
+    """Whether a call that raises this was stopped, not failed: also a program that ends, and well."""
+    if isinstance(error, SystemExit):
+        code = error.code
+        return code is None or (isinstance(code, int) and int(code) == 0)
+    # Greenlets are ended by an exception of a library that we do not import.
+    return isinstance(error, CANCELLATIONS) or type(error).__name__ == "GreenletExit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +76,8 @@ def origin_of(error: BaseException, span_id: str) -> Origin | None:
     """
     try:
         found = object.__getattribute__(error, "__dict__").get(_ORIGIN)
-    except Exception:  # noqa: BLE001 - an exception without a dictionary
+    except Exception as raised:  # noqa: BLE001 - an exception without a dictionary
+        _guard.pass_on(raised)
         return None
     if type(found) is not tuple or found[2] != span_id:
         return None
@@ -72,8 +89,32 @@ def mark_origin(error: BaseException, origin: Origin) -> None:
     try:
         own = object.__getattribute__(error, "__dict__")
         own[_ORIGIN] = (origin.execution_id, origin.stage, origin.next_span_id)
-    except Exception:  # noqa: BLE001 - an exception without a dictionary
-        pass
+    except Exception as raised:  # noqa: BLE001 - an exception without a dictionary
+        _guard.pass_on(raised)
+
+
+def mark_failed(error: BaseException, name: str, execution_id: str, earlier: int) -> None:
+    """Note on the exception that an agent failed with it, for a loop that tries again; only text."""
+    try:
+        own = object.__getattribute__(error, "__dict__")
+        before = own.get(_FAILED)
+        marks = before if type(before) is tuple else ()
+        own[_FAILED] = (*marks[1 - MAX_MARKS :], (name, execution_id, earlier))
+    except Exception as raised:  # noqa: BLE001 - an exception without a dictionary
+        _guard.pass_on(raised)
+
+
+def failed_agents(error: BaseException) -> list[Ended]:
+    """The executions of agents that failed with an exception since this was asked last."""
+    try:
+        marks = object.__getattribute__(error, "__dict__").pop(_FAILED, ())
+    except Exception as raised:  # noqa: BLE001 - an exception without a dictionary
+        _guard.pass_on(raised)
+        return []
+    return [
+        Ended(name, execution_id, semconv.FAILED, retry_count=earlier, earlier=earlier)
+        for name, execution_id, earlier in (marks if type(marks) is tuple else ())
+    ]
 
 
 def stack_trace(error: BaseException) -> str | None:
@@ -90,21 +131,24 @@ def stack_trace(error: BaseException) -> str | None:
             if left <= 0:
                 break
         return _values.text("".join(kept))
-    except Exception:  # noqa: BLE001 - sources, reprs and notes are the user's
+    except Exception as raised:  # noqa: BLE001 - sources, reprs and notes are the user's
+        _guard.pass_on(raised)
         return None
 
 
 def _message(error: BaseException) -> str:
     try:
         return _values.text(str(error), MESSAGE_LIMIT)
-    except Exception:  # noqa: BLE001 - an exception whose text raises
+    except Exception as raised:  # noqa: BLE001 - an exception whose text raises
+        _guard.pass_on(raised)
         return "<no text: str() of the exception raised>"
 
 
 def _said(error: BaseException, name: str) -> str | None:
     try:
         value = getattr(error, name, None)
-    except Exception:  # noqa: BLE001 - a property of the user's
+    except Exception as raised:  # noqa: BLE001 - a property of the user's
+        _guard.pass_on(raised)
         return None
     return _values.label(value) or None if issubclass(type(value), str) else None
 

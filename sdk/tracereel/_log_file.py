@@ -9,12 +9,12 @@ that is killed has not written is in its events, which are never gathered.
 import fcntl
 import logging
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakSet
 
+from tracereel import _native
 from tracereel._bell import Bell
 
 GATHER_SECONDS: Final = 0.1
@@ -46,7 +46,7 @@ class EventFile(logging.Handler):
         self._file = -1
         self._size = 0
         # Re-entrant: a signal handler may log while its own thread is in here.
-        self._turn = threading.RLock()
+        self._turn = _native.RLock()
         self._forget_gathered()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._open()
@@ -54,12 +54,12 @@ class EventFile(logging.Handler):
 
     def _forget_gathered(self) -> None:
         self._gathered: list[tuple[Callable[..., bytes], tuple[Any, ...]]] = []
-        self._writer: threading.Thread | None = None
+        self._writer: _native.Thread | None = None
         self._there_are_lines = Bell()
 
     def forget_parent(self) -> None:
         """In a forked child: what was gathered is the parent's to write, and so is its thread."""
-        self._turn = threading.RLock()
+        self._turn = _native.RLock()
         self._forget_gathered()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -83,8 +83,8 @@ class EventFile(logging.Handler):
             if at_once or len(self._gathered) > self._gather_lines:
                 self._write()
             elif len(self._gathered) == 1:
-                if self._writer is None:
-                    self._start()
+                if self._writer is None and not self._start():
+                    self._write()
                 self._there_are_lines.set()
 
     def flush(self) -> None:
@@ -102,17 +102,20 @@ class EventFile(logging.Handler):
             self._close()
         super().close()
 
-    def _start(self) -> None:
-        self._writer = threading.Thread(
-            target=self._write_now_and_then, name="tracereel-log", daemon=True
-        )
-        self._writer.start()
+    def _start(self) -> bool:
+        """Begin to write now and then; false where no thread is to be had (any more)."""
+        writer = self._writer = _native.thread(self._write_now_and_then, name="tracereel-log")
+        try:
+            writer.start()
+        except RuntimeError:
+            self._writer = None
+        return self._writer is not None
 
     def _write_now_and_then(self) -> None:
         while True:
             if not self._there_are_lines.wait(3600.0):
                 continue
-            threading.Event().wait(GATHER_SECONDS)
+            Bell().wait(GATHER_SECONDS)
             self._there_are_lines.clear()
             try:
                 self.flush()

@@ -9,7 +9,7 @@ import hashlib
 import re
 from typing import Any, Final
 
-from tracereel import _values
+from tracereel import _guard, _values, semconv
 from tracereel._secrets import MARK, PATTERNS, is_sensitive_key, mark, suspicious
 from tracereel._values import Cut
 from tracereel.redaction import IDENTITY, REQUIRED, Redaction, count
@@ -35,6 +35,23 @@ LABELS: Final = frozenset(
 OWNERS: Final = ("user_id", "session_id", "request_id")
 """Ids from outside, which may be an e-mail address: hashed as a whole, so that they still group."""
 
+OWNER_ATTRIBUTES: Final = frozenset(
+    {semconv.SPAN_USER_ID, semconv.SPAN_SESSION_ID, semconv.SPAN_REQUEST_ID}
+    | {semconv.SPAN_CONVERSATION_ID}
+)
+"""The same on spans."""
+
+_ATTRIBUTES: Final = (
+    *semconv.SPAN_ATTRIBUTES.items(),
+    ("user_id", (semconv.SPAN_USER_ID,)),
+    ("session_id", (semconv.SPAN_SESSION_ID, semconv.SPAN_CONVERSATION_ID)),
+    *(
+        (field, (shown,))
+        for _, fields in semconv.SPAN_EVENTS.values()
+        for field, shown in fields.items()
+    ),
+)
+"""Field of an event → what it is called on spans."""
 _NAMES: Final = frozenset(
     {"agent_name", "primary_agent", "fallback_agent", "pipeline_type", "tool_name", "step_name"}
     | {"retrieval_name", "message_type"}
@@ -63,6 +80,13 @@ class Privacy:
         self.acts = bool(self._actions)
         kept = {name for name, action in redaction.fields.items() if action == "keep"}
         self._untouched = _UNTOUCHED | kept
+        self._shown_actions = {
+            shown: self._actions[name]
+            for name, attributes in _ATTRIBUTES
+            if name in self._actions
+            for shown in attributes
+        }
+        self._names: dict[tuple[str, str], str] = {}
         self._known: set[str] = set()
         self._keys: dict[str, bool] = {}
 
@@ -118,19 +142,59 @@ class Privacy:
         # Marks may be longer than what they hide; limits of the contract hold all the same.
         return new if len(new) <= len(value) else new[: max(len(value), 64)]
 
+    def shown(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Fields of an event as the event will have them, for a span that begins before it."""
+        event = dict(fields)
+        try:
+            self.clean(event)
+        except Exception as error:  # noqa: BLE001 - names pass, as they do in the event itself
+            _guard.report("redaction", error)
+            return dict(fields)
+        return event
+
+    def name(self, field: str, value: str) -> str:
+        """One such field with a name in it, remembered."""
+        found = self._names.get((field, value))
+        if found is None:
+            if len(self._names) >= _MAX_KNOWN:
+                self._names.clear()
+            found = self._names[field, value] = str(self.shown({field: value})[field])
+        return found
+
     def values(self, found: dict[str, Any]) -> dict[str, Any]:
         """Attributes of a span or of an event on it, cleaned; those unchanged as they were."""
+        if self._shown_actions:
+            found = self._acted(found)
         for name, value in found.items():
             if type(value) is str and value not in self._known:
                 if self._differs(value):
                     return {
-                        key: self.text(each) if issubclass(type(each), str) else each
+                        key: self._attribute(key, each) if issubclass(type(each), str) else each
                         for key, each in found.items()
                     }
                 self._remember([value])
             elif name and issubclass(type(value), Cut):
                 return {key: _exact(each) for key, each in self.values(_uncut(found)).items()}
         return found
+
+    @property
+    def hides_by_name(self) -> bool:
+        """Whether a value is hidden because its name says that it is a secret."""
+        return self._built_in
+
+    def _attribute(self, key: str, value: str) -> str:
+        return self.owner(value) if key in OWNER_ATTRIBUTES else self.text(value)
+
+    def _acted(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Attributes without those of fields to drop, and with the hash of those to hash."""
+        acted: dict[str, Any] = {}
+        for key, value in found.items():
+            action = self._shown_actions.get(key)
+            if action is None:
+                acted[key] = value
+            elif action == "hash" and issubclass(type(value), str):
+                acted[key] = hashed(value)
+        return acted
 
     def owner(self, value: str) -> str:
         """An id from outside: itself, or its hash where it holds something to hide."""
@@ -143,7 +207,13 @@ class Privacy:
 
     def owner_field(self, name: str, value: str) -> str:
         """The same, unless the program has a wish of its own for that field."""
-        return value if name in self._untouched or name in self._actions else self.owner(value)
+        if name in self._untouched:
+            return value
+        action = self._actions.get(name)
+        if action is None:
+            return self.owner(value)
+        count(f"field_{action}")
+        return hashed(value) if action == "hash" else ""
 
     def _differs(self, text: str) -> bool:
         if any(pattern.pattern.search(text) is not None for pattern in self._own):

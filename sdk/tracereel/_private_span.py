@@ -4,6 +4,7 @@ Only our own code writes through them: what is current for the program is the sp
 """
 
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from opentelemetry.context import Context
@@ -22,9 +23,14 @@ _ERRORS = frozenset(
 class PrivateSpans(Spans):
     """Starts spans as `Spans` does, and hands them out behind the rules of privacy."""
 
-    def __init__(self, provider: TracerProvider | None, privacy: Privacy) -> None:
-        super().__init__(provider)
-        self._privacy = privacy
+    def __init__(
+        self,
+        provider: TracerProvider | None,
+        privacy: Privacy,
+        on_provider: Callable[[TracerProvider], None] = lambda _provider: None,
+    ) -> None:
+        super().__init__(provider, on_provider)
+        self.privacy = privacy
 
     def start(
         self,
@@ -34,11 +40,11 @@ class PrivateSpans(Spans):
         context: Context | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> StartedSpan:
-        """Begin a span; its first attributes are names from the code and pass as they are."""
+        """Begin a span; its name and first attributes have been cleaned by whoever made them."""
         started = super().start(name, attributes, start_ns, context, kind)
         if not started.records:
             return started
-        return StartedSpan(PrivateSpan(started[0], self._privacy), *started[1:])
+        return StartedSpan(PrivateSpan(started[0], self.privacy), *started[1:])
 
 
 class PrivateSpan(Span):

@@ -4,13 +4,23 @@ All of it hangs on the execution that made it, never on a module: runs side by s
 """
 
 import itertools
-import threading
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
+
+from tracereel import _native
 
 MAX_RESULTS: Final = 256
 """Agents listed one by one on a pipeline's closing event; beyond that they are only counted."""
 MAX_SEEN_TOOLS: Final = 10_000
 """Ids of tool calls remembered per execution; beyond that repeats are no longer told apart."""
+
+lock: Final = _native.RLock()
+"""For the sums of all runs, each a few additions. Re-entrant: a signal handler may make a traced call
+while its own thread is in here."""
+# One for all, so that it can be free in a forked child: a thread that held it is not there any more.
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 class Trace:
@@ -63,11 +73,13 @@ class State:
     """What belongs to one execution of an agent or pipeline and to everything called inside it."""
 
     __slots__ = (
+        "abandoned_cost",
+        "attempts_cost",
+        "calls_models",
         "duplicate_tool_calls",
         "execution_id",
         "indexes",
         "limit_reached",
-        "lock",
         "round_limit",
         "rounds",
         "seen_tools",
@@ -78,13 +90,17 @@ class State:
         self.execution_id = execution_id
         self.indexes = itertools.count()
         """Numbers of the events; `next` on it is atomic."""
-        self.lock = threading.Lock()
         self.usage: Usage | None = None
         self.seen_tools: set[str] | None = None
         self.duplicate_tool_calls = 0
         self.rounds = 0
         self.round_limit: int | None = None
         self.limit_reached = False
+        self.calls_models = False
+        """Whether a model was called in a traced call: its duration is counted there."""
+        self.attempts_cost = 0.0
+        """Cost of attempts inside that failed or were repeated, and of routes that were given up."""
+        self.abandoned_cost = 0.0
 
     def add_usage(
         self,
@@ -96,14 +112,14 @@ class State:
         """Add what one call of a model used to the sums of the execution."""
         if prompt is None and completion is None and total is None and cost is None:
             return
-        with self.lock:
+        with lock:
             if self.usage is None:
                 self.usage = Usage()
             self.usage.add(prompt, completion, total, cost)
 
     def is_repeat(self, tool_call_id: str) -> bool:
         """Whether a tool call of this id has been recorded already; remembers and counts it."""
-        with self.lock:
+        with lock:
             if self.seen_tools is None:
                 self.seen_tools = set()
             if tool_call_id in self.seen_tools:
@@ -115,13 +131,30 @@ class State:
 
     def begin_round(self, limit: int | None) -> None:
         """Count a round of an agent's loop, unless the limit has been reached."""
-        with self.lock:
+        with lock:
             if limit is not None:
                 self.round_limit = limit
                 if self.rounds >= limit:
                     self.limit_reached = True
                     return
             self.rounds += 1
+
+
+@dataclass(slots=True)
+class Ended:
+    """An execution of an agent that has ended: what counts as it, until another attempt repeats it."""
+
+    agent_name: str
+    execution_id: str
+    status: str
+    retry_count: int = 0
+    earlier: int = 0
+    """Executions before it of which this one was another attempt."""
+    cost: float = 0.0
+    cost_left: float = 0.0
+    """Of the cost, what is not known to be wasted."""
+    tally: "Tally | None" = None
+    repeated: bool = False
 
 
 class Tally:
@@ -135,7 +168,6 @@ class Tally:
         "cancelled",
         "executed",
         "failed",
-        "lock",
         "results",
         "retried",
         "succeeded",
@@ -144,7 +176,6 @@ class Tally:
 
     def __init__(self, around: "Tally | None") -> None:
         self.around = around
-        self.lock = threading.Lock()
         self.executed = 0
         self.succeeded = 0
         self.failed = 0
@@ -153,18 +184,33 @@ class Tally:
         self.results: list[dict[str, Any]] = []
         self.usage = Usage()
 
-    def add(
-        self, *, executed: int = 0, succeeded: int = 0, failed: int = 0, retried: int = 0
-    ) -> None:
-        """Count agents here and in every pipeline around."""
-        tally: Tally | None = self
-        while tally is not None:
-            with tally.lock:
-                tally.executed += executed
-                tally.succeeded += succeeded
-                tally.failed += failed
-                tally.retried += retried
-            tally = tally.around
+    def begin(self) -> None:
+        """An agent begins, here and in every pipeline around."""
+        with lock:
+            tally: Tally | None = self
+            while tally is not None:
+                tally.executed += 1
+                tally = tally.around
+
+    def take_back(self, ended: Ended) -> None:
+        """An agent that has ended is tried again: what counts is the attempt that now begins."""
+        with lock:
+            counted = set(_chain(ended.tally))
+            for tally in _chain(self):
+                if tally.forget(ended.execution_id) or tally in counted:
+                    tally.executed -= 1
+                    tally.succeeded -= ended.status == "success"
+                    tally.failed -= ended.status == "failed"
+                    tally.cancelled -= ended.status == "cancelled"
+                    tally.retried -= ended.retry_count > 0
+
+    def forget(self, execution_id: str) -> bool:
+        """Take an agent off the list; whether it was there."""
+        for index in range(len(self.results) - 1, -1, -1):
+            if self.results[index]["execution_id"] == execution_id:
+                del self.results[index]
+                return True
+        return False
 
     def end(
         self,
@@ -175,10 +221,10 @@ class Tally:
         cost: float | None,
     ) -> None:
         """An agent has ended, with this result and these sums of its own calls of models."""
-        tally: Tally | None = self
-        while tally is not None:
-            with tally.lock:
-                status = result["status"]
+        status = result["status"]
+        with lock:
+            tally: Tally | None = self
+            while tally is not None:
                 tally.succeeded += status == "success"
                 tally.failed += status == "failed"
                 tally.cancelled += status == "cancelled"
@@ -186,4 +232,10 @@ class Tally:
                 if len(tally.results) < MAX_RESULTS:
                     tally.results.append(result)
                 tally.usage.add(prompt, completion, total, cost)
-            tally = tally.around
+                tally = tally.around
+
+
+def _chain(tally: Tally | None) -> Iterator[Tally]:
+    while tally is not None:
+        yield tally
+        tally = tally.around

@@ -1,20 +1,19 @@
 """Sampling by trace: some traces are recorded whole, of the others only those where something went wrong.
 
 The hash of the trace id decides, so that every process decides alike. Events of a trace that is not
-chosen are held back, encoded, before they are numbered. They are let go in their order as soon as an
-event says failure, retry, fallback or high cost; from then on the trace passes. They are dropped and
-counted when the last open run of the trace has ended well. What is held is bounded per trace and
-in all: the oldest goes first.
+chosen are held back, encoded, before they are numbered. They are let go in
+their order as soon as an event says failure, retry, fallback or high cost; from then on the trace is
+kept: all of it passes. They are dropped and counted when the last open run of the trace has ended
+well. What is held is bounded per trace and in all: the oldest goes first.
 """
 
 import hashlib
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tracereel import _values, semconv
+from tracereel import _native, _values, semconv
 from tracereel._run import Trace
 
 SAMPLED_OUT: Final = "sampled_out"
@@ -22,6 +21,8 @@ MAX_TRACE_EVENTS: Final = 1_000
 MAX_TRACE_BYTES: Final = 1024 * 1024
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_TRACES: Final = 4_096
+MAX_KEPT: Final = 16_384
+"""Kept traces that are remembered as such, the latest ones."""
 
 Store = Callable[[dict[str, Any], Trace | None, bool], None]
 """Writes an event down: the event, its trace, whether it closes the run."""
@@ -58,8 +59,9 @@ class _Waiting:
     events: deque[Held] = field(default_factory=deque)
     size: int = 0
     open: set[str] = field(default_factory=set)
+    more_open: int = 0
+    """Open runs beyond those whose ids are known."""
     cost: float = 0.0
-    kept: bool = False
 
 
 class Sampler:
@@ -76,6 +78,7 @@ class Sampler:
         max_trace_bytes: int = MAX_TRACE_BYTES,
         max_bytes: int = MAX_BYTES,
         max_traces: int = MAX_TRACES,
+        max_kept: int = MAX_KEPT,
     ) -> None:
         self._threshold = int(rate * _SPAN)
         self._keep_cost = keep_cost_usd
@@ -85,10 +88,13 @@ class Sampler:
         self._max_trace_bytes = max_trace_bytes
         self._max_bytes = max_bytes
         self._max_traces = max_traces
+        self._max_kept = max_kept
         # Re-entrant: a signal handler may make a traced call while its own thread is in here.
-        self._lock = threading.RLock()
+        self._lock = _native.RLock()
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
+        self._kept: OrderedDict[str, None] = OrderedDict()
         self.held_bytes = 0
+        self.held_events = 0
 
     def chosen(self, trace_id: str) -> bool:
         """Whether a trace is recorded whatever happens in it; the same in every process."""
@@ -99,18 +105,22 @@ class Sampler:
         if trace is None or self.chosen(trace.trace_id):
             self._store(event, trace, closes_run)
             return
+        trace_id = trace.trace_id
         with self._lock:
-            waiting = self._known(trace.trace_id)
-            _follow(waiting, event)
-            if not waiting.kept and self._matters(waiting, event):
-                waiting.kept = True
-                self._release(waiting)
-            if waiting.kept:
+            if trace_id in self._kept:
+                # Also after its run has ended: what follows in it belongs to what was kept.
+                self._kept.move_to_end(trace_id)
                 self._store(event, trace, closes_run)
-            else:
-                self._hold(waiting, event, trace, closes_run=closes_run)
-            if closes_run and not waiting.open:
-                self._forget(trace.trace_id, waiting)
+                return
+            waiting = self._known(trace_id)
+            self._follow(waiting, event)
+            if self._matters(waiting, event):
+                self._keep(trace_id, waiting)
+                self._store(event, trace, closes_run)
+                return
+            self._hold(waiting, event, trace, closes_run=closes_run)
+            if closes_run and not waiting.open and not waiting.more_open:
+                self._forget(trace_id, waiting)
             self._bound()
 
     def drain(self) -> None:
@@ -126,6 +136,27 @@ class Sampler:
         self._waiting.move_to_end(trace_id)
         return waiting
 
+    def _follow(self, waiting: _Waiting, event: Mapping[str, Any]) -> None:
+        """Keep the list of open runs and the cost of the trace."""
+        kind = event["event_type"]
+        execution_id = event.get("execution_id")
+        if execution_id is not None:
+            if kind in _OPENS:
+                if len(waiting.open) < self._max_trace_events:
+                    waiting.open.add(execution_id)
+                else:
+                    waiting.more_open += 1
+            elif kind in _CLOSES:
+                if execution_id in waiting.open:
+                    waiting.open.discard(execution_id)
+                elif waiting.more_open:
+                    waiting.more_open -= 1
+        cost = event.get("llm_cost_usd")
+        if kind == semconv.LLM_CALLED and cost is not None:
+            waiting.cost += cost
+        else:
+            waiting.cost = max(waiting.cost, cost or 0.0, event.get("total_llm_cost_usd") or 0.0)
+
     def _matters(self, waiting: _Waiting, event: Mapping[str, Any]) -> bool:
         if event["event_type"] in _TROUBLE or event.get("was_retried") is True:
             return True
@@ -140,20 +171,22 @@ class Sampler:
     ) -> None:
         held = Held(_values.encode(event), trace, closes_run=closes_run)
         waiting.events.append(held)
+        self.held_events += 1
         self._grow(waiting, len(held.body))
         while waiting.size > self._max_trace_bytes or len(waiting.events) > self._max_trace_events:
             self._drop_oldest(waiting)
 
-    def _release(self, waiting: _Waiting) -> None:
+    def _keep(self, trace_id: str, waiting: _Waiting) -> None:
+        self._kept[trace_id] = None
+        if len(self._kept) > self._max_kept:
+            self._kept.popitem(last=False)
+        self._waiting.pop(trace_id, None)
         while waiting.events:
-            held = waiting.events.popleft()
-            self._grow(waiting, -len(held.body))
+            held = self._take(waiting)
             self._store(held, held.trace, held.closes_run)
 
     def _forget(self, trace_id: str, waiting: _Waiting) -> None:
-        # A kept trace stays known for a while: what follows in it belongs to what was kept.
-        if not waiting.kept:
-            self._waiting.pop(trace_id, None)
+        self._waiting.pop(trace_id, None)
         while waiting.events:
             self._drop_oldest(waiting)
 
@@ -166,9 +199,14 @@ class Sampler:
                 self._drop_oldest(oldest)
 
     def _drop_oldest(self, waiting: _Waiting) -> None:
-        held = waiting.events.popleft()
-        self._grow(waiting, -len(held.body))
+        self._take(waiting)
         self._drop(SAMPLED_OUT)
+
+    def _take(self, waiting: _Waiting) -> Held:
+        held = waiting.events.popleft()
+        self.held_events -= 1
+        self._grow(waiting, -len(held.body))
+        return held
 
     def _grow(self, waiting: _Waiting, size: int) -> None:
         waiting.size += size
@@ -178,19 +216,3 @@ class Sampler:
 def _position(trace_id: str) -> int:
     digest = hashlib.blake2b(trace_id.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big")
-
-
-def _follow(waiting: _Waiting, event: Mapping[str, Any]) -> None:
-    """Keep the list of open runs and the cost of the trace."""
-    kind = event["event_type"]
-    execution_id = event.get("execution_id")
-    if execution_id is not None:
-        if kind in _OPENS:
-            waiting.open.add(execution_id)
-        elif kind in _CLOSES:
-            waiting.open.discard(execution_id)
-    cost = event.get("llm_cost_usd")
-    if kind == semconv.LLM_CALLED and cost is not None:
-        waiting.cost += cost
-    else:
-        waiting.cost = max(waiting.cost, cost or 0.0, event.get("total_llm_cost_usd") or 0.0)

@@ -1,6 +1,6 @@
 """The OpenTelemetry side of an execution: which provider, how a span starts and ends."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from opentelemetry import trace
@@ -17,7 +17,7 @@ from opentelemetry.trace import (
     Tracer,
 )
 
-from tracereel import semconv
+from tracereel import _guard, semconv
 from tracereel._clock import random_id
 
 SCOPE: Final = "tracereel"
@@ -46,8 +46,13 @@ class Spans:
     of what a traced call costs.
     """
 
-    def __init__(self, provider: trace.TracerProvider | None) -> None:
+    def __init__(
+        self,
+        provider: trace.TracerProvider | None,
+        on_provider: Callable[[trace.TracerProvider], None] = lambda _provider: None,
+    ) -> None:
         self._given = provider
+        self._on_provider = on_provider
         self._tracer: Tracer | None = None
         self._tracer_of: trace.TracerProvider | None = None
 
@@ -90,6 +95,7 @@ class Spans:
                 return None
             self._tracer = provider.get_tracer(SCOPE)
             self._tracer_of = provider
+            self._on_provider(provider)
         return self._tracer
 
 
@@ -130,7 +136,8 @@ def attributes_of(
     """The attributes that the fields of an event put on its span."""
     attributes: dict[str, Any] = {}
     for field, value in event.items():
-        if value is not None and field in names:
+        # What the program wants dropped is empty.
+        if value is not None and value != "" and field in names:
             for name in names[field]:
                 attributes[name] = value
     return attributes
@@ -142,13 +149,20 @@ def closing_attributes(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def finish(
-    span: Span, event: Mapping[str, Any], error: BaseException | None, *, end_ns: int, failed: bool
+    span: Span,
+    event: Mapping[str, Any],
+    error: BaseException | None,
+    *,
+    trace_id: str,
+    end_ns: int,
+    failed: bool,
 ) -> None:
     """End a span with what its closing event, which is clean, says; a failure's error is recorded."""
     try:
         if span.is_recording():
-            if attributes := closing_attributes(event):
-                write_clean(span, attributes)
+            attributes = closing_attributes(event)
+            attributes[semconv.SPAN_TRACE_ID] = trace_id
+            write_clean(span, attributes)
             if failed and error is not None:
                 _record(span, error)
                 message = f"{event.get('error_type')}: {event.get('error_message')}"
@@ -162,30 +176,9 @@ def write_clean(span: Span, attributes: Mapping[str, Any]) -> None:
     getattr(span, "behind", span).set_attributes(attributes)
 
 
-def set_identity(
-    span: Span,
-    trace_id: str,
-    execution_id: str,
-    request_id: str,
-    session_id: str | None,
-    user_id: str | None,
-) -> None:
-    """Put the ids of the run, which are clean, on a span, so that it is found by them."""
-    attributes = {
-        semconv.SPAN_TRACE_ID: trace_id,
-        semconv.SPAN_EXECUTION_ID: execution_id,
-        semconv.SPAN_REQUEST_ID: request_id,
-    }
-    if session_id is not None:
-        attributes[semconv.SPAN_SESSION_ID] = session_id
-        attributes[semconv.SPAN_CONVERSATION_ID] = session_id
-    if user_id is not None:
-        attributes[semconv.SPAN_USER_ID] = user_id
-    write_clean(span, attributes)
-
-
 def _record(span: Span, error: BaseException) -> None:
     try:
         span.record_exception(error)
-    except Exception:  # noqa: BLE001 - the text of the exception is the user's code and may raise
+    except Exception as raised:  # noqa: BLE001 - the text of the exception is the user's code
+        _guard.pass_on(raised)
         span.add_event("exception", {"exception.type": type(error).__qualname__})

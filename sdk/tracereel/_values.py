@@ -29,6 +29,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from tracereel import _guard
 from tracereel._texts import ELLIPSIS, shortened
 from tracereel._texts import HASHED_LIMIT as HASHED_LIMIT
 from tracereel._texts import SHORT_LIMIT as SHORT_LIMIT
@@ -91,17 +92,14 @@ def encode(event: dict[str, Any]) -> bytes:
         return event.body
     try:
         return _encoder.encode(event)
-    except Exception:  # noqa: BLE001 - lone surrogates, odd types: mended below, whatever they are
+    except Exception as raised:  # noqa: BLE001 - lone surrogates, odd types: mended below, whatever they are
+        _guard.pass_on(raised)
         return _encoder.encode(plain(event, nodes=20 * _PLAIN_NODES, chars=20 * _PLAIN_CHARS))
 
 
 def label(value: Any, limit: int = SHORT_LIMIT) -> str | None:
     """A value meant to be a short string (a name, a code): text if there is any, else null."""
-    if value is None:
-        return None
-    if issubclass(type(value), str):
-        return text(value, limit)
-    return summary(value, limit)
+    return None if value is None else summary(value, limit)
 
 
 def ratio(value: Any) -> float | None:
@@ -116,7 +114,8 @@ def real(value: Any) -> float | None:
         return None
     try:
         number = float(value)
-    except Exception:  # noqa: BLE001 - whatever its __float__ does, it is not a number for us
+    except Exception as raised:  # noqa: BLE001 - whatever its __float__ does, it is not a number for us
+        _guard.pass_on(raised)
         return None
     return number if math.isfinite(number) else None
 
@@ -127,7 +126,8 @@ def count(value: Any) -> int | None:
         return None
     try:
         number = int(operator.index(value))
-    except Exception:  # noqa: BLE001 - whatever its __index__ does, it is not a count for us
+    except Exception as raised:  # noqa: BLE001 - whatever its __index__ does, it is not a count for us
+        _guard.pass_on(raised)
         return None
     return number if 0 <= number <= MAX_INTEGER else None
 
@@ -312,7 +312,8 @@ def _scalar_text(value: Any, kind: type) -> str | None:
     if id(kind) in _AS_STR:
         try:
             return str(value)[:SUMMARY_LIMIT]
-        except Exception:  # noqa: BLE001 - a time zone of the user's may raise
+        except Exception as raised:  # noqa: BLE001 - a time zone of the user's may raise
+            _guard.pass_on(raised)
             return f"<{kind.__name__}>"
     if issubclass(kind, type):
         return f"<class {type.__getattribute__(value, '__name__')}>"
@@ -385,7 +386,8 @@ def _attribute(value: Any, name: str) -> Any:
         return _MISSING
     try:
         return object.__getattribute__(value, name)
-    except Exception:  # noqa: BLE001 - an unset slot, or a descriptor that raises
+    except Exception as raised:  # noqa: BLE001 - an unset slot, or a descriptor that raises
+        _guard.pass_on(raised)
         return _MISSING
 
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from tracereel import _context, _guard, _recorder
 from tracereel._context import Execution
-from tracereel._scopes.arguments import NO_ARGUMENTS, Arguments
+from tracereel._scopes.arguments import NO_ARGUMENTS, Arguments, Defaults
 from tracereel._scopes.base import Scope, Spec
 from tracereel._scopes.output import ASYNC_GENERATOR, GENERATOR, Stream
 
@@ -118,12 +118,16 @@ def wrap(function: Function, spec: Spec) -> Function:
             if scope is None:
                 return await function(*args, **kwargs)
             try:
-                result = await function(*args, **kwargs)
-            except BaseException as error:
-                scope.fail(error)
-                raise
-            scope.complete(result)
-            return result
+                try:
+                    result = await function(*args, **kwargs)
+                except BaseException as error:
+                    scope.fail(error)
+                    raise
+                scope.complete(result)
+                return result
+            finally:
+                if scope.attachment is not None:
+                    scope.detach()
 
         return call_async
 
@@ -133,16 +137,21 @@ def wrap(function: Function, spec: Spec) -> Function:
         if scope is None:
             return function(*args, **kwargs)
         try:
-            result = function(*args, **kwargs)
-        except BaseException as error:
-            scope.fail(error)
-            raise
-        if type(result) is CoroutineType:
-            # A plain function around a coroutine function: the call ends when that does.
-            scope.detach()
-            return _finish_later(result, scope)
-        scope.complete(result)
-        return result
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                scope.fail(error)
+                raise
+            if type(result) is CoroutineType:
+                # A plain function around a coroutine function: the call ends when that does.
+                scope.detach()
+                return _finish_later(result, scope)
+            scope.complete(result)
+            return result
+        finally:
+            # A signal handler that raises in the midst of the end must not leave this call current.
+            if scope.attachment is not None:
+                scope.detach()
 
     return call
 
@@ -160,14 +169,14 @@ async def _finish_later(coroutine: "CoroutineType[Any, Any, Any]", scope: Scope)
 
 
 def _beginner(function: Function, spec: Spec) -> Begin:
-    names, skip = _parameters(function)
+    names, skip, defaults = _parameters(function)
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any], stream: str | None) -> Scope | None:
         recorder = _recorder.active()
         if recorder is None:
             return None
         try:
-            scope = spec.open(recorder, Arguments(names, skip, args, kwargs))
+            scope = spec.open(recorder, Arguments(names, skip, args, kwargs, defaults))
             if stream is None:
                 scope.attach()
             else:
@@ -289,15 +298,21 @@ def _is(test: Callable[[Any], bool], function: Function) -> bool:
     )
 
 
-def _parameters(function: Function) -> tuple[tuple[str, ...], int]:
-    """The names of positional parameters, and how many to leave out of what is recorded."""
+def _parameters(function: Function) -> tuple[tuple[str, ...], int, Defaults]:
+    """The names of positional parameters, how many to leave out of what is recorded, the defaults."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # builtins without a signature
-        return (), 0
+        return (), 0, ()
     names = tuple(
         parameter.name
         for parameter in parameters
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     )
-    return names, 1 if names[:1] in (("self",), ("cls",)) else 0
+    skip = 1 if names[:1] in (("self",), ("cls",)) else 0
+    defaults = tuple(
+        (names.index(each.name) if each.name in names else sys.maxsize, each.name, each.default)
+        for each in list(parameters)[skip:]
+        if each.default is not inspect.Parameter.empty
+    )
+    return names, skip, defaults

@@ -125,6 +125,13 @@ class AgentExecutionCompleted(Envelope):
     """`ITERATION_LIMIT_REACHED` when the last round allowed was not enough."""
     duplicate_tool_calls: Count | None = None
     """Repeated tool calls that were not recorded."""
+    attempts_made: Count | None = None
+    """Attempts inside this execution: the first and each retry. Those before it are not among them."""
+    repeats_execution_id: str | None = None
+    """The execution of which this one is another attempt, and how that ended."""
+    repeats_status: str | None = None
+    wasted_cost_usd: float | None = None
+    """What of the cost was for nothing; all of it where the execution did not succeed."""
 
 
 class AgentExecutionFailed(Envelope):
@@ -155,6 +162,10 @@ class AgentExecutionFailed(Envelope):
     rounds: Count | None = None
     round_limit: Count | None = None
     duplicate_tool_calls: Count | None = None
+    attempts_made: Count | None = None
+    repeats_execution_id: str | None = None
+    repeats_status: str | None = None
+    wasted_cost_usd: float | None = None
 
 
 class AgentDecisionRecorded(Envelope):
@@ -190,6 +201,8 @@ class AgentRetryAttempted(Envelope):
     delay_seconds: Annotated[float, Field(ge=0)]
     next_retry_at: Timestamp
     retry_successful: bool | None = None
+    wasted_cost_usd: float | None = None
+    """What the attempt has cost, with the agents that ran in it; part of their costs, not beside them."""
 
 
 class AgentFallbackTriggered(Envelope):
@@ -204,6 +217,8 @@ class AgentFallbackTriggered(Envelope):
     fallback_output_summary: str | None = None
     fallback_confidence: Ratio | None = None
     quality_delta: float | None = None
+    wasted_cost_usd: float | None = None
+    """What the routes given up have cost, with the agents that ran in them."""
 
 
 class AgentPipelineStarted(Envelope):
@@ -265,6 +280,10 @@ class AgentExecutionCancelled(Envelope):
     was_retried: bool = False
     retry_count: Count = 0
     execution_time_before_cancel_ms: Count
+    attempts_made: Count | None = None
+    repeats_execution_id: str | None = None
+    repeats_status: str | None = None
+    wasted_cost_usd: float | None = None
 
 
 class AgentLlmCalled(Envelope):

@@ -1,16 +1,17 @@
 """The failure table: which errors are of which category, and the code and stage they are known by.
 
 The first rule that matches gives what it knows, later ones fill what is still open. Rules of the
-program (`add_failure_rule`) come before the default ones. What an exception says of itself (a `code`
+program come before the default ones: those of `add_failure_rule`, then those of
+`configure(failure_rules=…)`. What an exception says of itself (a `code`
 that is text) wins over the table.
 """
 
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tracereel import _objects, _values, semconv
+from tracereel import _guard, _native, _objects, _values, semconv
+from tracereel.errors import ConfigurationError
 
 TRANSIENT: Final = "transient"
 PERMANENT: Final = "permanent"
@@ -23,7 +24,12 @@ CATEGORIES: Final = (TRANSIENT, PERMANENT, VALIDATION)
 class FailureRule:
     """Errors of a class, or whose class (or a base of it) has one of these names, and what they are.
 
-    Names serve for classes that may not be installed. `when` may look at the error itself.
+    Names serve for classes that may not be installed. `when` may look at the error itself; where it
+    raises, the rule does not match.
+
+    Raises:
+        TypeError: no class or name was given, or something else.
+        ValueError: the category is none of transient, permanent, validation.
     """
 
     errors: tuple[type[BaseException] | str, ...]
@@ -31,6 +37,28 @@ class FailureRule:
     code: str | None = None
     stage: str | None = None
     when: Callable[[Any], bool] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.errors, tuple) or not self.errors:
+            raise TypeError(
+                "a failure rule takes at least one exception class or name, as a tuple;"
+                f" got {self.errors!r}"
+            )
+        for each in self.errors:
+            if not (
+                isinstance(each, str)
+                or (isinstance(each, type) and issubclass(each, BaseException))
+            ):
+                raise TypeError(f"a failure rule takes exception classes or names; got {each!r}")
+        if self.category is not None and self.category not in CATEGORIES:
+            raise ValueError(
+                f"category is {self.category!r}; expected one of {', '.join(CATEGORIES)}"
+            )
+        for name, value in (("code", self.code), ("stage", self.stage)):
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"{name} is {value!r}; expected a text")
+        if self.when is not None and not callable(self.when):
+            raise TypeError(f"when is {self.when!r}; expected a function of the error")
 
     def matches(self, error: BaseException, names: frozenset[str]) -> bool:
         """Whether this rule is about the error, whose class and bases have these names."""
@@ -43,7 +71,8 @@ class FailureRule:
             return True
         try:
             return bool(self.when(error))
-        except Exception:  # noqa: BLE001 - a condition of the program's that cannot be told
+        except Exception as raised:  # noqa: BLE001 - a condition of the program's that cannot be told
+            _guard.pass_on(raised)
             return False
 
 
@@ -58,7 +87,7 @@ def _server_error(error: BaseException) -> bool:
 
 def rules() -> tuple[FailureRule, ...]:
     """All rules in the order in which they are asked."""
-    return (*_own, *DEFAULT_RULES)
+    return (*_own, *_configured, *DEFAULT_RULES)
 
 
 def _rule(
@@ -191,7 +220,8 @@ DEFAULT_RULES: Final[tuple[FailureRule, ...]] = (
 """The rows of the failure table that every program has, then what protocols and classes say."""
 
 _own: tuple[FailureRule, ...] = ()
-_lock = threading.Lock()
+_configured: tuple[FailureRule, ...] = ()
+_lock = _native.Lock()
 
 
 def add_failure_rule(
@@ -212,15 +242,6 @@ def add_failure_rule(
         ValueError: the category is none of transient, permanent, validation.
     """
     global _own
-    for each in errors:
-        if not (
-            isinstance(each, str) or (isinstance(each, type) and issubclass(each, BaseException))
-        ):
-            raise TypeError(f"add_failure_rule takes exception classes or names; got {each!r}")
-    if not errors:
-        raise TypeError("add_failure_rule takes at least one exception class or name")
-    if category is not None and category not in CATEGORIES:
-        raise ValueError(f"category is {category!r}; expected one of {', '.join(CATEGORIES)}")
     rule = FailureRule(errors, category, code, stage, when)
     with _lock:
         _own = (rule, *_own)
@@ -232,6 +253,28 @@ def remove_failure_rule(rule: FailureRule) -> None:
     global _own
     with _lock:
         _own = tuple(each for each in _own if each is not rule)
+
+
+def check_rules(given: object) -> tuple[FailureRule, ...]:
+    """The rules that `configure` was given.
+
+    Raises:
+        ConfigurationError: it is no list of rules.
+    """
+    expected = "expected a list of tracereel.FailureRule"
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"failure_rules is {given!r}; {expected}")
+    found = tuple(given)
+    for number, each in enumerate(found):
+        if not isinstance(each, FailureRule):
+            raise ConfigurationError(f"failure_rules[{number}] is {each!r}; {expected}")
+    return found
+
+
+def use_rules(given: tuple[FailureRule, ...]) -> None:
+    """Put the rules of a configuration in the place of those of the one before."""
+    global _configured
+    _configured = given
 
 
 def _status(error: BaseException) -> int | None:

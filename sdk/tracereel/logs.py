@@ -1,9 +1,9 @@
 """One log line per event, with the keys of the contract, and the current trace on everybody's lines.
 
 A program that has configured structlog (or gives a logger) gets the lines its way. Without that
-they go to the standard logger `tracereel.events` as JSON, so that nothing of ours is printed
-unasked: the standard library shows failures and hides the rest until a level is set, or
-`configure_logs` says where they go.
+they go to the standard logger `tracereel.events` as JSON. Nothing of ours is printed unasked: a
+program that has set up logging sees failures, and the rest once it sets the level; any other one
+sees nothing until `configure_logs` says where the lines go.
 """
 
 import logging

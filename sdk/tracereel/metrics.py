@@ -5,16 +5,16 @@ two grains, agents' executions and model calls; an execution includes its calls:
 """
 
 import os
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from tracereel import _guard, _remote, semconv
+from tracereel import _guard, _native, _remote, semconv
 from tracereel._cells import MAX_CHILDREN, CounterCell, HistogramCell, Series, in_turn
-from tracereel._series import SeriesSet
+from tracereel._goals import Answered, observe_many
+from tracereel._series import Asked, SeriesSet
 
 Event = Mapping[str, Any]
 
@@ -47,6 +47,7 @@ class Metrics(SeriesSet):
         super().__init__(registry)
         # There from the start, so that a rate over them begins at nought.
         self._outcomes = {outcome: self.events(outcome) for outcome in OUTCOMES}
+        self._runs = {stage: self.runs(stage) for stage in ("opened", "closed")}
         self._recorded: WeakSet[Recorded] = WeakSet()
         self.events.before = self._add_recorded
         self._ends: dict[tuple[str, str], tuple[CounterCell, CounterCell, HistogramCell]] = {}
@@ -83,6 +84,11 @@ class Metrics(SeriesSet):
         for recorded in list(self._recorded):
             self._outcomes["recorded"].add(recorded.uncounted())
 
+    def count_waste(self, agent: str, cause: str, cost: float) -> None:
+        """Count cost that was for nothing, where no event of an end says so."""
+        if cost > 0.0:
+            in_turn(lambda: self.agent_waste(agent, cause).add(cost))
+
     def count_events(self, outcome: str, amount: int = 1) -> None:
         """Count events of our own line: recorded, delivered, rejected or dropped."""
         in_turn(self._outcomes[outcome].add, amount)
@@ -92,9 +98,48 @@ class Metrics(SeriesSet):
         self.count_events("dropped")
         in_turn(lambda: self.dropped(reason).add())
 
+    def count_spans(self, delivered: int, dropped: Mapping[str, int]) -> None:
+        """Count spans of other instrumentations: delivered, or dropped by reason."""
+        in_turn(self._count_spans, delivered, dropped)
+
+    def _count_spans(self, delivered: int, dropped: Mapping[str, int]) -> None:
+        self.spans("delivered").add(delivered)
+        for reason, number in dropped.items():
+            self.spans("dropped").add(number)
+            if number:
+                self.spans_dropped(reason).add(number)
+
+    def count_runs(self, stage: str, amount: int) -> None:
+        """Count runs that were opened, or whose end the collector has."""
+        in_turn(self._runs[stage].add, amount)
+
+    def observe_answer(self, answered: Answered) -> None:
+        """Count how late events were that the collector has answered for."""
+        in_turn(self._observe_answer, answered)
+
+    def _observe_answer(self, answered: Answered) -> None:
+        for seconds, times in answered.delays:
+            observe_many(self.delivery, seconds, times)
+        self._runs["closed"].add(answered.runs_closed)
+
+    def set_spooled(self, events: int, size: int) -> None:
+        """Note what waits for the collector."""
+        in_turn(self.spooled_events.set, events)
+        in_turn(self.spooled_bytes.set, size)
+
+    def ask_when_collected(self, ask: Callable[[], None]) -> None:
+        """Have figures that nobody is told of brought up to date by whoever knows them."""
+        for metric in (self.spooled_events, self.spooled_bytes, self.runs.metric):
+            if isinstance(metric, Asked):
+                metric.ask = ask
+
     def set_tokens(self, provider: str, tokens: float) -> None:
         """Note what a provider's quota has left."""
         in_turn(lambda: self.tokens_remaining(provider).set(tokens))
+
+    def count_redaction(self, rule: str) -> None:
+        """Count something that was hidden."""
+        in_turn(lambda: self.redactions(rule).add())
 
     def count_internal_error(self, where: str) -> None:
         """Count an error of ours."""
@@ -122,7 +167,9 @@ class Metrics(SeriesSet):
                 self._ends[agent, status] = cells
         executions, attempts, duration = cells
         executions.add(1, trace_id)
-        attempts.add(1 + (event.get("retry_count") or 0))
+        attempts.add(event.get("attempts_made") or 1 + (event.get("retry_count") or 0))
+        if (former := event.get("repeats_status")) is not None:
+            self.repeated(agent, former).add(1, trace_id)
         if seconds is not None:
             duration.observe(seconds, trace_id)
         if event.get("llm_tokens_used") or event.get("llm_prompt_tokens"):
@@ -176,7 +223,7 @@ def _add_tokens(series: Series[CounterCell], labels: tuple[object, ...], event: 
             series(*labels, direction).add(amount)
 
 
-_registering = threading.RLock()
+_registering = _native.RLock()
 os.register_at_fork(
     before=_registering.acquire,
     after_in_parent=_registering.release,

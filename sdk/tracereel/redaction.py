@@ -6,7 +6,7 @@ fields; `configure(redaction=False)` or `TRACEREEL_REDACTION=off` turns all of i
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
@@ -20,6 +20,8 @@ BUILT_IN: Final = tuple(dict.fromkeys(pattern.name for pattern in PATTERNS))
 
 counts: Final[Counter[str]] = Counter()
 """Replacements made in this process, by rule; `field` are values under a sensitive key."""
+
+_listeners: Final[list[Callable[[str], None]]] = []
 
 IDENTITY: Final = frozenset(
     {"event_id", "event_type", "event_version", "timestamp", "trace_id", "otel_trace_id", "span_id"}
@@ -109,6 +111,13 @@ def redact(text: str) -> str:
 def count(name: str) -> None:
     """Note that something was hidden."""
     counts[name] += 1
+    for listener in _listeners:
+        listener(name)
+
+
+def listen(listener: Callable[[str], None]) -> None:
+    """Have the counting repeated somewhere else (the metrics); one at a time."""
+    _listeners[:] = [listener]
 
 
 def parse(value: object) -> Redaction:

@@ -209,7 +209,20 @@ AGENT_CONFIDENCE: Final = "agent_confidence"
 LLM_TOKENS_REMAINING: Final = "llm_tokens_remaining"
 SDK_EVENTS: Final = "tracereel_sdk_events_total"
 SDK_DROPPED: Final = "tracereel_sdk_events_dropped_total"
+SDK_SPANS: Final = "tracereel_sdk_spans_total"
+SDK_SPANS_DROPPED: Final = "tracereel_sdk_spans_dropped_total"
+SDK_RUNS: Final = "tracereel_sdk_runs_total"
+SDK_DELIVERY: Final = "tracereel_sdk_delivery_seconds"
+SDK_SPOOLED_EVENTS: Final = "tracereel_sdk_spooled_events"
+SDK_SPOOLED_BYTES: Final = "tracereel_sdk_spooled_bytes"
+SDK_REDACTIONS: Final = "tracereel_sdk_redactions_total"
 SDK_INTERNAL_ERRORS: Final = "tracereel_sdk_internal_errors_total"
+
+DROP_REASONS: Final = (
+    *("spool_full", "spool_error", "sampled_out", "no_execution", "duplicate_tool_call"),
+    "internal_error",
+)
+"""Why an event is not recorded: the values of `reason` on the series of drops."""
 
 AGENT_DURATION_BUCKETS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 LLM_DURATION_BUCKETS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0)

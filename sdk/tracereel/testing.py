@@ -71,7 +71,8 @@ class _MemoryRecorder(Recorder):
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         del timeout, at_exit
         with self._counts_lock:
-            return FlushResult(len(self.events), 0, self._dropped)
+            held = self._sampler.held_events if self._sampler is not None else 0
+            return FlushResult(len(self.events), 0, self._dropped, held)
 
     def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         self.closed = True
@@ -120,6 +121,7 @@ class EventRecorder:
             "capture_content": capture_content,
             "redaction": redaction,
             "sample_rate": sample_rate,
+            "other_spans": False,
             # Never written to; it does not exist, so that a mistake here would be seen.
             "spool_dir": _NOWHERE,
         }

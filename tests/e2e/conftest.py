@@ -2,9 +2,10 @@
 
 import uuid
 
+import clickhouse_connect
 import pytest
 
-from tests.support.collector import CollectorProcess
+from tests.support.collector import CollectorProcess, free_port, http
 
 
 def pytest_collection_modifyitems(items):
@@ -16,9 +17,25 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def collector(tmp_path_factory):
     """A collector that every test may talk to and none may stop."""
-    running = CollectorProcess(tmp_path_factory.mktemp("collector")).start()
+    running = CollectorProcess(tmp_path_factory.mktemp("collector"), grpc_port=free_port()).start()
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def sql(collector):
+    """A ClickHouse client on the embedded engine, as any user may have one."""
+    store = http("GET", f"{collector.url}/readyz").json()["store"]
+    host, port = store["address"].split(":")
+    client = clickhouse_connect.get_client(
+        host=host,
+        port=int(port),
+        username="tracereel",
+        password=(collector.data_dir / "store" / "engine.secret").read_text().strip(),
+        database="tracereel",
+    )
+    yield client
+    client.close()
 
 
 @pytest.fixture

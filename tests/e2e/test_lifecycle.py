@@ -74,7 +74,7 @@ def test_a_second_serve_on_the_same_directory_names_the_holder_and_exits_2(new_c
 
     second = subprocess.run(
         [
-            *(sys.executable, "-m", "tracereel", "serve", "--port", "0"),
+            *(sys.executable, "-m", "tracereel", "serve", "--port", "0", "--grpc-port", "off"),
             *("--data-dir", str(first.data_dir)),
         ],
         capture_output=True,
@@ -155,7 +155,7 @@ def test_a_data_directory_that_cannot_be_one_is_told_in_a_line(tmp_path):
     for folder in ("file", "data"):
         done = subprocess.run(
             [
-                *(sys.executable, "-m", "tracereel", "serve", "--port", "0"),
+                *(sys.executable, "-m", "tracereel", "serve", "--port", "0", "--grpc-port", "off"),
                 *("--data-dir", str(tmp_path / folder)),
             ],
             capture_output=True,

@@ -401,3 +401,50 @@ def test_a_plain_function_around_a_coroutine_ends_when_the_coroutine_does(
 def test_what_is_no_function_is_refused_when_decorating(thing: object) -> None:
     with pytest.raises(TypeError, match="only functions and methods"):
         tracereel.traced_agent("a")(thing)  # type: ignore[arg-type]
+
+
+def test_values_that_parameters_have_without_being_given_are_seen(
+    recorded: Deliver, sink: IngestSink
+) -> None:
+    class Agent:
+        @traced_agent("a")
+        def run(self, prompt: str, days: int = 3, *, mood: str = "calm", **more: Any) -> None:
+            if more:
+                raise OSError
+
+    Agent().run("x")
+    Agent().run("x", 4, mood="brisk")
+    with pytest.raises(OSError):  # noqa: PT011
+        Agent().run(days=5, prompt="x", extra=1)
+    recorded()
+    assert [event["input_summary"] for event in sink.of_type("agent.execution.started")] == [
+        "prompt: 'x', days: 3, mood: 'calm'",
+        "prompt: 'x', days: 4, mood: 'brisk'",
+        "days: 5, prompt: 'x', extra: 1, mood: 'calm'",
+    ]
+    (failed,) = sink.of_type("agent.execution.failed")
+    assert failed["input_at_error"] == {"days": 5, "prompt": "x", "extra": 1, "mood": "calm"}
+
+
+def test_a_search_knows_its_default_limit(recorded: Deliver, sink: IngestSink) -> None:
+    @traced_retrieval("r")
+    def search(query: str, top_k: int = 7, collection: str | None = None) -> list[str]:
+        return []
+
+    search("q")
+    search("q", 2)
+    recorded()
+    assert [event["top_k"] for event in sink.of_type("agent.retrieval.completed")] == [7, 2]
+
+
+def test_what_is_given_as_null_is_not_replaced_by_its_default(
+    recorded: Deliver, sink: IngestSink
+) -> None:
+    @traced_retrieval("r")
+    def search(query: str, top_k: int | None = 7) -> list[str]:
+        return []
+
+    search("q", None)
+    search("q", top_k=None)
+    recorded()
+    assert [e["top_k"] for e in sink.of_type("agent.retrieval.completed")] == [None, None]

@@ -1,10 +1,14 @@
 """Time and identity."""
 
+import time
 from datetime import datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tracereel
+from tracereel import _recorder
 from tracereel._clock import HybridClock, rfc3339, sortable_id
 
 
@@ -28,3 +32,24 @@ def test_a_copied_clock_goes_on_from_its_origin() -> None:
     clock = HybridClock()
     clock._last = 2**62
     assert clock.copy().tick() == f"{2**62 + 1:016x}"
+
+
+@pytest.mark.parametrize(("ahead", "followed"), [(840, True), (960, False)])
+def test_a_clock_is_followed_up_to_a_bound(ahead: int, followed: bool) -> None:
+    clock = HybridClock()
+    told = f"{time.time_ns() + ahead * 10**9:016x}"
+    clock.observe(told)
+    assert (clock.tick() > told) is followed
+
+
+def test_the_bound_is_a_setting_and_survives_a_fork() -> None:
+    clock = HybridClock(max_drift=10.0)
+    for each in (clock, clock.copy()):
+        told = f"{time.time_ns() + 20 * 10**9:016x}"
+        each.observe(told)
+        assert each.tick() < told
+    tracereel.configure(max_clock_drift=5.0)
+    recorder = _recorder.active()
+    assert recorder is not None
+    recorder.observe_clock(told)
+    assert recorder.clock.tick() < told

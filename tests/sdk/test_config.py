@@ -101,3 +101,19 @@ def test_every_setting_has_its_row() -> None:
     table = config.settings()
     assert set(table) == {field.name for field in fields(config.Config)}
     assert all(row.env.startswith("TRACEREEL_") and row.doc.endswith(".") for row in table.values())
+
+
+def test_every_setting_is_documented_with_its_variable_and_default() -> None:
+    text = (Path(config.__file__).parents[2] / "docs" / "sdk.md").read_text(encoding="utf-8")
+    defaults = config.Config()
+    for name, row in config.settings().items():
+        (line,) = [each for each in text.splitlines() if each.startswith(f"| `{name}` |")]
+        shown = line.split("|")[3].strip()
+        assert f"`{row.env}`" in line
+        value = getattr(defaults, name)
+        if value is None:
+            assert shown == "none"
+        elif isinstance(value, bool):
+            assert shown == f"`{str(value).lower()}`"
+        elif isinstance(value, (int, float, str)):
+            assert shown == f"`{value}`"

@@ -5,13 +5,14 @@ import os
 import random
 import subprocess
 import sys
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.sdk.cli.answering_server import AnsweringServer
+from tracereel.demo.scenarios import SCENARIOS
 from tracereel.demo.script_writer import write_plan
 from tracereel.demo.scripted_model import LLMTimeoutError, ScriptedModel
 from tracereel.events import parse_event
@@ -92,6 +93,16 @@ class TestPlan:
         )
 
         assert first != second
+
+    @pytest.mark.parametrize("offset", range(14))
+    def test_a_day_of_the_week_is_that_day_whenever_it_is_said(self, offset):
+        today = TODAY + timedelta(days=offset)
+        for scenario in SCENARIOS:
+            day = scenario.day(today)
+            for word, weekday in (("Tuesday", 1), ("viernes", 4)):
+                if word in scenario.date_phrase:
+                    assert day.weekday() == weekday
+                    assert today < day <= today + timedelta(days=7)
 
     @pytest.mark.parametrize("seed", range(20))
     def test_a_calm_run_has_nothing_go_wrong(self, seed):

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+import tracereel
 from tests.support.ingest_sink import IngestSink
 from tracereel import (
+    FailureRule,
     _failures,
+    _recorder,
     add_failure_rule,
     current_execution,
     failures,
@@ -29,6 +32,7 @@ Deliver = Callable[[], list[dict[str, Any]]]
 @pytest.fixture(autouse=True)
 def _no_rules_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "_own", ())
+    monkeypatch.setattr(failures, "_configured", ())
 
 
 def error_class(name: str, base: type[Exception] = Exception) -> type[Exception]:
@@ -289,3 +293,89 @@ def test_validation_errors_of_pydantic_are_read_without_harm(recorded: Deliver) 
     with pytest.raises(ValidationError):
         traced_agent("outer")(lambda: inner())()
     assert recorded()[2]["error_code"] == "VALIDATION_FAILED"
+
+
+class QuotaError(Exception):
+    pass
+
+
+def test_rules_of_the_configuration_come_before_the_defaults_and_after_those_added() -> None:
+    tracereel.configure(
+        failure_rules=[
+            FailureRule((QuotaError,), category="permanent", code="QUOTA", stage="billing"),
+            FailureRule((QuotaError,), code="LATER"),
+            FailureRule(("TimeoutError",), code="OURS"),
+        ]
+    )
+    told = _failures.describe(QuotaError())
+    assert (told.error_code, told.error_category, told.stage) == ("QUOTA", "permanent", "billing")
+    told = _failures.describe(TimeoutError())
+    assert (told.error_code, told.error_category) == ("OURS", "transient")
+    add_failure_rule(QuotaError, code="ADDED")
+    told = _failures.describe(QuotaError())
+    assert (told.error_code, told.error_category) == ("ADDED", "permanent")
+
+
+def test_the_next_configuration_has_its_own_rules() -> None:
+    tracereel.configure(failure_rules=[FailureRule((QuotaError,), code="QUOTA")])
+    tracereel.configure()
+    assert _failures.describe(QuotaError()).error_code is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([QuotaError], r"failure_rules\[0\] is .*QuotaError.*expected a list of tracereel.Failure"),
+        (QuotaError, "failure_rules is .*expected a list"),
+        ("QuotaError", "failure_rules is 'QuotaError'; expected a list"),
+        ([FailureRule(("X",)), {"code": "X"}], r"failure_rules\[1\] is {'code': 'X'}"),
+    ],
+)
+def test_what_is_no_list_of_rules_is_refused_and_changes_nothing(given: Any, message: str) -> None:
+    tracereel.configure(failure_rules=[FailureRule((QuotaError,), code="QUOTA")])
+    before = _recorder.active()
+    with pytest.raises(tracereel.ConfigurationError, match=message):
+        tracereel.configure(failure_rules=given)
+    assert _recorder.active() is before
+    assert _failures.describe(QuotaError()).error_code == "QUOTA"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"errors": ()}, TypeError, "at least one exception class or name"),
+        ({"errors": QuotaError}, TypeError, "as a tuple; got .*QuotaError"),
+        ({"errors": (3,)}, TypeError, "exception classes or names; got 3"),
+        ({"errors": ("X",), "category": "bad"}, ValueError, "expected one of transient, permanent"),
+        ({"errors": ("X",), "code": 3}, TypeError, "code is 3; expected a text"),
+        ({"errors": ("X",), "when": 3}, TypeError, "when is 3; expected a function"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        FailureRule(**options)
+
+
+@pytest.mark.parametrize(
+    ("stop", "kind"),
+    [
+        (SystemExit(), "cancelled"),
+        (SystemExit(0), "cancelled"),
+        (SystemExit(2), "failed"),
+        (SystemExit("no such file"), "failed"),
+        (KeyboardInterrupt(), "cancelled"),
+    ],
+)
+def test_a_program_that_ends_well_has_not_failed(
+    recorded: Deliver, stop: BaseException, kind: str
+) -> None:
+    @traced_agent("a")
+    def leave() -> None:
+        raise stop
+
+    with pytest.raises(type(stop)) as caught:
+        leave()
+    assert caught.value is stop
+    assert recorded()[-1]["event_type"] == f"agent.execution.{kind}"

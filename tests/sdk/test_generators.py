@@ -15,6 +15,7 @@ from opentelemetry import trace
 from tests.sdk.test_values import values
 from tests.support.ingest_sink import IngestSink
 from tracereel import current_execution, traced_agent, traced_llm, traced_pipeline, traced_tool
+from tracereel._texts import about_cut
 
 Deliver = Callable[[], list[dict[str, Any]]]
 
@@ -315,3 +316,62 @@ def test_decorated_and_bare_async_generators_behave_identically(
     assert str(outcomes[0][0]) == str(outcomes[1][0])
     assert [id(each) for each in outcomes[0][1]] == [id(each) for each in outcomes[1][1]]
     assert not current_execution()
+
+
+def test_a_long_stream_keeps_its_beginning_its_length_and_its_hash(
+    recorded: Deliver, sink: IngestSink
+) -> None:
+    parts = ["", "é" * 150, "b" * 100, "c" * 300_000]
+
+    @traced_llm("m")
+    def stream() -> Generator[str, None, None]:
+        yield from parts
+
+    assert list(stream()) == parts
+    recorded()
+    (call,) = sink.of_type("agent.llm.called")
+    whole = "".join(parts)
+    assert call["output_messages"] == [whole[:199] + "…"]
+    assert call["output_messages_truncated"] == about_cut(whole)
+    assert call["output_messages_truncated"]["length"] == 300_250
+
+
+def test_a_short_stream_or_one_of_things_has_no_word_of_a_cut(
+    recorded: Deliver, sink: IngestSink
+) -> None:
+    @traced_llm("m")
+    def stream(items: list[Any]) -> Generator[Any, None, None]:
+        yield from items
+
+    list(stream(["a" * 200]))
+    list(stream([{"delta": "x" * 300}, "y" * 300]))
+    recorded()
+    calls = sink.of_type("agent.llm.called")
+    assert [call.get("output_messages_truncated") for call in calls] == [None, None]
+
+
+def test_an_empty_piece_is_not_the_first_token(recorded: Deliver, sink: IngestSink) -> None:
+    @traced_llm("m")
+    def stream(items: list[str]) -> Generator[str, None, None]:
+        yield from items
+
+    list(stream(["", ""]))
+    list(stream(["", "x"]))
+    recorded()
+    first, second = sink.of_type("agent.llm.called")
+    assert first["time_to_first_token_ms"] is None
+    assert second["time_to_first_token_ms"] <= second["duration_ms"]
+
+
+def test_what_a_model_had_said_when_it_failed_is_told(recorded: Deliver, sink: IngestSink) -> None:
+    @traced_llm("m")
+    def stream() -> Generator[str, None, None]:
+        yield "Hel"
+        raise ConnectionError("gone")
+
+    with pytest.raises(ConnectionError):
+        list(stream())
+    recorded()
+    (call,) = sink.of_type("agent.llm.called")
+    assert (call["status"], call["output_messages"], call["output_items"]) == ("failed", ["Hel"], 1)
+    assert call["time_to_first_token_ms"] <= call["duration_ms"]

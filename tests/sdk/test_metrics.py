@@ -1,10 +1,12 @@
 """The Prometheus series of the contract: names, labels, buckets, and when they count."""
 
 import random
+import re
 import signal
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -19,7 +21,18 @@ from prometheus_client.parser import text_string_to_metric_families
 import tracereel
 from tests.sdk.conftest import Child
 from tests.support.ingest_sink import IngestSink
-from tracereel import _cells, current_execution, metrics, set_tokens_remaining, traced_agent
+from tracereel import (
+    _cells,
+    _sampling,
+    _spool,
+    current_execution,
+    metrics,
+    semconv,
+    set_tokens_remaining,
+    traced_agent,
+    traced_llm,
+)
+from tracereel._scopes import calls
 from tracereel.metrics import tokens_remaining_from_headers
 from tracereel.metrics_server import start_metrics_server
 
@@ -107,10 +120,10 @@ def test_every_type_of_event_counts_in_its_series(registry: CollectorRegistry) -
         ("tracereel_agent_tokens_total", {"agent_name": "a", "direction": "output"}, 136),
         ("tracereel_agent_tokens_total", {"agent_name": "a", "direction": "unknown"}, 7),
         ("tracereel_agent_cost_usd_total", {"agent_name": "a"}, 1.875),
-        ("tracereel_agent_wasted_cost_usd_total", {"agent_name": "a", "status": "failed"}, 0.25),
+        ("tracereel_agent_wasted_cost_usd_total", {"agent_name": "a", "cause": "failed"}, 0.25),
         (
             "tracereel_agent_wasted_cost_usd_total",
-            {"agent_name": "a", "status": "cancelled"},
+            {"agent_name": "a", "cause": "cancelled"},
             0.125,
         ),
         ("tracereel_llm_calls_total", {**model, "status": "failed"}, 1),
@@ -373,6 +386,7 @@ def test_in_multi_process_mode_nothing_is_held_back(child: Child, tmp_path: Any)
         found = metrics_of(None)
         for _ in range(3):
             found.count_events("recorded")
+            found.count_redaction("email")
             found.observe(
                 {
                     "event_type": "agent.execution.completed",
@@ -392,6 +406,7 @@ def test_in_multi_process_mode_nothing_is_held_back(child: Child, tmp_path: Any)
     assert process.returncode == 0, err
     assert 'tracereel_sdk_events_total{outcome="recorded"} 3.0' in out
     assert 'agent_execution_duration_seconds_count{agent_name="a"} 3.0' in out
+    assert 'tracereel_sdk_redactions_total{rule="email"} 3.0' in out
 
 
 def test_events_are_counted_from_recorded_to_delivered(
@@ -402,3 +417,46 @@ def test_events_are_counted_from_recorded_to_delivered(
     tracereel.flush(20.0)
     for outcome in ("recorded", "delivered"):
         assert registry.get_sample_value("tracereel_sdk_events_total", {"outcome": outcome}) == 2
+
+
+def test_what_is_hidden_is_counted_by_rule(recorded: Deliver, registry: CollectorRegistry) -> None:
+    @traced_agent("a")
+    def work(prompt: str) -> str:
+        return prompt
+
+    work("mail ana@example.com")
+    recorded()
+    value = registry.get_sample_value("tracereel_sdk_redactions_total", {"rule": "email"})
+    assert value == 2, "once in the input, once in the output"
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_the_duration_of_a_model_is_counted_once_whoever_tells_it(
+    recorded: Deliver, registry: CollectorRegistry, traced: bool
+) -> None:
+    call = traced_llm("m", provider="qwen")(lambda: "answer") if traced else lambda: "answer"
+
+    @traced_agent("a", llm_provider="qwen")
+    def work() -> None:
+        call()
+        current_execution().set(llm_duration_seconds=1.5)
+
+    work()
+    recorded()
+    count = registry.get_sample_value(
+        "llm_request_duration_seconds_count", {"llm_provider": "qwen"}
+    )
+    assert count == 1
+
+
+def test_the_reasons_for_drops_in_code_and_documentation_are_those_of_the_table() -> None:
+    """Every reason that is given anywhere is in the table, and the table is in the documentation."""
+    package = Path(tracereel.__file__).parent
+    given = {_spool.SPOOL_FULL, _spool.SPOOL_ERROR, _sampling.SAMPLED_OUT, calls.DUPLICATE}
+    for path in package.rglob("*.py"):
+        given |= set(re.findall(r"\bdrop\(\"([^\"]+)\"", path.read_text(encoding="utf-8")))
+    assert given == set(semconv.DROP_REASONS)
+    text = (package.parents[1] / "docs" / "sdk.md").read_text(encoding="utf-8")
+    (line,) = [line for line in text.splitlines() if "tracereel_sdk_events_dropped_total" in line]
+    listed = re.findall(r"`([a-z_]+)`", line.partition("reasons")[2])
+    assert sorted(listed) == sorted(semconv.DROP_REASONS)

@@ -63,11 +63,11 @@ CAUSAL = [
 ]
 
 
-@pytest.mark.parametrize("skew", [-50, 0, 50])
+@pytest.mark.parametrize("skew", [-600, 0, 600])
 def test_a_subprocess_joins_and_is_ordered_whatever_its_clock(
     recorded: Deliver, sink: IngestSink, child: Child, skew: int
 ) -> None:
-    """The child's clock is nearly a minute behind or ahead; its output tells ours back."""
+    """The child's clock is ten minutes behind or ahead; its output tells ours back."""
 
     @traced_agent("parent")
     def parent() -> None:

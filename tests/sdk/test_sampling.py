@@ -152,6 +152,7 @@ def test_what_is_held_is_bounded(sends: list[tuple[int, int]]) -> None:
         assert len(waiting) <= 8
         assert all(len(each.events) <= 10 and each.size <= 8_000 for each in waiting.values())
     held = sum(len(each.events) for each in sink.sampler._waiting.values())
+    assert held == sink.sampler.held_events
     assert held + sink.dropped["sampled_out"] == len(sends)
     sink.sampler.drain()
     assert sink.dropped["sampled_out"] == len(sends)
@@ -226,3 +227,66 @@ def test_rates_that_cannot_be_are_refused(bad: dict[str, Any]) -> None:
 
 def test_the_reason_has_its_name() -> None:
     assert _sampling.SAMPLED_OUT == "sampled_out"
+
+
+def test_a_kept_trace_passes_whole_however_long_it_gets_and_whatever_else_goes_on() -> None:
+    """More events than the buffer holds, and more traces in between than are waited for."""
+    sink = Sink(max_trace_events=10, max_traces=4, max_bytes=10_000)
+    sink.send("kept", semconv.EXECUTION_STARTED, execution_id="e", n=0)
+    sink.send("kept", semconv.RETRY_ATTEMPTED, n=1)
+    for number in range(2, 200):
+        sink.send("kept", semconv.TOOL_CALLED, status="success", n=number)
+        sink.send(f"calm-{number}", semconv.EXECUTION_STARTED, execution_id="c")
+    sink.send("kept", semconv.EXECUTION_COMPLETED, closes=True, execution_id="e", n=200)
+    sink.send("kept", semconv.TOOL_CALLED, status="success", n=201)
+    stored = [event["n"] for event in sink.stored if event["trace_id"] == "kept"]
+    assert stored == list(range(202))
+
+
+def test_runs_that_are_open_are_known_up_to_a_limit_and_counted_beyond() -> None:
+    sink = Sink(max_trace_events=3)
+    for number in range(10):
+        sink.send("t", semconv.EXECUTION_STARTED, execution_id=f"e{number}")
+    for number in reversed(range(10)):
+        sink.send("t", semconv.EXECUTION_COMPLETED, closes=True, execution_id=f"e{number}")
+        assert (sink.sampler.held_events == 0) == (number == 0)
+    assert sink.dropped["sampled_out"] == 20
+
+
+def test_held_events_have_the_time_they_happened_and_are_told_by_flush(
+    tmp_path: Path, registry: CollectorRegistry
+) -> None:
+    """One run fails late; another begins and fails in between: by the clock they interleave."""
+    tracereel.configure(
+        endpoint="http://127.0.0.1:1",
+        spool_dir=tmp_path / "sampled",
+        sample_rate=0.0,
+        registry=registry,
+        exit_timeout=0.0,
+    )
+    told = []
+
+    @tracereel.traced_agent("inner", trace_id="t-inner")
+    def inner() -> None:
+        told.append(tracereel.flush(0.0))
+        raise OSError("inner")
+
+    @tracereel.traced_agent("outer", trace_id="t-outer")
+    def outer() -> None:
+        told.append(tracereel.flush(0.0))
+        with pytest.raises(OSError, match="inner"):
+            inner()
+        told.append(tracereel.flush(0.0))
+        raise OSError("outer")
+
+    with pytest.raises(OSError, match="outer"):
+        outer()
+    told.append(tracereel.flush(0.0))
+    assert [(each.held, each.spooled) for each in told] == [(1, 0), (2, 0), (1, 2), (0, 4)]
+    lines = "".join(path.read_text() for path in (tmp_path / "sampled").rglob("*.ndjson"))
+    events = [json.loads(line) for line in lines.splitlines()]
+    assert [event["emitter_seq"] for event in events] == [1, 2, 3, 4]
+    assert [event["agent_name"] for event in events] == ["inner", "inner", "outer", "outer"]
+    ordered = sorted(events, key=lambda event: event["hlc"])
+    assert [event["agent_name"] for event in ordered] == ["outer", "inner", "inner", "outer"]
+    assert [e["timestamp"] for e in ordered] == sorted(e["timestamp"] for e in events)

@@ -15,7 +15,7 @@ import tracereel
 from tests.sdk.conftest import spool_files, wait_for_events
 from tests.support.ingest_sink import Behaviour, IngestSink
 from tests.support.waiting import wait_until
-from tracereel import FlushResult, _shipper, config, traced_agent
+from tracereel import FlushResult, _retrying, _shipper, config, traced_agent
 from tracereel._sender import Accepted, Refused
 from tracereel._shipper import ship_leftovers
 from tracereel._spool import Spool
@@ -273,10 +273,10 @@ def test_a_resend_after_a_lost_offset_is_dropped_by_the_collector(sink: IngestSi
 
 
 def test_backoff_grows_to_its_ceiling_and_honours_the_destination() -> None:
-    delays = [_shipper.backoff(failures, None) for failures in range(1, 40)]
-    assert all(0.05 <= delay <= _shipper.MAX_BACKOFF for delay in delays)
-    assert min(delays[-10:]) >= _shipper.MAX_BACKOFF / 2
-    assert _shipper.backoff(1, 12.0) == 12.0
+    delays = [_retrying.backoff(failures, None) for failures in range(1, 40)]
+    assert all(0.05 <= delay <= _retrying.MAX_BACKOFF for delay in delays)
+    assert min(delays[-10:]) >= _retrying.MAX_BACKOFF / 2
+    assert _retrying.backoff(1, 12.0) == 12.0
 
 
 def test_trouble_is_warned_about_once(

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -40,6 +41,12 @@ def http(method, url, body=None, headers=None, timeout=30):
             return Answer(error.code, dict(error.headers), error.read())
 
 
+def free_port():
+    """A port nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
 @dataclass
 class CollectorProcess:
     """`tracereel serve` as a child; the data directory outlives it."""
@@ -48,6 +55,7 @@ class CollectorProcess:
     environ: dict = field(default_factory=dict)
     arguments: tuple = ()
     port: int = 0
+    grpc_port: int = 0
     process: subprocess.Popen | None = None
     output: list = field(default_factory=list)
 
@@ -60,7 +68,12 @@ class CollectorProcess:
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **self.environ},
+            # Collectors side by side would want the same port for gRPC: most have none.
+            env={
+                **os.environ,
+                "TRACEREEL_GRPC_PORT": str(self.grpc_port or "off"),
+                **self.environ,
+            },
             text=True,
         )
         threading.Thread(target=self._read, args=(self.process,), daemon=True).start()

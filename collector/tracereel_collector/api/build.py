@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tracereel_collector.api import events, health, otlp, page, quarantine, replay
+from tracereel_collector.api import emitters, events, health, otlp, page, quarantine, replay
 from tracereel_collector.api.errors import add_error_handlers, answer_error
 from tracereel_collector.api.hot import HotRoutes
 from tracereel_collector.api.parts import Parts
@@ -25,12 +25,17 @@ def build_api(parts: Parts) -> ASGIApp:
 
     app = FastAPI(title="tracereel", version=parts.version, lifespan=lifespan)
     app.state.parts = parts
-    for surface in (events, otlp, replay, quarantine, health, page):
+    for surface in (events, otlp, replay, emitters, quarantine, health, page):
         app.include_router(surface.router)
     add_error_handlers(app)
     hot = HotRoutes(
         app,
-        {"/v1/events": events.post_events, "/v1/traces": otlp.post_traces},
+        {
+            "/v1/events": events.post_events,
+            "/v1/traces": otlp.post_traces,
+            "/v1/logs": otlp.post_logs,
+            "/v1/metrics": otlp.post_metrics,
+        },
         on_error=answer_error,
     )
     return _CountRequests(hot, metrics=parts.http_metrics)

@@ -11,15 +11,20 @@ from google.rpc.status_pb2 import Status
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from tracereel_collector.api.otlp_answers import JSON, MAX_MESSAGE, PROTOBUF
 from tracereel_collector.errors import CollectorError, RetryableError
 from tracereel_collector.ingest.accept import EveryEventRejectedError
 
 log = structlog.get_logger(__name__)
 
 OTLP_PATHS = frozenset({"/v1/traces", "/v1/logs", "/v1/metrics"})
-PROTOBUF = "application/x-protobuf"
-_GRPC_CODES = {400: 3, 401: 16, 404: 5, 405: 12, 413: 8, 415: 3, 429: 8}
+_GRPC_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 405: 12, 408: 4, 413: 8, 415: 3, 429: 8}
 _UNAVAILABLE = 14
+
+
+def grpc_code(status: int) -> int:
+    """The code of `google.rpc.Status` for an HTTP status; what is not known may be tried again."""
+    return _GRPC_CODES.get(status, _UNAVAILABLE)
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -95,7 +100,11 @@ def error_response(
 ) -> Response:
     """The error in the encoding the route speaks."""
     if request.url.path in OTLP_PATHS and request.method == "POST":
-        body = Status(code=_GRPC_CODES.get(status, _UNAVAILABLE), message=message)
+        status_code = grpc_code(status)
+        if request.headers.get("content-type", "").lower().startswith(JSON):
+            said = {"code": status_code, "message": message[:MAX_MESSAGE]}
+            return JSONResponse(said, status_code=status, headers=headers)
+        body = Status(code=status_code, message=message[:MAX_MESSAGE])
         return Response(
             body.SerializeToString(), status_code=status, media_type=PROTOBUF, headers=headers
         )

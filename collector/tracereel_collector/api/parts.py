@@ -13,6 +13,7 @@ from tracereel_collector.auth import Keyring
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Kind, QuarantineEntry
+from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.telemetry import HttpMetrics
 
@@ -132,6 +133,7 @@ class Parts:
     queue: QueueView
     delivered: DeliveryNotice
     replay: Replay
+    emitters: Emitters
     queries: QueryThreads
     store_answers: Callable[[], bool]
     store_state: Callable[[], dict[str, Any]]

@@ -26,6 +26,8 @@ _OTLP = {
     "logs": _Otlp(ExportLogsServiceRequest, "resource_logs", "scope_logs", "log_records"),
 }
 
+_LINES = frozenset({"events", "heartbeats"})
+
 
 def halves(body: QueuedBody) -> list[QueuedBody]:
     """Two bodies with half of the records each; nothing where there is one, or no telling them apart."""
@@ -34,7 +36,7 @@ def halves(body: QueuedBody) -> list[QueuedBody]:
     otlp = _OTLP.get(body.kind)
     if otlp is not None:
         return _halves_of_otlp(body, otlp)
-    lines = body.data.split(b"\n")
+    lines = body.data.split(b"\n") if body.kind in _LINES else []
     if len(lines) != body.records:
         return []
     middle = len(lines) // 2

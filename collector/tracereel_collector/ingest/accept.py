@@ -8,9 +8,14 @@ from typing import Protocol
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.ingest.check import EventCheck, Rejection
 from tracereel_collector.ingest.events import split_events
-from tracereel_collector.ingest.otlp import count_spans
+from tracereel_collector.ingest.heartbeats import check_heartbeats
+from tracereel_collector.ingest.otlp import CheckedRequest, OtlpCheck
+from tracereel_collector.ingest.otlp_schema import Signal
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.telemetry import OtlpMetrics
 
+NDJSON_TYPE = "application/x-ndjson"
+LARGE_JSON = 64 * 1024
 LARGE_BODY = 512 * 1024
 """Bodies above this are checked in a thread, so that small ones need not wait behind them."""
 
@@ -32,6 +37,14 @@ class Accepted:
     refused: int
 
 
+@dataclass(frozen=True, slots=True)
+class OtlpAnswer:
+    """What an exporter is told: how many records were refused, and why or what else is odd."""
+
+    refused: int
+    message: str
+
+
 class EveryEventRejectedError(BadRequestError):
     """Not one event of the body could be accepted."""
 
@@ -47,10 +60,17 @@ class Accept:
     """Takes checked bodies into the queue."""
 
     def __init__(
-        self, queue: Appends, *, max_event_bytes: int, now_unix_nano: Callable[[], int]
+        self,
+        queue: Appends,
+        *,
+        max_event_bytes: int,
+        now_unix_nano: Callable[[], int],
+        metrics: OtlpMetrics,
     ) -> None:
         self._queue = queue
+        self._metrics = metrics
         self._check = EventCheck(max_event_bytes=max_event_bytes)
+        self._otlp = OtlpCheck(why_no_event=self._why_no_event)
         self._now = now_unix_nano
 
     async def events(self, data: bytes, *, tenant: str, content_type: str) -> Accepted:
@@ -89,22 +109,64 @@ class Accept:
         )
         return body, checked.rejected, single
 
-    async def traces(self, data: bytes, *, tenant: str) -> Receipt:
-        """An OTLP trace request in protobuf.
+    async def otlp(self, signal: Signal, data: bytes, *, tenant: str, is_json: bool) -> OtlpAnswer:
+        """An OTLP request of any signal, in protobuf or JSON.
 
         Raises:
             BadRequestError: it is not one.
         """
-        spans = (
-            await asyncio.to_thread(count_spans, data)
-            if len(data) > LARGE_BODY
-            else count_spans(data)
+        check = self._otlp.json if is_json else self._otlp.protobuf
+        checked = (
+            await asyncio.to_thread(check, signal, data)
+            if len(data) > (LARGE_JSON if is_json else LARGE_BODY)
+            else check(signal, data)
         )
+        refused = checked.refused.total()
+        bodies = []
+        if checked.records or refused:
+            bodies.append(
+                Body(
+                    kind=signal.kind,
+                    tenant=tenant,
+                    received_unix_nano=self._now(),
+                    data=checked.data,
+                    records=checked.records,
+                    rejected=refused,
+                )
+            )
+        if checked.events:
+            bodies.append(self._events_body(b"\n".join(checked.events), tenant, NDJSON_TYPE)[0])
+        # Both or an error: a sender that sends again is known by what was kept of the first time.
+        await asyncio.gather(*(self._queue.append(body) for body in bodies))
+        self._count(signal, checked)
+        return OtlpAnswer(refused, checked.message())
+
+    def _count(self, signal: Signal, checked: CheckedRequest) -> None:
+        for reason, count in checked.refused.items():
+            self._metrics.refused.labels(signal.kind, reason).inc(count)
+        for what, count in checked.mended.items():
+            self._metrics.mended.labels(signal.kind, what).inc(count)
+
+    def _why_no_event(self, line: bytes) -> str | None:
+        rejected = self._check.check([line]).rejected
+        return rejected[0].reason if rejected else None
+
+    async def heartbeats(self, data: bytes, *, tenant: str) -> Accepted:
+        """What emitters say of themselves.
+
+        Raises:
+            BadRequestError: the body cannot be read, or nothing in it is acceptable.
+        """
+        checked = check_heartbeats(data)
         body = Body(
-            kind=Kind.SPANS,
+            kind=Kind.HEARTBEATS,
             tenant=tenant,
             received_unix_nano=self._now(),
-            data=data,
-            records=spans,
+            data=b"\n".join(checked.lines),
+            records=len(checked.lines),
+            rejected=len(checked.rejected),
         )
-        return await self._queue.append(body)
+        receipt = await self._queue.append(body)
+        if not checked.lines:
+            raise BadRequestError(f"no heartbeat is acceptable: {checked.rejected[0].reason}")
+        return Accepted(receipt, checked.rejected, len(checked.rejected))

@@ -13,12 +13,13 @@ from tracereel_collector.errors import (
     TooSlowError,
     UnsupportedError,
 )
+from tracereel_collector.ingest.zstd import Unzstd
 
 PAUSE_SECONDS = 10.0
 BODY_SECONDS = 60.0
 SMALL_BODY = 1024 * 1024
 MAX_GZIP_MEMBERS = 1000
-ENCODINGS = ("identity", "gzip", "deflate")
+ENCODINGS = ("identity", "gzip", "deflate", "zstd")
 _CHUNK = 256 * 1024
 
 
@@ -26,13 +27,17 @@ class BodyReader:
     """Reads bodies for all requests and bounds what they hold together."""
 
     def __init__(self, *, max_body_bytes: int, max_inflight_bytes: int) -> None:
-        self._max_body = max_body_bytes
+        self.max_body_bytes = self._max_body = max_body_bytes
         self._max_inflight = max_inflight_bytes
         self._held = 0
 
     @asynccontextmanager
     async def read(
-        self, chunks: AsyncIterator[bytes], headers: Mapping[str, str]
+        self,
+        chunks: AsyncIterator[bytes],
+        headers: Mapping[str, str],
+        *,
+        pause_seconds: float = PAUSE_SECONDS,
     ) -> AsyncIterator[bytes]:
         """The decompressed body of a request, held until the block is left.
 
@@ -52,17 +57,13 @@ class BodyReader:
         declared = headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > self._max_body:
             raise _too_large(self._max_body)
-        decoder = (
-            _Plain(self._max_body)
-            if encoding == "identity"
-            else _Inflate(self._max_body, gzip=encoding == "gzip")
-        )
+        decoder = _decoder_of(encoding, self._max_body)
         parts: list[bytes] = []
         held = 0
         # Small bodies are not counted: large ones that dawdle must not keep them out.
         free = SMALL_BODY
         try:
-            async for chunk in _in_time(chunks):
+            async for chunk in _in_time(chunks, pause_seconds):
                 fresh = decoder.feed(chunk)
                 size = sum(map(len, fresh))
                 counted, free = max(0, size - free), max(0, free - size)
@@ -77,18 +78,18 @@ class BodyReader:
             self._held -= held
 
 
-async def _in_time(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _in_time(chunks: AsyncIterator[bytes], pause: float) -> AsyncIterator[bytes]:
     """The chunks, as long as they keep coming."""
     waiting = aiter(chunks)
     started = time.monotonic()
     while True:
         try:
-            async with asyncio.timeout(PAUSE_SECONDS):
+            async with asyncio.timeout(pause):
                 chunk = await anext(waiting)
         except StopAsyncIteration:
             return
         except TimeoutError as error:
-            raise TooSlowError(f"nothing more of the body came for {PAUSE_SECONDS:g} s") from error
+            raise TooSlowError(f"nothing more of the body came for {pause:g} s") from error
         if time.monotonic() - started > BODY_SECONDS:
             raise TooSlowError(f"the body took longer than {BODY_SECONDS:g} s")
         yield chunk
@@ -99,6 +100,14 @@ def _too_large(max_bytes: int) -> TooLargeError:
         f"the body is larger than {max_bytes} bytes after decompression",
         hint="send it in smaller parts, or raise TRACEREEL_MAX_BODY_BYTES",
     )
+
+
+def _decoder_of(encoding: str, max_bytes: int) -> "_Plain | _Inflate | Unzstd":
+    if encoding == "identity":
+        return _Plain(max_bytes)
+    if encoding == "zstd":
+        return Unzstd(max_bytes, too_large=_too_large)
+    return _Inflate(max_bytes, gzip=encoding == "gzip")
 
 
 class _Plain:

@@ -1,23 +1,207 @@
-"""Checking OTLP bodies: proved decodable by protobuf's own parser, counted, and left as they are."""
+"""Checking OTLP bodies: proved decodable, counted, and left as they are unless they must change."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tracereel_collector.errors import BadRequestError
+from tracereel_collector.ingest.otlp_events import event_line, event_type_of, may_hold_events
+from tracereel_collector.ingest.otlp_json import request_from_json
+from tracereel_collector.ingest.otlp_mend import (
+    BAD_TEXT,
+    BAD_TIME,
+    DEEP_VALUE,
+    MAX_UNIX_NANO,
+    NO_EVENT,
+    ZERO_PARENT,
+    clear_zero_parents,
+    flatten_deep_values,
+    keep_original_times,
+    read_with_bad_text,
+    refuse_spans,
+)
+from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, SIGNALS, TRACES, Signal
+
+_NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
+_ZERO_PARENT_FIELD = b"\x22\x08" + _NO_SPAN
+_POINTS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
+REFUSED_EVENT = "tracereel.event_refused"
+"""The attribute of a log record that names an event of ours and is none, with the reason."""
+
+Refusal = Callable[[bytes], str | None]
+"""Why a line is no event; None when it is one."""
+_SAID = {
+    BAD_TEXT: "{} strings were not UTF-8; U+FFFD stands for the bytes that were not",
+    BAD_TIME: f"{{}} times are after {MAX_UNIX_NANO} ns; attributes keep what was sent",
+    NO_EVENT: "{} log records name an event but are none, and were kept as log records",
+}
 
 
-def count_spans(body: bytes) -> int:
-    """How many spans an `ExportTraceServiceRequest` holds.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRequest:
+    """What of a request may enter, and what became of the rest."""
 
-    Raises:
-        BadRequestError: the body is not one.
-    """
-    try:
-        request = ExportTraceServiceRequest.FromString(body)
-    except DecodeError as error:
-        raise BadRequestError(
-            f"the body is not an OTLP ExportTraceServiceRequest in protobuf: {error}"
-        ) from error
-    return sum(
-        len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans
-    )
+    data: bytes
+    records: int
+    events: list[bytes] = field(default_factory=list)
+    """Log records that are events of ours, as lines."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Records that do not enter, by reason."""
+    mended: Counter[str] = field(default_factory=Counter)
+    """What was changed so that it can enter, by what it was."""
+    hint: str = ""
+
+    def message(self) -> str:
+        """What the sender should know, in a sentence or two; empty when all went in as it came."""
+        said = [f"{count} refused: {reason}" for reason, count in self.refused.items()]
+        said += [
+            text.format(self.mended[what]) for what, text in _SAID.items() if self.mended[what]
+        ]
+        return "; ".join(said + [self.hint] * bool(self.hint))
+
+
+class OtlpCheck:
+    """Checks requests of all signals; stateless after construction, safe to share."""
+
+    def __init__(self, *, why_no_event: Refusal) -> None:
+        self._why_no_event = why_no_event
+        self._bounded = {signal.name: signal.bounded for signal in SIGNALS}
+
+    def protobuf(self, signal: Signal, data: bytes) -> CheckedRequest:
+        """Check a request in protobuf.
+
+        Raises:
+            BadRequestError: it is not one.
+        """
+        try:
+            request = self._bounded[signal.name].FromString(data)
+            records, odd = _LOOKS[signal.name](request)
+            odd = odd or (may_hold_events(data) if signal is LOGS else _ZERO_PARENT_FIELD in data)
+            if not odd and request.IsInitialized():
+                return CheckedRequest(data=data, records=records)
+            # What is too deep for the bounded classes was not read yet.
+            official = signal.request.FromString(data)
+        except DecodeError:
+            official, mended = read_with_bad_text(signal, data)
+            return self._mended(signal, official, Counter({BAD_TEXT: mended}))
+        checked = self._mended(signal, official, Counter(), bounded=request)
+        changed = checked.mended or checked.refused or checked.events
+        return checked if changed else CheckedRequest(data=data, records=records)
+
+    def json(self, signal: Signal, data: bytes) -> CheckedRequest:
+        """Check a request in OTLP's JSON.
+
+        Raises:
+            BadRequestError: it is not one; the message names the field.
+        """
+        request, mended = request_from_json(signal, data)
+        return self._mended(signal, request, mended)
+
+    def _mended(
+        self, signal: Signal, request: Any, mended: Counter[str], *, bounded: Any = None
+    ) -> CheckedRequest:
+        """The request with everything in it that must change changed."""
+        refused: Counter[str] = Counter()
+        events: list[bytes] = []
+        hint = ""
+        if signal is LOGS:
+            # Before anything becomes text: the fields of an event keep their shape.
+            events, reasons = self._take_events(request)
+            mended[NO_EVENT] += len(reasons)
+            hint = reasons[0] if reasons else ""
+        same_records = bounded if not events else None
+        mended[DEEP_VALUE] += flatten_deep_values(request, same_records)
+        if signal is TRACES:
+            refused = refuse_spans(request)
+            mended[BAD_TIME] += keep_original_times(request)
+            mended[ZERO_PARENT] += clear_zero_parents(request)
+        records, _ = _LOOKS[signal.name](request)
+        return CheckedRequest(
+            data=request.SerializeToString(),
+            records=records,
+            events=events,
+            refused=refused,
+            mended=+mended,
+            hint=hint,
+        )
+
+    def _take_events(self, request: Any) -> tuple[list[bytes], list[str]]:
+        """Take the records that are events out of a request of logs; why others were not taken."""
+        lines: list[bytes] = []
+        reasons: list[str] = []
+        for resource in request.resource_logs:
+            service = _service_of(resource.resource)
+            for scope in resource.scope_logs:
+                kept = []
+                for record in scope.log_records:
+                    event_type = event_type_of(record)
+                    if event_type is not None:
+                        line = event_line(record, event_type, service=service)
+                        reason = self._why_no_event(line)
+                        if reason is None:
+                            lines.append(line)
+                            continue
+                        # It stays what it also is, a log record, and says why it is no more.
+                        record.attributes.add(key=REFUSED_EVENT).value.string_value = reason
+                        reasons.append(reason)
+                    kept.append(record.SerializeToString())
+                if len(kept) < len(scope.log_records):
+                    del scope.log_records[:]
+                    for each in kept:
+                        scope.log_records.add().ParseFromString(each)
+        return lines, reasons
+
+
+def _service_of(resource: Any) -> str:
+    names = (each.value.string_value for each in resource.attributes if each.key == "service.name")
+    return next(names, "")
+
+
+def _look_at_spans(request: Any) -> tuple[int, bool]:
+    """How many spans there are, and whether any needs a closer look."""
+    count = 0
+    odd = False
+    for resource in request.resource_spans:
+        for scope in resource.scope_spans:
+            spans = scope.spans
+            count += len(spans)
+            for span in spans:
+                trace_id, span_id = span.trace_id, span.span_id
+                if (
+                    len(trace_id) != 16
+                    or len(span_id) != 8
+                    or trace_id == _NO_TRACE
+                    or span_id == _NO_SPAN
+                    or span.start_time_unix_nano > MAX_UNIX_NANO
+                    or span.end_time_unix_nano > MAX_UNIX_NANO
+                ):
+                    odd = True
+                for event in span.events:
+                    if event.time_unix_nano > MAX_UNIX_NANO:
+                        odd = True
+    return count, odd
+
+
+def _look_at_logs(request: Any) -> tuple[int, bool]:
+    scopes = (scope for resource in request.resource_logs for scope in resource.scope_logs)
+    return sum(len(scope.log_records) for scope in scopes), False
+
+
+def _look_at_metrics(request: Any) -> tuple[int, bool]:
+    count = 0
+    for resource in request.resource_metrics:
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                data = metric.WhichOneof("data")
+                if data in _POINTS:
+                    count += len(getattr(metric, data).data_points)
+    return count, False
+
+
+_LOOKS: dict[str, Callable[[Any], tuple[int, bool]]] = {
+    TRACES.name: _look_at_spans,
+    LOGS.name: _look_at_logs,
+    METRICS.name: _look_at_metrics,
+}

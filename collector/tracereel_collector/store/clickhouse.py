@@ -20,7 +20,9 @@ from tracereel_collector.errors import (
     TooMuchAtOnceError,
 )
 from tracereel_collector.model import Kind, QueuedBody
-from tracereel_collector.store.envelope import messages_of_spans, rows_of_events
+from tracereel_collector.store.canonical import canonical
+from tracereel_collector.store.envelope import messages_of_requests, rows_of_events
+from tracereel_collector.store.otlp_signals import LOGS_SCHEMA, METRICS_SCHEMA
 from tracereel_collector.store.otlp_types import PROTO_SCHEMA
 from tracereel_collector.store.sql import query
 
@@ -30,6 +32,8 @@ DATA_ERRORS = frozenset(
 """ClickHouse error codes that mean: this data, not this moment (parsing, conversion, schema of a body)."""
 
 MEMORY_LIMIT = 241
+BAD_ARGUMENTS, INVALID_PROTOBUF = 36, "Invalid protobuf data"
+"""A code that means many things, and the one of them that is about the data."""
 
 _INSERT = {
     "async_insert": 0,
@@ -45,12 +49,18 @@ _INSERT = {
 }
 _PROTOBUF = {
     "format_schema_source": "string",
-    "format_schema": PROTO_SCHEMA,
     "format_schema_message_name": "Body",
     "input_format_protobuf_oneof_presence": 1,
     # Lists and maps in attributes become JSON text; a slash stays a slash.
     "output_format_json_escape_forward_slashes": 0,
 }
+
+_OTLP = {
+    Kind.SPANS: ("otlp_traces_in", PROTO_SCHEMA),
+    Kind.LOGS: ("otlp_logs_in", LOGS_SCHEMA),
+    Kind.METRICS: ("otlp_metrics_in", METRICS_SCHEMA),
+}
+"""Where the requests of each signal go, and how the engine reads them."""
 
 # It logs serialisation errors with tracebacks that can show what people recorded.
 logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
@@ -177,16 +187,25 @@ class ClickHouseStore:
             BadDataError: the content cannot be stored; nothing of it was.
             StoreUnavailableError: try again, with the same bodies and token.
         """
+        settings: dict[str, Any] = {**_INSERT, "insert_deduplication_token": token}
         if kind is Kind.EVENTS:
-            table, fmt, block, extra = "events_in", "RowBinary", rows_of_events(bodies), {}
-        else:
-            table, fmt, block, extra = (
-                "otlp_traces_in",
-                "Protobuf",
-                messages_of_spans(bodies),
-                _PROTOBUF,
-            )
-        settings = {**_INSERT, **extra, "insert_deduplication_token": token}
+            self._insert_block("events_in", rows_of_events(bodies), "RowBinary", settings)
+            return
+        if kind is Kind.HEARTBEATS:
+            self._insert_block("heartbeats_in", rows_of_events(bodies), "RowBinary", settings)
+            return
+        table, schema = _OTLP[kind]
+        settings |= {**_PROTOBUF, "format_schema": schema}
+        try:
+            self._insert_block(table, messages_of_requests(bodies), "Protobuf", settings)
+        except BadDataError:
+            # Nothing of it was stored, so that the token is still free.
+            rewritten = canonical(bodies)
+            if all(new.data == old.data for new, old in zip(rewritten, bodies, strict=True)):
+                raise
+            self._insert_block(table, messages_of_requests(rewritten), "Protobuf", settings)
+
+    def _insert_block(self, table: str, block: bytes, fmt: str, settings: dict[str, Any]) -> None:
         with self._client() as client:
             client.raw_insert(table, insert_block=block, fmt=fmt, settings=settings)
 
@@ -237,7 +256,7 @@ def _translate(error: DatabaseError) -> Exception:
         return StoreUnavailableError(f"the store does not answer: {_brief(error)}")
     if code == MEMORY_LIMIT:
         return TooMuchAtOnceError(f"ClickHouse code {code}: {_brief(error)}")
-    if code in DATA_ERRORS:
+    if code in DATA_ERRORS or (code == BAD_ARGUMENTS and INVALID_PROTOBUF in str(error)):
         return BadDataError(f"ClickHouse code {code}: {_brief(error)}")
     return StoreUnavailableError(f"ClickHouse code {code}: {_brief(error)}")
 

@@ -17,7 +17,8 @@ _CREATE = re.compile(
 )
 _ALTER = re.compile(r"ALTER TABLE (?P<name>\w+)")
 _MERGE_TREE = re.compile(r"ENGINE\s*=\s*(?P<family>\w*MergeTree)(?:\s*\((?P<args>[^()]*)\))?")
-_TRACE_COLUMNS = ("trace_id", "TraceId")
+_SHARD_COLUMNS = ("trace_id", "TraceId", "emitter_id")
+"""The first that a table has: rows that belong together share a shard."""
 _FORGETS = ("non_replicated_deduplication_window", "replicated_deduplication_window")
 
 
@@ -39,6 +40,8 @@ def cluster_schema(*, cluster: str, database: str) -> list[str]:
 
 
 def _on_cluster(statement: str, cluster: str, database: str, sharded: set[str]) -> list[str]:
+    if statement.startswith("INSERT INTO "):
+        return []  # fills a later table from the rows of an earlier one: here there are none yet
     created, altered = _CREATE.match(statement), _ALTER.match(statement)
     if altered is not None:
         return _altered(statement, altered, cluster, database, sharded)
@@ -53,7 +56,7 @@ def _on_cluster(statement: str, cluster: str, database: str, sharded: set[str]) 
     if created["what"] == "TABLE" and engine is not None:
         sharded.add(name)
         key = next(
-            (f"cityHash64({column})" for column in _TRACE_COLUMNS if f"\n    {column} " in rest),
+            (f"cityHash64({column})" for column in _SHARD_COLUMNS if f"\n    {column} " in rest),
             "rand()",
         )
         local = rest[: engine.start()] + _replicated(engine, name) + rest[engine.end() :]

@@ -6,7 +6,7 @@ from tracereel_collector.model import QueuedBody
 
 
 def rows_of_events(bodies: Iterable[QueuedBody]) -> bytes:
-    """`events_in` rows in RowBinary: tenant, first number, time of arrival, body."""
+    """`events_in` (and `heartbeats_in`) rows in RowBinary: tenant, first number, time of arrival, body."""
     parts: list[bytes] = []
     for body in bodies:
         tenant = body.tenant.encode()
@@ -21,8 +21,8 @@ def rows_of_events(bodies: Iterable[QueuedBody]) -> bytes:
     return b"".join(parts)
 
 
-def messages_of_spans(bodies: Iterable[QueuedBody]) -> bytes:
-    """`otlp_traces_in` rows as length-delimited `Body` messages around the OTLP requests."""
+def messages_of_requests(bodies: Iterable[QueuedBody]) -> bytes:
+    """`otlp_*_in` rows as length-delimited `Body` messages around the OTLP requests."""
     parts: list[bytes] = []
     for body in bodies:
         tenant = body.tenant.encode()

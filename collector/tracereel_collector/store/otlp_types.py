@@ -1,11 +1,13 @@
 """OTLP's messages in the three forms the engine needs: protobuf schema, column types, map expressions.
 
-A protobuf schema for ClickHouse cannot be recursive, so `AnyValue` is unrolled `DEPTH` levels deep.
+A protobuf schema for ClickHouse cannot be recursive, so `AnyValue` is unrolled `DEPTH` levels deep;
+the door has written deeper values as JSON text already.
 `oneof` presence tells a zero, a false and an empty string from a value that is not there.
 """
 
-DEPTH = 3
-"""Levels of lists and maps inside an attribute value that are kept."""
+from tracereel_collector.model import OTLP_DEPTH
+
+DEPTH = OTLP_DEPTH
 
 _SCALARS = (
     ("string_value", 1, "string", "String"),
@@ -32,9 +34,12 @@ def _value_message(level: int) -> str:
     return inner + f"message Value{level} {{ oneof value {{ {' '.join(fields)} }} }}\n"
 
 
+VALUE_MESSAGES = _value_message(DEPTH)
+"""`AnyValue` in protobuf's language, as `Value<DEPTH>`."""
+
 PROTO_SCHEMA = (
     'syntax = "proto3";\n'
-    + _value_message(DEPTH)
+    + VALUE_MESSAGES
     + f"""message KeyValue {{ string key = 1; Value{DEPTH} value = 2; }}
 message Resource {{ repeated KeyValue attributes = 1; }}
 message Scope {{ string name = 1; string version = 2; }}
@@ -68,7 +73,8 @@ def _value_type(level: int) -> str:
     return f"Tuple(value Enum8({', '.join(present)}), {', '.join(columns)})"
 
 
-_ATTRIBUTES = f"Array(Tuple(key String, value {_value_type(DEPTH)}))"
+VALUE = _value_type(DEPTH)
+ATTRIBUTES = _ATTRIBUTES = f"Array(Tuple(key String, value {VALUE}))"
 _EVENTS = f"Array(Tuple(time_unix_nano UInt64, name String, attributes {_ATTRIBUTES}))"
 _LINKS = (
     f"Array(Tuple(trace_id String, span_id String, trace_state String, attributes {_ATTRIBUTES}))"
@@ -87,32 +93,59 @@ REQUEST_TYPE = (
 
 def _json(value: str, level: int) -> str:
     """SQL for a value as JSON text."""
-    branches = [
-        (f"{value}.value = 'string_value'", f"toJSONString({value}.string_value)"),
-        (f"{value}.value = 'bool_value'", f"if({value}.bool_value, 'true', 'false')"),
-        (f"{value}.value = 'int_value'", f"toString({value}.int_value)"),
-        (f"{value}.value = 'double_value'", f"toString({value}.double_value)"),
-        (f"{value}.value = 'bytes_value'", f"toJSONString(base64Encode({value}.bytes_value))"),
-    ]
+    return _text_by_kind(
+        value,
+        level,
+        string=f"toJSONString({value}.string_value)",
+        data=f"toJSONString(base64Encode({value}.bytes_value))",
+        double=_double(f"{value}.double_value", quote='"'),
+        absent="'null'",
+    )
+
+
+def value_text(value: str) -> str:
+    """SQL for a value as people read it.
+
+    Strings stand as they are, bytes as base64, lists and maps as JSON, absent values as ''.
+    """
+    return _text_by_kind(
+        value,
+        DEPTH,
+        string=f"{value}.string_value",
+        data=f"base64Encode({value}.bytes_value)",
+        double=_double(f"{value}.double_value", quote=""),
+        absent="''",
+    )
+
+
+def _text_by_kind(
+    value: str, level: int, *, string: str, data: str, double: str, absent: str
+) -> str:
+    texts = {
+        "string_value": string,
+        "int_value": f"toString({value}.int_value)",
+        "bool_value": f"toString({value}.bool_value)",
+        "double_value": double,
+        "bytes_value": data,
+    }
     if level:
         each = f"v{level}"
-        branches += [
-            (
-                f"{value}.value = 'array_value'",
-                _joined("[", "]", each, _json(each, level - 1), f"{value}.array_value.values"),
+        pair = f"concat(toJSONString({each}.key), ':', {_json(f'{each}.value', level - 1)})"
+        texts |= {
+            "array_value": _joined(
+                "[", "]", each, _json(each, level - 1), f"{value}.array_value.values"
             ),
-            (
-                f"{value}.value = 'kvlist_value'",
-                _joined(
-                    "{",
-                    "}",
-                    each,
-                    f"concat(toJSONString({each}.key), ':', {_json(f'{each}.value', level - 1)})",
-                    f"{value}.kvlist_value.values",
-                ),
-            ),
-        ]
-    return f"multiIf({', '.join(f'{test}, {result}' for test, result in branches)}, 'null')"
+            "kvlist_value": _joined("{", "}", each, pair, f"{value}.kvlist_value.values"),
+        }
+    branches = [f"{value}.value = '{kind}', {text}" for kind, text in texts.items()]
+    return f"multiIf({', '.join(branches)}, {absent})"
+
+
+def _double(value: str, *, quote: str) -> str:
+    """SQL for a number as text; what JSON has no number for has the names OTLP/JSON gives it."""
+    names = [f"'{quote}{name}{quote}'" for name in ("NaN", "Infinity", "-Infinity")]
+    text = f"toString({value})"
+    return f"transform({text}, ['nan', 'inf', '-inf'], [{', '.join(names)}], {text})"
 
 
 def _joined(begin: str, end: str, name: str, each: str, values: str) -> str:
@@ -122,19 +155,20 @@ def _joined(begin: str, end: str, name: str, each: str, values: str) -> str:
 
 
 def attribute_map(attributes: str) -> str:
-    """SQL that turns a list of key-values into the exporter's `Map(String, String)`.
-
-    Strings stand as they are, bytes as base64, lists and maps as JSON, absent values as ''.
-    """
-    text = (
-        "multiIf(a.value.value = 'string_value', a.value.string_value,"
-        " a.value.value = 'bytes_value', base64Encode(a.value.bytes_value),"
-        f" a.value.value = 'none', '', {_json('a.value', DEPTH)})"
-    )
+    """SQL that turns a list of key-values into the exporter's `Map(String, String)`."""
     return (
         f"mapFromArrays(arrayMap(a -> toLowCardinality(a.key), {attributes}),"
-        f" arrayMap(a -> {text}, {attributes}))"
+        f" arrayMap(a -> {value_text('a.value')}, {attributes}))"
     )
+
+
+def attribute_maps(lists: str) -> str:
+    """SQL that turns an array of such lists into an array of maps.
+
+    Analysing the expression costs the engine more than running it on a small batch, so a view
+    has it once, for all its lists.
+    """
+    return f"arrayMap(attributes -> {attribute_map('attributes')}, {lists})"
 
 
 FRAGMENTS = {

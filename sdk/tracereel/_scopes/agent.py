@@ -4,6 +4,7 @@ from typing import Any
 
 from tracereel import _failures, _values, semconv
 from tracereel._recorder import Recorder
+from tracereel._run import Ended
 from tracereel._scopes.arguments import Arguments, Ids
 from tracereel._scopes.base import Scope, Spec
 from tracereel.resilience import _slots
@@ -37,7 +38,8 @@ class AgentSpec(Spec):
         }
         super().__init__(
             name,
-            span_name=f"{semconv.INVOKE_AGENT} {name}",
+            verb=semconv.INVOKE_AGENT,
+            named="agent_name",
             about={"operation": semconv.INVOKE_AGENT, **self.about},
             ids=ids,
             inputs=inputs,
@@ -59,7 +61,7 @@ class AgentScope(Scope):
         execution = self.execution
         _slots.adopt(execution)
         if execution.tally is not None:
-            execution.tally.add(executed=1)
+            execution.tally.begin()
 
     def opening(self) -> dict[str, Any]:
         given = self.arguments.pairs()
@@ -141,6 +143,7 @@ class AgentScope(Scope):
             "timeout_seconds": note("timeout_seconds") or failure.timeout_seconds,
         }
         self._ended(event, semconv.FAILED, milliseconds)
+        _failures.mark_failed(error, self.spec.name, execution.execution_id, execution.earlier)
         return event
 
     def closing_cancelled(self, error: BaseException | None, milliseconds: int) -> dict[str, Any]:
@@ -170,6 +173,10 @@ class AgentScope(Scope):
         note = notes.get
         event["was_retried"] = execution.retry_count > 0
         event["retry_count"] = execution.retry_count
+        event["attempts_made"] = 1 + execution.retry_count - execution.earlier
+        if (former := execution.repeats) is not None:
+            event["repeats_execution_id"] = former.execution_id
+            event["repeats_status"] = former.status
         prompt, completion = note("llm_prompt_tokens"), note("llm_completion_tokens")
         total, cost = note("llm_tokens_used"), note("llm_cost_usd")
         if (usage := state.usage) is not None:
@@ -190,9 +197,24 @@ class AgentScope(Scope):
             for name in ("llm_provider", "llm_model", "finish_reason"):
                 if name in notes:
                     event[name] = notes[name]
-            if (seconds := note("llm_duration_seconds")) is not None:
+            seconds = note("llm_duration_seconds")
+            # Where a model was called in a traced call, that has been counted with its own duration.
+            if seconds is not None and not state.calls_models:
                 provider = note("llm_provider") or self.spec.about["llm_provider"]
                 self.recorder.metrics.observe_llm(provider, seconds)
+        wasted = self._wasted(event, status, cost)
+        if execution.slot is not None:
+            ended = Ended(
+                agent_name=self.spec.name,
+                execution_id=state.execution_id,
+                status=status,
+                retry_count=execution.retry_count,
+                earlier=execution.earlier,
+                cost=cost or 0.0,
+                cost_left=max(0.0, (cost or 0.0) - wasted) if status == semconv.SUCCESS else 0.0,
+                tally=execution.tally,
+            )
+            _slots.end(execution.slot, ended)
         if execution.tally is not None:
             result = {
                 "agent_name": self.spec.name,
@@ -205,3 +227,23 @@ class AgentScope(Scope):
                 "error_code": event.get("error_code"),
             }
             execution.tally.end(result, prompt, completion, total, cost)
+
+    def _wasted(self, event: dict[str, Any], status: str, cost: float | None) -> float:
+        """Tell and count what went to attempts and routes inside; a failure wastes all, as itself."""
+        if status != semconv.SUCCESS:
+            if cost:
+                event["wasted_cost_usd"] = cost
+            return 0.0
+        state = self.execution.state
+        attempts, routes = state.attempts_cost, state.abandoned_cost
+        if not attempts and not routes:
+            return 0.0
+        if cost is not None and attempts + routes > cost:
+            # The agent says itself what it cost, less than its calls together.
+            share = cost / (attempts + routes)
+            attempts, routes = attempts * share, routes * share
+        event["wasted_cost_usd"] = attempts + routes
+        count = self.recorder.metrics.count_waste
+        count(self.spec.name, "attempt", attempts)
+        count(self.spec.name, "route", routes)
+        return attempts + routes

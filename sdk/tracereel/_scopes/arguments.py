@@ -12,48 +12,62 @@ CONTEXTS: Final = frozenset({"context", "ctx"})
 _TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 Ids = dict[str, str]
+Defaults = tuple[tuple[int, str, Any], ...]
+"""Parameters that need not be given: position among the arguments, name, value without one."""
 
 
 class Arguments:
     """The arguments of a call by the names their function has for them, without `self` or `cls`."""
 
-    __slots__ = ("_pairs", "args", "kwargs", "names", "skip")
+    __slots__ = ("_pairs", "args", "defaults", "kwargs", "names", "skip")
 
     def __init__(
-        self, names: tuple[str, ...], skip: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        names: tuple[str, ...],
+        skip: int,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        defaults: Defaults = (),
     ) -> None:
         self.names = names
         self.skip = skip
         self.args = args
         self.kwargs = kwargs
+        self.defaults = defaults
         self._pairs: list[tuple[str, object]] | None = None
 
     def __iter__(self) -> Iterator[tuple[str, object]]:
         return iter(self.pairs())
 
     def pairs(self) -> list[tuple[str, object]]:
-        """Names and values, in the order they were given."""
+        """Names and values in the order they were given, then the defaults of those that were not."""
         found = self._pairs
         if found is None:
-            names, args = self.names, self.args
+            names, args, kwargs = self.names, self.args, self.kwargs
             found = list(zip(names, args, strict=False))
             if len(args) > len(names):
                 found += [(f"arg{index}", args[index]) for index in range(len(names), len(args))]
             if self.skip:
                 del found[: self.skip]
-            if self.kwargs:
-                found += self.kwargs.items()
+            if kwargs:
+                found += kwargs.items()
+            for position, name, value in self.defaults:
+                if position >= len(args) and name not in kwargs:
+                    found.append((name, value))
             self._pairs = found
         return found
 
     def find(self, *wanted: str) -> object:
-        """The value of the first of these names that was given, or null."""
+        """The value of the first of these names that was given, or has a default, or null."""
         for name in wanted:
             value = self.kwargs.get(name)
             if value is None and name in self.names:
                 index = self.names.index(name)
                 value = self.args[index] if self.skip <= index < len(self.args) else None
             if value is not None:
+                return value
+        for position, name, value in self.defaults:
+            if name in wanted and position >= len(self.args) and name not in self.kwargs:
                 return value
         return None
 

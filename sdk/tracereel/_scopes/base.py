@@ -4,38 +4,64 @@ What wraps the call (`tracereel._wrapping`) opens a scope, attaches it while cod
 completes or fails it; functions, coroutines, generators and `with` blocks share it all.
 """
 
-import asyncio
 import time
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
-from tracereel import _context, _emission, _failures, _guard, _recorder, _remote, _spans
+from tracereel import _context, _emission, _failures, _guard, _recorder, _remote, _spans, semconv
 from tracereel._clock import sortable_suffix
 from tracereel._context import Attachment, Execution, Kind, Tally
+from tracereel._exits import too_late
 from tracereel._failures import Failure, Origin
+from tracereel._privacy import Privacy
 from tracereel._recorder import Recorder
 from tracereel._scopes.arguments import Arguments, Ids
 from tracereel._scopes.output import Stream
 
-CANCELLATIONS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
-"""Stopped from outside: not a failure of the agent."""
+
+@dataclass(frozen=True, slots=True)
+class SpanView:
+    """How the spans of a decorator begin under one configuration's rules of privacy."""
+
+    privacy: Privacy
+    span_name: str
+    attributes: dict[str, Any]
 
 
 class Spec:
     """What a decorator was given; made once, read by every call."""
 
-    __slots__ = ("attributes", "ids", "inputs", "name", "span_name")
+    __slots__ = ("_fields", "_named", "_verb", "_view", "ids", "inputs", "name")
 
     def __init__(
-        self, name: str, *, span_name: str, about: dict[str, Any], ids: Ids, inputs: Any = None
+        self,
+        name: str,
+        *,
+        verb: str,
+        named: str,
+        about: dict[str, Any],
+        ids: Ids,
+        inputs: Any = None,
     ) -> None:
         self.name = name
-        self.span_name = span_name
-        self.attributes = _spans.attributes_of(about)
         self.ids = ids
         self.inputs = inputs
+        self._verb = verb
+        self._named = named
+        self._fields = about
+        self._view: SpanView | None = None
+
+    def view(self, privacy: Privacy) -> SpanView:
+        """The name and first attributes of the spans, as a configuration lets them be seen."""
+        view = self._view
+        if view is None or view.privacy is not privacy:
+            shown = privacy.shown(self._fields)
+            name = f"{shown.get('operation', self._verb)} {shown[self._named] or ''}".rstrip()
+            view = self._view = SpanView(privacy, name, _spans.attributes_of(shown))
+        return view
 
     def open(self, recorder: Recorder, arguments: Arguments) -> "Scope":
         """Begin a call."""
@@ -51,11 +77,11 @@ class Scope:
     """Whether ids among the arguments are those of the run; a tool may take another run's."""
 
     __slots__ = (
-        "_attachment",
         "_span_context",
         "_start_ns",
         "_tick",
         "arguments",
+        "attachment",
         "execution",
         "parent_trace_id",
         "recorder",
@@ -68,7 +94,7 @@ class Scope:
         self.spec = spec
         self.arguments = arguments
         self.stream: Stream | None = None
-        self._attachment: Attachment | None = None
+        self.attachment: Attachment | None = None
         self._start_ns = time.time_ns()
         self._tick = time.perf_counter_ns()
         self._begin(spec, _context.current_execution())
@@ -85,6 +111,7 @@ class Scope:
             execution_id = f"exe_{suffix}"
         else:
             execution_id = parent.state.execution_id
+        view = spec.view(self.recorder.spans.privacy)
         context: Context | None = None
         trace_id = request_id = session_id = user_id = self.parent_trace_id = None
         if ids:
@@ -99,8 +126,15 @@ class Scope:
                 session_id, user_id = session_id or caller.session_id, user_id or caller.user_id
                 if caller.hlc is not None:
                     self.recorder.observe_clock(caller.hlc)
+        # The request id that it will have, unless the program gives one.
+        made = f"req_{suffix}" if parent is None else parent.trace.request_id
+        attributes = {
+            **view.attributes,
+            semconv.SPAN_EXECUTION_ID: execution_id,
+            semconv.SPAN_REQUEST_ID: made,
+        }
         started = self.recorder.spans.start(
-            spec.span_name, spec.attributes, self._start_ns, context, self.span_kind
+            view.span_name, attributes, self._start_ns, context, self.span_kind
         )
         if parent is None:
             trace = self.recorder.trace(trace_id or started.otel_trace_id, suffix)
@@ -128,28 +162,27 @@ class Scope:
         )
         self._span_context = started.context
         if started.records:
-            self._identify(execution)
+            self._identify(execution, made)
         self.opened()
         event = self.opening()
         if event is not None:
             self._emit(event, self._start_ns)
 
-    def _identify(self, execution: Execution) -> None:
-        def shown(name: str, value: str | None) -> str | None:
-            return None if value is None else self.recorder.owner(name, value)
-
-        trace, request_id = execution.trace, execution.request_id
-        _spans.set_identity(
-            execution.span,
-            trace.trace_id,
-            execution.state.execution_id,
-            # One that we made is known to be harmless.
-            request_id
-            if request_id is trace.request_id
-            else self.recorder.owner("request_id", request_id),
-            shown("session_id", execution.session_id),
-            shown("user_id", execution.user_id),
-        )
+    def _identify(self, execution: Execution, made: str) -> None:
+        """Put on the span what is not there since its beginning of the ids that it is found by."""
+        ids: dict[str, str] = {}
+        if execution.request_id != made:
+            request_id = self.recorder.owner("request_id", execution.request_id)
+            ids[semconv.SPAN_REQUEST_ID] = request_id
+        if execution.session_id is not None:
+            session_id = self.recorder.owner("session_id", execution.session_id)
+            ids[semconv.SPAN_SESSION_ID] = ids[semconv.SPAN_CONVERSATION_ID] = session_id
+        if execution.user_id is not None:
+            ids[semconv.SPAN_USER_ID] = self.recorder.owner("user_id", execution.user_id)
+        if ids:
+            # What the program wants dropped is empty.
+            shown = {name: value for name, value in ids.items() if value}
+            _spans.write_clean(execution.span, shown)
 
     def opened(self) -> None:
         """The execution is there, nothing is recorded yet."""
@@ -174,18 +207,20 @@ class Scope:
 
     def attach(self) -> None:
         """Make this call the current one, until `detach`."""
-        self._attachment = _context.attach(self.execution, self._span_context)
+        self.attachment = _context.attach(self.execution, self._span_context)
 
     def detach(self) -> None:
         """Make current again what was before."""
-        attachment, self._attachment = self._attachment, None
-        if attachment is not None:
-            _context.detach(attachment)
+        if self.attachment is not None:
+            _context.detach(self.attachment)
+            self.attachment = None
 
     def complete(self, result: object) -> None:
         """The call has returned."""
         try:
             self.detach()
+            if too_late():
+                return
             end_ns, milliseconds, seconds = self._now()
             try:
                 event = self.closing(result, milliseconds)
@@ -202,6 +237,8 @@ class Scope:
         """A generator was closed before its end, and took it well."""
         with _guard.Guard("cancel"):
             self.detach()
+            if too_late():
+                return
             end_ns, milliseconds, seconds = self._now()
             self._close(self.closing_cancelled(None, milliseconds), None, end_ns, seconds)
 
@@ -209,8 +246,10 @@ class Scope:
         """The call has raised; the caller raises it further, unchanged."""
         with _guard.Guard("fail"):
             self.detach()
+            if too_late():
+                return
             end_ns, milliseconds, seconds = self._now()
-            if isinstance(error, CANCELLATIONS):
+            if _failures.cancels(error):
                 event = self.closing_cancelled(error, milliseconds)
                 self._close(event, None, end_ns, seconds)
             else:
@@ -262,7 +301,7 @@ class Scope:
         execution = self.execution
         try:
             if event is not None:
-                event["span_name"] = self.spec.span_name
+                event["span_name"] = self.spec.view(self.recorder.spans.privacy).span_name
                 event["span_start_unix_nano"] = self._start_ns
                 event["span_end_unix_nano"] = end_ns
                 if "execution_time_seconds" in event:
@@ -276,7 +315,12 @@ class Scope:
             # After the event, which has cleaned what goes onto the span as well.
             try:
                 _spans.finish(
-                    execution.span, event or {}, error, end_ns=end_ns, failed=error is not None
+                    execution.span,
+                    event or {},
+                    error,
+                    trace_id=execution.trace.trace_id,
+                    end_ns=end_ns,
+                    failed=error is not None,
                 )
             except Exception as trouble:  # noqa: BLE001
                 _guard.report("span", trouble)

@@ -8,6 +8,7 @@ from tracereel import _values, semconv
 from tracereel._recorder import Recorder
 from tracereel._scopes.arguments import Arguments, Ids
 from tracereel._scopes.base import Scope, Spec
+from tracereel.resilience import _slots
 
 DUPLICATE: Final = "duplicate_tool_call"
 
@@ -85,7 +86,8 @@ class LlmSpec(Spec):
         self.max_tokens = _values.count(max_tokens)
         super().__init__(
             model,
-            span_name=f"{self.operation} {model}",
+            verb=self.operation,
+            named="llm_model",
             about={
                 "operation": self.operation,
                 "llm_provider": self.provider,
@@ -118,7 +120,9 @@ class LlmScope(CallScope):
         total, cost = note("llm_tokens_used"), note("llm_cost_usd")
         if total is None and prompt is not None and completion is not None:
             total = prompt + completion
+        execution.state.calls_models = True
         execution.state.add_usage(prompt, completion, total, cost)
+        _slots.spend(execution.state, cost)
         return {
             "event_type": semconv.LLM_CALLED,
             "agent_name": self.agent_name(),
@@ -157,6 +161,8 @@ class LlmScope(CallScope):
             event["time_to_first_token_ms"] = self.since_begin_ms(stream.first_tick)
         if self.captures and event["output_messages"] is None and stream.items:
             event["output_messages"] = [stream.summary()]
+            if (about := stream.about()) is not None:
+                event["output_messages_truncated"] = about
 
     def _messages(self) -> list[Any] | None:
         said: list[Any] | None = self.execution.notes.get("input_messages")
@@ -187,7 +193,8 @@ class ToolSpec(Spec):
         self.tool_call_id = _values.label(tool_call_id)
         super().__init__(
             name,
-            span_name=f"{semconv.EXECUTE_TOOL} {name}",
+            verb=semconv.EXECUTE_TOOL,
+            named="tool_name",
             about={
                 "operation": semconv.EXECUTE_TOOL,
                 "tool_name": name,

@@ -21,7 +21,8 @@ class PipelineSpec(Spec):
         self.agents = None if agents is None else [_values.label(name) or "" for name in agents]
         super().__init__(
             pipeline_type,
-            span_name=f"{semconv.INVOKE_WORKFLOW} {pipeline_type}",
+            verb=semconv.INVOKE_WORKFLOW,
+            named="pipeline_type",
             about={"operation": semconv.INVOKE_WORKFLOW, "pipeline_type": pipeline_type},
             ids=ids,
             inputs=inputs,

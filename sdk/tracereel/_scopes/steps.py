@@ -18,7 +18,8 @@ class StepSpec(Spec):
         self.step_type = _values.label(step_type)
         super().__init__(
             name,
-            span_name=f"{semconv.STEP} {name}",
+            verb=semconv.STEP,
+            named="step_name",
             about={"step_name": name, "step_type": self.step_type},
             ids=ids,
             inputs=inputs,
@@ -78,7 +79,8 @@ class RetrievalSpec(Spec):
         self.top_k = _values.count(top_k)
         super().__init__(
             name,
-            span_name=f"{semconv.RETRIEVAL} {name}",
+            verb=semconv.RETRIEVAL,
+            named="retrieval_name",
             about={
                 "operation": semconv.RETRIEVAL,
                 "retrieval_name": name,

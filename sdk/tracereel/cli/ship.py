@@ -1,6 +1,7 @@
 """`tracereel ship`: deliver the events that ended processes left in the spool."""
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -36,6 +37,7 @@ def _run(args: argparse.Namespace) -> int:
     from tracereel._shipper import ship_leftovers
     from tracereel.cli.spool_checks import waiting
 
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     settings = connection.config_of(args)
     _, dead = waiting(settings.destination_dir)
     if dead.events:

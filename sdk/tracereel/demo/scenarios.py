@@ -1,7 +1,11 @@
 """What people ask the demo's booking assistant, and what each request comes down to."""
 
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Final
+
+TUESDAY: Final = 1
+FRIDAY: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,15 @@ class Scenario:
     """How plain the request is: the model's confidence starts from here."""
     rival_readings: tuple[str, ...]
     """Dates the phrase could also have meant."""
+    weekday: int | None = None
+    """The phrase names a day of the week (Monday is 0): the first one from `days_ahead` on."""
+
+    def day(self, today: date) -> date:
+        """The date the phrase means, said on a day."""
+        first = today + timedelta(days=self.days_ahead)
+        if self.weekday is None:
+            return first
+        return first + timedelta(days=(self.weekday - first.weekday()) % 7)
 
 
 SCENARIOS: Final = (
@@ -43,12 +56,13 @@ SCENARIOS: Final = (
         timezone="America/New_York",
         contact="Dr. Okafor, dentist",
         date_phrase="next Tuesday",
-        days_ahead=6,
+        days_ahead=1,
         time="16:00",
         place_phrase="downtown",
         place="Main Street Dental, 2nd floor",
         clarity=0.81,
-        rival_readings=("this Tuesday", "Tuesday week"),
+        rival_readings=("Tuesday week",),
+        weekday=TUESDAY,
     ),
     Scenario(
         prompt="agenda una revisión con la Dra. Gómez el viernes a las 9:30 en Polanco",
@@ -56,12 +70,13 @@ SCENARIOS: Final = (
         timezone="America/Mexico_City",
         contact="Dra. Gómez",
         date_phrase="el viernes",
-        days_ahead=3,
+        days_ahead=1,
         time="09:30",
         place_phrase="Polanco",
         place="Clínica Polanco, consultorio 4",
         clarity=0.95,
         rival_readings=("el viernes de la próxima semana",),
+        weekday=FRIDAY,
     ),
     Scenario(
         prompt="necesito ver al cardiólogo lo antes posible, de preferencia por la tarde",

@@ -46,7 +46,7 @@ def _script(
     def sure(base: float) -> float:
         return round(min(1.0, max(0.0, base + rng.uniform(-0.04, 0.04))), 2)
 
-    day = today + timedelta(days=scenario.days_ahead)
+    day = scenario.day(today)
     slot = f"{day.isoformat()} {scenario.time}"
     alternatives = [f"{day + timedelta(days=n)} {scenario.time}" for n in (1, 2)]
     opens, closes = OPENING_HOURS

@@ -102,6 +102,7 @@ def asked(what: str, question: Callable[..., Any], *values: object) -> Any:
     try:
         return question(*values)
     except Exception as error:  # noqa: BLE001 - theirs, but not the call they wanted made
+        _guard.pass_on(error)
         _guard.warn_once(
             f"resilience:{what}", "tracereel: %s raised and is ignored: %s", what, error_text(error)
         )

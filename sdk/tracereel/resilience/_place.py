@@ -8,21 +8,50 @@ from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 from opentelemetry.trace import Status, StatusCode
 
-from tracereel import _context, _emission, _guard, _recorder, semconv
+from tracereel import _context, _emission, _failures, _guard, _recorder, semconv
 from tracereel._clock import sortable_id
 from tracereel._context import Execution
 from tracereel._recorder import Recorder
-from tracereel._spans import StartedSpan
+from tracereel._run import Ended, State
 from tracereel.resilience import _slots
-from tracereel.resilience._functions import Subject
+from tracereel.resilience._functions import Subject, error_text
 
-Mark = tuple[Token[_slots.Slot | None], Token[Context]]
+Mark = tuple[Token[_slots.Slot | None], Context]
+
+
+class OwnSpan:
+    """A span that a retry or fallback makes, and how the event that describes it tells of it."""
+
+    __slots__ = ("_name", "_start_ns", "_tick", "started")
+
+    def __init__(self, recorder: Recorder, name: str, attributes: dict[str, Any]) -> None:
+        self._name = name
+        self._start_ns = time.time_ns()
+        self._tick = time.perf_counter_ns()
+        self.started = recorder.spans.start(name, attributes, self._start_ns)
+
+    def end(self, error: str | None) -> dict[str, Any]:
+        """End it, with the text of an error as failed; gives what the event says of the span."""
+        # The end is the start plus elapsed time: a wall clock set meanwhile changes nothing.
+        end_ns = self._start_ns + time.perf_counter_ns() - self._tick
+        span = self.started.span
+        if error is not None and span.is_recording():
+            span.set_attribute("error", error)
+            span.set_status(Status(StatusCode.ERROR, error))
+        span.end(end_time=end_ns)
+        return {
+            "span_id": self.started.span_id,
+            "parent_span_id": self.started.parent_span_id,
+            "span_name": self._name,
+            "span_start_unix_nano": self._start_ns,
+            "span_end_unix_nano": end_ns,
+        }
 
 
 class Place:
     """One call of a retried or backed-up function. Inert (`execution` null) without recording."""
 
-    __slots__ = ("_mark", "_recorder", "_started", "agent", "around", "execution", "tag")
+    __slots__ = ("_mark", "_operation", "_recorder", "_span", "agent", "around", "execution", "tag")
 
     def __init__(self, operation: str, subject: Subject) -> None:
         self.tag = subject.tag
@@ -31,8 +60,9 @@ class Place:
         self.execution: Execution | None = None
         """The one whose events these are: that around, or, for an operation outside of every
         agent or around one, a stand-in that has only a span."""
+        self._operation = operation
         self._recorder: Recorder | None = None
-        self._started: StartedSpan | None = None
+        self._span: OwnSpan | None = None
         self._mark: Mark | None = None
         self._recorder = recorder = _recorder.active()
         if recorder is None:
@@ -43,12 +73,13 @@ class Place:
             self.execution = around
         elif subject.tag is not None or subject.given is not None:
             with _guard.Guard("resilience"):
-                self._open(recorder, f"{operation} {self.agent}")
+                self._open(recorder)
 
-    def _open(self, recorder: Recorder, name: str) -> None:
+    def _open(self, recorder: Recorder) -> None:
         """A logical span: attempts nest in it, and without anything around it makes one trace."""
-        started = recorder.spans.start(name, {"agent.name": self.agent}, time.time_ns())
-        around = self.around
+        shown = recorder.spans.privacy.name("agent_name", self.agent)
+        self._span = OwnSpan(recorder, f"{self._operation} {shown}", {"agent.name": shown})
+        started, around = self._span.started, self.around
         self.execution = Execution(
             kind="agent",
             name=self.agent,
@@ -62,29 +93,33 @@ class Place:
             tally=None,
             emitter=_emission.emit,
         )
-        self._started = started
-        self._mark = enter(_slots.current(), started)
+        self._mark = enter(_slots.current(), self._span)
 
-    def close(self, error: str | None = None) -> None:
-        """End the logical span, where there is one."""
-        started, self._started = self._started, None
-        if started is None:
+    def close(self, error: BaseException | None) -> None:
+        """End the logical span, where there is one, and describe it; the last event of the operation."""
+        span, self._span = self._span, None
+        if span is None:
             return
         with _guard.Guard("resilience"):
             if self._mark is not None:
                 leave(self._mark)
-            end_span(started, error)
+            status, text = outcome_of(error)
+            event = self._step(self._operation, status, span.end(text))
+            if error is not None and status == semconv.FAILED:
+                event.update(error_fields(error))
+            if self.around is None and self.execution is not None:
+                record_last(self.execution, event)
+            else:
+                self.emit(event)
 
-    def emit(self, event: dict[str, Any], *, last: bool = False) -> None:
-        """Record an event; `last` where nothing of this operation follows it."""
+    def emit(self, event: dict[str, Any]) -> None:
+        """Record an event."""
         with _guard.Guard("resilience"):
             if self._recorder is None:
                 return
             if self.execution is None:
                 # As with decisions: there is no trace it could belong to.
                 self._recorder.drop("no_execution")
-            elif last and self.around is None:
-                record_last(self.execution, event)
             else:
                 self.execution.emit(event)
 
@@ -93,11 +128,45 @@ class Place:
         if self.around is None and self.execution is not None and slot.execution is not None:
             self.execution.trace = slot.execution.trace
 
-    def start_span(self, name: str, attributes: dict[str, Any]) -> StartedSpan | None:
-        """A child span; null where nothing is recorded."""
-        if self._recorder is None or self.execution is None:
+    def start_attempt(self, number: int) -> OwnSpan | None:
+        """The span of an attempt; null where nothing is recorded."""
+        recorder = self._recorder
+        if recorder is None or self.execution is None:
             return None
-        return self._recorder.spans.start(name, attributes, time.time_ns())
+        shown = recorder.spans.privacy.name("agent_name", self.agent)
+        attributes = {"attempt": number, "agent.name": shown}
+        return OwnSpan(recorder, f"attempt {number} of {shown}", attributes)
+
+    def end_attempt(self, number: int, span: dict[str, Any], outcome: dict[str, Any]) -> None:
+        """Record the event that describes the last attempt's span; the others have their retry's."""
+        event = self._step("attempt", semconv.SUCCESS, span)
+        self.emit({**event, "attempt": number, **outcome})
+
+    def waste(self, cause: str, ended: list[Ended]) -> None:
+        """Count the cost of executions that were for nothing."""
+        if self._recorder is not None:
+            for each in ended:
+                self._recorder.metrics.count_waste(each.agent_name, cause, each.cost_left)
+                each.cost_left = 0.0
+
+    def _step(self, kind: str, status: str, span: dict[str, Any]) -> dict[str, Any]:
+        elapsed = span["span_end_unix_nano"] - span["span_start_unix_nano"]
+        execution = self.execution
+        return {
+            "event_type": semconv.STEP_COMPLETED,
+            "agent_name": self.agent,
+            "request_id": execution.request_id if execution is not None else None,
+            "step_name": span["span_name"],
+            "step_type": kind,
+            "status": status,
+            "duration_ms": elapsed // 1_000_000,
+            **span,
+        }
+
+    @property
+    def state(self) -> State | None:
+        """That of the execution in whose code this happens."""
+        return self.around.state if self.around is not None else None
 
     @property
     def records(self) -> bool:
@@ -114,10 +183,28 @@ def record_last(execution: Execution, event: dict[str, Any]) -> None:
     """Record the event that ends a run: it carries the final count of the trace."""
     recorder = _recorder.active()
     if recorder is not None:
-        name, fields = semconv.SPAN_EVENTS[event["event_type"]]
-        shown = {label: event[field] for field, label in fields.items()}
-        execution.span.add_event(name, attributes=shown)
         _emission.record(event, execution, recorder, time.time_ns(), closes_run=True)
+
+
+def outcome_of(error: BaseException | None) -> tuple[str, str | None]:
+    """How a call ended that has raised this, or nothing; and the text of its failure."""
+    if error is None:
+        return semconv.SUCCESS, None
+    if _failures.cancels(error):
+        return semconv.CANCELLED, None
+    return semconv.FAILED, error_text(error)
+
+
+def error_fields(error: BaseException) -> dict[str, Any]:
+    """What the event of a step says of its failure."""
+    failure = _failures.describe(error)
+    return {
+        "status": semconv.FAILED,
+        "error_type": failure.error_type,
+        "error_message": failure.error_message,
+        "error_code": failure.error_code,
+        "error_category": failure.error_category,
+    }
 
 
 def nearest_agent(execution: Execution) -> str | None:
@@ -126,22 +213,17 @@ def nearest_agent(execution: Execution) -> str | None:
     return agent.name if agent.kind == "agent" else None
 
 
-def enter(slot: _slots.Slot | None, started: StartedSpan | None) -> Mark:
+def enter(slot: _slots.Slot | None, span: OwnSpan | None) -> Mark:
     """Make a slot and a span current."""
-    context = started.context if started is not None else otel_context.get_current()
-    return _slots.enter(slot), otel_context.attach(context)
+    around = otel_context.get_current()
+    mark = _slots.enter(slot), around
+    if span is not None:
+        otel_context.attach(span.started.context)
+    return mark
 
 
 def leave(mark: Mark) -> None:
-    """Undo `enter`, unless a coroutine is closed in another context: OpenTelemetry would log it."""
-    ours, theirs = mark
+    """Undo `enter`, unless a coroutine is closed in another context than it ran in."""
+    ours, around = mark
     if _slots.leave(ours):
-        otel_context.detach(theirs)
-
-
-def end_span(started: StartedSpan, error: str | None) -> None:
-    """End a span of ours; with the text of an error, as failed."""
-    if error is not None and started.span.is_recording():
-        started.span.set_attribute("error", error)
-        started.span.set_status(Status(StatusCode.ERROR, error))
-    started.span.end()
+        otel_context.attach(around)

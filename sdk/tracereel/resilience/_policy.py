@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from tracereel import _values
+from tracereel import _guard, _values
 from tracereel.resilience._functions import Classes, asked, error_text
 from tracereel.resilience.backoff import Strategy, exponential_backoff
 
@@ -104,6 +104,7 @@ def retry_after(error: BaseException) -> float:
         if isinstance(wanted, timedelta):
             wanted = wanted.total_seconds()
         seconds = float(wanted) if wanted is not None else 0.0
-    except Exception:  # noqa: BLE001 - attributes of theirs; a date in the header is no number
+    except Exception as raised:  # noqa: BLE001 - attributes of theirs; a date in the header is no number
+        _guard.pass_on(raised)
         return 0.0
     return max(seconds, 0.0) if math.isfinite(seconds) else 0.0

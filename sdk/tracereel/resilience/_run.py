@@ -3,7 +3,6 @@
 The sync and the async wrapper call and sleep; everything else of a retry is here, for both.
 """
 
-import threading
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -12,14 +11,11 @@ from typing import Any, Self
 from tracereel import _guard, _values, semconv
 from tracereel._clock import rfc3339
 from tracereel._context import Execution
-from tracereel._spans import StartedSpan
+from tracereel._run import lock
 from tracereel.resilience import _slots
-from tracereel.resilience._functions import Subject, asked, error_text
-from tracereel.resilience._place import Mark, Place, end_span, enter, leave
-from tracereel.resilience._policy import NEVER, Policy, Verdict
-
-_counting = threading.Lock()
-"""Threads may retry within one execution."""
+from tracereel.resilience._functions import Subject, asked
+from tracereel.resilience._place import Mark, OwnSpan, Place, enter, error_fields, leave, outcome_of
+from tracereel.resilience._policy import Policy, Verdict
 
 
 class Run(AbstractContextManager["Run", None]):
@@ -31,9 +27,9 @@ class Run(AbstractContextManager["Run", None]):
         "_outer",
         "_place",
         "_policy",
+        "_repeatable",
         "_slot",
         "_span",
-        "_span_start",
         "_within",
         "attempt",
     )
@@ -46,8 +42,8 @@ class Run(AbstractContextManager["Run", None]):
         self._confidence_before: Any = None
         self._slot: _slots.Slot | None = None
         self._mark: Mark | None = None
-        self._span: StartedSpan | None = None
-        self._span_start = 0
+        self._span: OwnSpan | None = None
+        self._repeatable: _slots.Repeatable = {}
         self.attempt = 0
 
     def __enter__(self) -> Self:
@@ -60,23 +56,22 @@ class Run(AbstractContextManager["Run", None]):
         """An attempt starts."""
         self.attempt += 1
         place, execution = self._place, self._place.execution
-        if execution is None:
+        if not place.records:
             return
         with _guard.Guard("retry"):
-            if place.tag is not None:
-                last = self.attempt == self._policy.attempts > 1
-                self._slot = _slots.Slot(
-                    place.tag, attempt=self.attempt, last=last, within=self._within
-                )
-            else:
+            self._slot = _slots.Slot(
+                place.tag,
+                attempt=self.attempt,
+                last=place.tag is not None and self.attempt == self._policy.attempts > 1,
+                execution=execution if place.tag is None else None,
+                within=self._within if place.tag is not None else None,
+                state=place.state,
+                repeatable=self._repeatable,
+            )
+            if place.tag is None and execution is not None:
                 if self._outer is None or not self._outer.numbers(execution):
                     execution.attempt = self.attempt
-                self._slot = _slots.Slot(None, attempt=self.attempt, execution=execution)
-                self._span_start = time.time_ns()
-                self._span = place.start_span(
-                    f"attempt {self.attempt} of {place.agent}",
-                    {"attempt": self.attempt, "agent.name": place.agent},
-                )
+                self._span = place.start_attempt(self.attempt)
             if (noted := self._noted()) is not None:
                 noted.notes.pop("confidence", None)
             self._mark = enter(self._slot, self._span)
@@ -84,14 +79,13 @@ class Run(AbstractContextManager["Run", None]):
     def failed(self, error: BaseException) -> float | None:
         """The attempt has raised; null: so does the call."""
         verdict = self._policy.after_error(error, self.attempt)
-        stopped = isinstance(error, NEVER)
-        self._end(verdict, None if stopped else verdict.error, error)
+        self._end(verdict, error, error)
         return verdict.delay
 
     def returned(self, result: object) -> float | None:
         """The attempt has returned; null: so does the call."""
         verdict = self._policy.after_result(self._confidence(result), self.attempt)
-        self._end(verdict, verdict.error if verdict is not None else None, result)
+        self._end(verdict, None, result)
         return verdict.delay if verdict is not None else None
 
     def __exit__(
@@ -106,27 +100,41 @@ class Run(AbstractContextManager["Run", None]):
             noted = self._noted()
             if noted is not None and self._confidence_before is not None:
                 noted.notes.setdefault("confidence", self._confidence_before)
-            failed = error is not None and not isinstance(error, NEVER)
-            self._place.close(error_text(error) if failed and error is not None else None)
+            self._place.close(error)
 
-    def _end(self, verdict: Verdict | None, error: str | None, outcome: object) -> None:
+    def _end(self, verdict: Verdict | None, error: BaseException | None, outcome: object) -> None:
         if verdict is None and self._mark is None:
             return
         with _guard.Guard("retry"):
             mark, self._mark = self._mark, None
             if mark is not None:
                 leave(mark)
-            if self._slot is not None:
-                self._place.follow(self._slot)
-            span, end_ns = self._span, time.time_ns()
+            place, slot, end_ns = self._place, self._slot, time.time_ns()
+            again = verdict is not None and verdict.delay is not None
+            cost = 0.0
+            if slot is not None:
+                place.follow(slot)
+                cost, wasted = slot.settle(failed=again or error is not None)
+                place.waste("attempt", wasted)
+                if again:
+                    slot.give_up(self._repeatable)
+            span, self._span = self._span, None
+            described: dict[str, Any] = {}
             if span is not None:
-                end_span(span, error)
+                _, text = outcome_of(error)
+                refused = verdict.error if verdict is not None and error is None else None
+                described = span.end(text or refused)
             if verdict is not None and verdict.delay is not None:
-                self._announce(verdict, verdict.delay, end_ns)
-            elif verdict is not None and verdict.exhausted:
+                self._announce(verdict, verdict.delay, end_ns, cost, described)
+                return
+            if described:
+                place.end_attempt(self.attempt, described, _outcome(verdict, error))
+            if verdict is not None and verdict.exhausted:
                 self._give_up(outcome)
 
-    def _announce(self, verdict: Verdict, delay: float, now_ns: int) -> None:
+    def _announce(
+        self, verdict: Verdict, delay: float, now_ns: int, cost: float, span: dict[str, Any]
+    ) -> None:
         place = self._place
         event = retry_event(
             agent=place.agent,
@@ -142,10 +150,9 @@ class Run(AbstractContextManager["Run", None]):
         event["max_attempts"] = self._policy.attempts
         if self._policy.timeout is not None:
             event["timeout_seconds"] = self._policy.timeout
-        if self._span is not None:
-            event["attempt_span_id"] = self._span.span_id
-            event["attempt_start_unix_nano"] = self._span_start
-            event["attempt_end_unix_nano"] = now_ns
+        if cost > 0.0:
+            event["wasted_cost_usd"] = cost
+        event.update(span)
         place.emit(event)
 
     def _give_up(self, outcome: object) -> None:
@@ -169,6 +176,18 @@ class Run(AbstractContextManager["Run", None]):
         if policy.min_confidence is None or policy.confidence_of is not None or place.tag:
             return None
         return place.execution.agent if place.execution is not None else None
+
+
+def _outcome(verdict: Verdict | None, error: BaseException | None) -> dict[str, Any]:
+    """What the event of the last attempt says of how it went."""
+    status, text = outcome_of(error)
+    if error is not None:
+        return error_fields(error) if text is not None else {"status": status}
+    if verdict is None:
+        return {}
+    # Returned all the same, for want of another attempt.
+    kind, _, message = verdict.error.partition(": ")
+    return {"status": semconv.FAILED, "error_type": kind, "error_message": message}
 
 
 def retry_event(
@@ -198,7 +217,7 @@ def retry_event(
 
 def count_retry(execution: Execution) -> None:
     """One retry more within an execution; its closing event, and its agent's, say how many."""
-    with _counting:
+    with lock:
         execution.retry_count += 1
         if (agent := execution.agent) is not execution:
             agent.retry_count += 1

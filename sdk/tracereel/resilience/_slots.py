@@ -1,33 +1,57 @@
-"""Slots: what a retry or fallback outside an agent has to say to the execution that begins inside.
+"""Slots: what an attempt, or a route of a fallback, and the executions inside it say to each other.
 
 `@retry` over `@traced_agent` runs before the agent's execution exists. It leaves a slot in the
 context; the execution that begins there takes it (`adopt`), once. So attempts know their number,
 and the wrapper outside can read the confidence and the trace of the execution afterwards.
+
+Every agent that ends inside a slot is noted in it (`end`), and so is what is spent (`spend`). When the
+attempt is repeated, an agent that begins in the next one repeats that of the same name before it.
 """
 
+import time
+from collections import deque
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Final
+
+from tracereel._run import Ended, State, lock
 
 if TYPE_CHECKING:
     from tracereel._context import Execution
 
 NOTHING: Final = object()
+MAX_ENDED: Final = 256
+"""Agents noted per attempt; more of them count each time."""
+_GRACE: Final = 10.0
+"""Seconds after which an attempt that a hook has announced is not awaited any more."""
+
+Repeatable = dict[str, deque[Ended]]
+"""Name of an agent → its executions in attempts that are over, oldest first."""
 
 _slot: ContextVar["Slot | None"] = ContextVar("tracereel_slot", default=None)
+_announced: ContextVar[tuple[float, Repeatable] | None] = ContextVar(
+    "tracereel_announced", default=None
+)
+"""From the hooks of other people's loops, which have no slots: what the next attempt repeats."""
 
 
 class Slot:
     """One call of a wrapped function, as the code around it and the execution inside see it."""
 
     __slots__ = (
+        "abandoned_cost",
         "agent",
         "attempt",
+        "attempts_cost",
+        "cost",
+        "ended",
         "execution",
         "exhausted",
         "fallback_attempted",
         "last",
         "outer",
+        "repeatable",
         "retry_count",
+        "state",
         "within",
     )
 
@@ -40,6 +64,8 @@ class Slot:
         fallback_attempted: bool = False,
         execution: "Execution | None" = None,
         within: "Slot | None" = None,
+        state: State | None = None,
+        repeatable: Repeatable | None = None,
     ) -> None:
         self.agent = agent
         self.attempt = attempt
@@ -57,6 +83,14 @@ class Slot:
             self.fallback_attempted = fallback_attempted or within.fallback_attempted
         self.exhausted: Any = NOTHING
         """The error or result with which a retry inside gave up; compared by identity."""
+        self.state = state
+        """That of the execution in whose code this is; what it spends in here is `cost`."""
+        self.cost = 0.0
+        self.attempts_cost = 0.0
+        """Parts of the cost that are known to be wasted, on attempts and on routes."""
+        self.abandoned_cost = 0.0
+        self.ended: list[Ended] = []
+        self.repeatable = repeatable
 
     def numbers(self, execution: "Execution") -> bool:
         """Whether this slot, or one around it, already numbers the attempts of an execution."""
@@ -66,6 +100,34 @@ class Slot:
                 return True
             slot = slot.outer
         return False
+
+    def settle(self, *, failed: bool = False, abandoned: bool = False) -> tuple[float, list[Ended]]:
+        """The call is over: pass on to what is around which part of its cost was for nothing.
+
+        Gives what a failed or abandoned one has cost in all, and the executions inside whose cost is
+        wasted by that and was not before.
+        """
+        with lock:
+            if failed:
+                self.attempts_cost, self.abandoned_cost = self.cost, 0.0
+            elif abandoned:
+                self.attempts_cost, self.abandoned_cost = 0.0, self.cost
+            inside = self.outer is not None and self.outer.state is self.state
+            target = self.outer if inside else self.state
+            if target is not None:
+                target.attempts_cost += self.attempts_cost
+                target.abandoned_cost += self.abandoned_cost
+            if not failed and not abandoned:
+                return 0.0, []
+            spent = [each for each in self.ended if each.cost_left > 0.0]
+            total = self.cost + sum(each.cost for each in self.ended)
+            return total, spent
+
+    def give_up(self, repeatable: Repeatable) -> None:
+        """Another attempt follows: what ended in this one is there to be repeated."""
+        for each in self.ended:
+            if not each.repeated:
+                repeatable.setdefault(each.agent_name, deque()).append(each)
 
 
 def current() -> Slot | None:
@@ -95,9 +157,27 @@ def leave(token: Token[Slot | None]) -> bool:
     return True
 
 
+def announce(failed: list[Ended], delay: float) -> None:
+    """A loop of somebody else's is going to repeat these executions, after this many seconds."""
+    repeatable: Repeatable = {}
+    for each in failed:
+        repeatable.setdefault(each.agent_name, deque()).append(each)
+    _announced.set((time.monotonic() + delay + _GRACE, repeatable))
+
+
 def adopt(execution: "Execution") -> None:
-    """Called by an execution that begins: take what the slot around it says, if it is meant."""
-    slot = _slot.get()
+    """Called by an execution that begins: take what the slots around it say, where it is meant."""
+    slot, announced = _slot.get(), _announced.get()
+    if slot is None and announced is None:
+        return
+    execution.slot = slot
+    former = _former(execution.name, slot, announced)
+    if former is not None:
+        former.repeated = True
+        execution.repeats = former
+        execution.earlier = execution.retry_count = former.earlier + 1
+        if execution.tally is not None:
+            execution.tally.take_back(former)
     if slot is None or slot.execution is not None or slot.agent != execution.name:
         return
     told: Slot | None = slot
@@ -105,6 +185,50 @@ def adopt(execution: "Execution") -> None:
         told.execution = execution
         told = told.within
     execution.attempt = slot.attempt
-    execution.retry_count = slot.retry_count
+    execution.earlier = execution.retry_count = slot.retry_count
     execution.max_retries_reached = slot.last
     execution.fallback_attempted = slot.fallback_attempted
+
+
+def end(slot: Slot | None, ended: Ended) -> None:
+    """Called by an execution that ends: note it in the slot it began in, and those around."""
+    while slot is not None:
+        if len(slot.ended) < MAX_ENDED:
+            slot.ended.append(ended)
+        slot = slot.outer
+
+
+def spend(state: State, cost: float | None) -> None:
+    """Note what an execution has spent in the attempts that are under way in it."""
+    slot = _slot.get()
+    if slot is None or not cost:
+        return
+    with lock:
+        while slot is not None and slot.state is state:
+            slot.cost += cost
+            slot = slot.outer
+
+
+def _former(
+    name: str, slot: Slot | None, announced: tuple[float, Repeatable] | None
+) -> Ended | None:
+    """The execution of an attempt before, of the same agent, that has not been repeated yet."""
+    while slot is not None:
+        if slot.repeatable and (found := _next(slot.repeatable, name)) is not None:
+            return found
+        slot = slot.outer
+    if announced is not None and announced[0] >= time.monotonic():
+        return _next(announced[1], name)
+    return None
+
+
+def _next(repeatable: Repeatable, name: str) -> Ended | None:
+    waiting_ones = repeatable.get(name)
+    while waiting_ones:
+        try:
+            found = waiting_ones.popleft()
+        except IndexError:  # another thread was quicker
+            return None
+        if not found.repeated:
+            return found
+    return None

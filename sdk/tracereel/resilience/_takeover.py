@@ -39,6 +39,19 @@ class Plan:
     quality_delta_of: Callable[[Any, Any], float | None] | None
     reason: str | None
 
+    def covers(self, error: BaseException) -> bool:
+        """Whether fallbacks are for an exception."""
+        return isinstance(error, self.on) and not isinstance(error, NEVER)
+
+    def objection(self, result: object, confidence: float | None) -> str | None:
+        """Why a result is not good enough; null where it is."""
+        least = self.min_confidence
+        if least is not None and confidence is not None and confidence < least:
+            return f"LowConfidence: {confidence:g} is below {least:g}"
+        if self.when is not None and asked("when", self.when, result):
+            return "the result was not accepted"
+        return None
+
 
 class Takeover(AbstractContextManager["Takeover", None]):
     """A call of a primary with fallbacks: `begin` each function, then say how it went."""
@@ -48,12 +61,14 @@ class Takeover(AbstractContextManager["Takeover", None]):
         "_mark",
         "_place",
         "_plan",
+        "_primary",
         "_primary_confidence",
         "_primary_result",
         "_reason",
         "_set_aside",
         "_slot",
         "_target",
+        "_wasted",
         "failure",
     )
 
@@ -61,6 +76,8 @@ class Takeover(AbstractContextManager["Takeover", None]):
         self._plan = plan
         self._place = Place("fallback", subject)
         self._slot: _slots.Slot | None = None
+        self._primary: _slots.Slot | None = None
+        """That of a primary whose result may yet be replaced."""
         self._mark: Mark | None = None
         self._target: Function | None = None
         self._reason = ERROR
@@ -68,6 +85,8 @@ class Takeover(AbstractContextManager["Takeover", None]):
         self._primary_result: Any = None
         self._set_aside: Any = None
         self._primary_confidence: float | None = None
+        self._wasted = 0.0
+        """Cost of routes given up that no event has told yet."""
         self.failure: BaseException | None = None
         """With what the primary failed; null where it returned something that was not good."""
 
@@ -86,17 +105,21 @@ class Takeover(AbstractContextManager["Takeover", None]):
                     # Of the primary, or of what went before: not of what takes over.
                     self._set_aside = place.around.agent.notes.pop(_CONFIDENCE, None)
             if tag is None:
-                self._slot = _slots.Slot(None, execution=place.around)
+                self._slot = _slots.Slot(None, execution=place.around, state=place.state)
             else:
                 within = _slots.waiting(tag)
-                self._slot = _slots.Slot(tag, fallback_attempted=planned, within=within)
+                self._slot = _slots.Slot(
+                    tag, fallback_attempted=planned, within=within, state=place.state
+                )
             self._mark = enter(self._slot, None)
 
     def primary_failed(self, error: BaseException) -> bool:
         """The primary has raised; whether fallbacks are for that."""
         self._leave()
-        if isinstance(error, NEVER) or not isinstance(error, self._plan.on):
+        if not self._plan.covers(error):
+            self._settle(self._slot)
             return False
+        self._settle(self._slot, abandoned=True)
         self.failure = error
         self._trigger(error, ERROR, error_text(error))
         return True
@@ -104,32 +127,23 @@ class Takeover(AbstractContextManager["Takeover", None]):
     def primary_returned(self, result: object) -> bool:
         """The primary has returned; whether fallbacks are wanted nevertheless."""
         self._leave()
-        plan = self._plan
-        confidence = self._confidence(result)
-        low = (
-            plan.min_confidence is not None
-            and confidence is not None
-            and confidence < plan.min_confidence
-        )
-        if not low and not (plan.when is not None and asked("when", plan.when, result)):
+        text = self._plan.objection(result, self._confidence(result))
+        if text is None:
+            self._settle(self._slot)
             return False
-        self._primary_result = result
-        text = "the result was not accepted"
-        if low:
-            text = f"LowConfidence: {confidence:g} is below {plan.min_confidence:g}"
+        self._primary, self._primary_result = self._slot, result
         self._trigger(result, LOW_CONFIDENCE, text)
         return True
 
     def fallback_failed(self, error: BaseException) -> bool:
         """A fallback has raised; whether the next one is called."""
         self._leave()
+        self._settle(self._slot, abandoned=True)
         text = error_text(error)
         self._emit(successful=False, extra={"fallback_error": text})
         if isinstance(error, NEVER):
             return False
-        if self.failure is not None and self._target is not None:
-            note = f"tracereel: the fallback {name_of(self._target)} failed too: {text}"
-            asked("add_note of an exception", BaseException.add_note, self.failure, note)
+        add_note(self.failure, self._target, text)
         return True
 
     def fallback_returned(self, result: object) -> None:
@@ -138,6 +152,9 @@ class Takeover(AbstractContextManager["Takeover", None]):
         with _guard.Guard("fallback"):
             confidence = _values.ratio(self._confidence(result))
         self._leave()
+        self._settle(self._slot)
+        primary, self._primary = self._primary, None
+        self._settle(primary, abandoned=True)
         with _guard.Guard("fallback"):
             plan, around = self._plan, self._place.around
             if around is not None:
@@ -168,10 +185,18 @@ class Takeover(AbstractContextManager["Takeover", None]):
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        failed = error is not None and not isinstance(error, NEVER)
-        self._place.close(error_text(error) if failed and error is not None else None)
+        self._settle(self._primary)
+        self._place.close(error)
         # Both hold the frame of the caller, and so this, by a traceback.
-        self.failure = self._slot = None
+        self.failure = self._slot = self._primary = None
+
+    def _settle(self, slot: _slots.Slot | None, *, abandoned: bool = False) -> None:
+        """A route is over; given up, what it cost was for nothing."""
+        if slot is not None:
+            with _guard.Guard("fallback"):
+                cost, wasted = slot.settle(abandoned=abandoned)
+                self._place.waste("route", wasted)
+                self._wasted += cost
 
     def _leave(self) -> None:
         if self._mark is None:
@@ -223,4 +248,13 @@ class Takeover(AbstractContextManager["Takeover", None]):
                 "quality_delta": None,
                 **extra,
             }
-            place.emit(event, last=True)
+            if self._wasted > 0.0:
+                event["wasted_cost_usd"], self._wasted = self._wasted, 0.0
+            place.emit(event)
+
+
+def add_note(failure: BaseException | None, target: Function | None, text: str) -> None:
+    """Say on the primary's exception that a fallback has failed too."""
+    if failure is not None and target is not None:
+        note = f"tracereel: the fallback {name_of(target)} failed too: {text}"
+        asked("add_note of an exception", BaseException.add_note, failure, note)

@@ -19,7 +19,8 @@ from tracereel.resilience._functions import (
     refuse_generators,
 )
 from tracereel.resilience._policy import ConfidenceOf
-from tracereel.resilience._takeover import Plan, Takeover
+from tracereel.resilience._takeover import Plan
+from tracereel.resilience._unrecorded import takeover_of
 
 
 def fallback(
@@ -96,7 +97,7 @@ def _sync(function: Function, plan: Plan, subject: Subject) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         result = None
-        with Takeover(plan, subject) as takeover:
+        with takeover_of(plan, subject) as takeover:
             takeover.begin()
             try:
                 result = function(*args, **kwargs)
@@ -127,7 +128,7 @@ def _async(function: Function, plan: Plan, subject: Subject) -> Function:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         result = None
-        with Takeover(plan, subject) as takeover:
+        with takeover_of(plan, subject) as takeover:
             takeover.begin()
             try:
                 result = await function(*args, **kwargs)

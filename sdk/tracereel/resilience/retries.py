@@ -21,7 +21,7 @@ from tracereel.resilience._functions import (
     refuse_generators,
 )
 from tracereel.resilience._policy import ConfidenceOf, Policy
-from tracereel.resilience._run import Run
+from tracereel.resilience._unrecorded import run_of
 from tracereel.resilience.backoff import Strategy, exponential_backoff
 
 Sleep = Callable[[float], Any]
@@ -101,7 +101,7 @@ def retry(
 def _sync(function: Function, policy: Policy, subject: Subject, sleep: Sleep) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with Run(policy, subject) as run:
+        with run_of(policy, subject) as run:
             while True:
                 run.begin()
                 try:
@@ -124,7 +124,7 @@ def _async(function: Function, policy: Policy, subject: Subject, sleep: Sleep) -
 
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        with Run(policy, subject) as run:
+        with run_of(policy, subject) as run:
             while True:
                 run.begin()
                 try:

@@ -27,6 +27,7 @@ def on_retry(details: "RetryDetails") -> None:
             delay=details.wait_for,
             now_ns=time.time_ns(),
             fallback_name=details.name,
+            cause=error,
         )
 
 

@@ -45,6 +45,7 @@ def before_sleep(agent: str | None = None) -> "Callable[[RetryCallState], None]"
                 strategy=_strategy(state.retry_object),
                 delay=action.sleep if action is not None else 0.0,
                 now_ns=time.time_ns(),
+                cause=error,
             )
 
     return hook

@@ -2,9 +2,11 @@
 
 import asyncio
 import gzip
+import tracemalloc
 import zlib
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,12 +36,19 @@ def read(*chunks, headers=None, max_body=1000, inflight=10_000):
 
 
 GZIP = {"content-encoding": "gzip"}
+ZSTD = {"content-encoding": "zstd"}
+PACKERS = {
+    "": bytes,
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "zstd": zstandard.compress,
+}
 
 
-@given(st.lists(st.binary(max_size=50), max_size=10), st.sampled_from(["", "gzip", "deflate"]))
+@given(st.lists(st.binary(max_size=50), max_size=10), st.sampled_from(sorted(PACKERS)))
 def test_a_body_is_the_same_however_it_is_packed_and_cut(parts, encoding):
     plain = b"".join(parts)
-    packed = {"": plain, "gzip": gzip.compress(plain), "deflate": zlib.compress(plain)}[encoding]
+    packed = PACKERS[encoding](plain)
     chunks = [packed[start : start + 7] for start in range(0, len(packed), 7)]
 
     assert read(*chunks, headers={"content-encoding": encoding}) == plain
@@ -126,3 +135,43 @@ def test_a_body_that_stops_coming_is_given_up(monkeypatch):
 def test_endless_empty_gzip_members_are_refused():
     with pytest.raises(BadRequestError, match="gzip members"):
         read(gzip.compress(b"") * 2000, headers=GZIP, max_body=1 << 20)
+
+
+def test_zstd_frames_one_after_another_are_one_body():
+    assert read(zstandard.compress(b"a") + zstandard.compress(b"b"), headers=ZSTD) == b"ab"
+
+
+def test_a_zstd_bomb_stops_at_the_limit_and_takes_little_memory():
+    bomb = zstandard.compress(b"\0" * 200_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLargeError):
+            read(bomb, headers=ZSTD)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 16 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("packed", "problem"),
+    [
+        (zstandard.compress(b"cut" * 100)[:-3], "ends before its end mark"),
+        (b"not zstd at all", "cannot be read"),
+        (zstandard.compress(b"x") + b"trailing", "cannot be read"),
+        (zstandard.compress(b"") * 1_001, "more than 1000 zstd frames"),
+    ],
+)
+def test_broken_zstd_is_refused(packed, problem):
+    with pytest.raises(BadRequestError, match=problem):
+        read(packed, headers=ZSTD, max_body=1_000_000)
+
+
+def test_a_zstd_frame_that_asks_for_a_huge_window_is_refused():
+    parameters = zstandard.ZstdCompressionParameters(window_log=27, enable_ldm=True)
+    stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    packed = stream.compress(b"x" * 100) + stream.flush()
+
+    with pytest.raises(BadRequestError, match="cannot be read"):
+        read(packed, headers=ZSTD)

@@ -184,10 +184,11 @@ def test_agent_then_fallback_then_retry(recorded, naps):
         "execution.started",
         "retry.attempted",
         "retry.attempted",
+        "step.completed",
         "fallback.triggered",
         "execution.completed",
     ]
-    assert events[3]["trigger_reason"] == "max_retries_exceeded"
+    assert events[4]["trigger_reason"] == "max_retries_exceeded"
     completed = events[-1]
     assert (completed["retry_count"], completed["fallback_used"]) == (2, True)
 
@@ -231,7 +232,7 @@ def test_quality_is_the_difference_of_confidences(of_type):
     call()
     (event,) = of_type("triggered")
     assert (event["fallback_confidence"], event["quality_delta"]) == (0.65, -0.27)
-    (completed,) = of_type("completed")
+    (completed,) = of_type("execution.completed")
     assert completed["confidence"] == 0.65
 
 
@@ -246,7 +247,7 @@ def test_the_confidence_of_the_primary_does_not_pass_for_that_of_the_fallback(of
     (event,) = of_type("triggered")
     assert event["trigger_reason"] == "low_confidence"
     assert (event["fallback_confidence"], event["quality_delta"]) == (None, None)
-    (completed,) = of_type("completed")
+    (completed,) = of_type("execution.completed")
     assert completed["confidence"] is None
 
 
@@ -265,7 +266,7 @@ def test_an_agent_that_takes_over_lends_its_confidence_to_the_one_around(of_type
     call()
     (event,) = of_type("triggered")
     assert (event["fallback_confidence"], event["quality_delta"]) == (0.6, 0.35)
-    assert [event["confidence"] for event in of_type("completed")] == [0.6, 0.6]
+    assert [event["confidence"] for event in of_type("execution.completed")] == [0.6, 0.6]
 
 
 def test_the_confidence_of_a_pipeline_around_is_left_alone(of_type):
@@ -350,7 +351,7 @@ def test_around_agents_the_primary_fails_when_it_happens(recorded):
     assert types(events) == [
         *("execution.started", "execution.failed"),
         *("execution.started", "execution.completed"),
-        "fallback.triggered",
+        *("fallback.triggered", "step.completed"),
     ]
     assert len({event["trace_id"] for event in events}) == 1
     failed, event = events[1], events[4]
@@ -360,7 +361,8 @@ def test_around_agents_the_primary_fails_when_it_happens(recorded):
         "regex_parsing_agent",
     )
     assert (event["fallback_confidence"], event["quality_delta"]) == (0.5, -0.25)
-    assert event["trace_event_count"] == 5
+    assert event.get("trace_event_count") is None
+    assert events[5]["trace_event_count"] == 6
 
 
 def test_fallback_around_retry_around_an_agent(recorded, naps):
@@ -374,10 +376,13 @@ def test_fallback_around_retry_around_an_agent(recorded, naps):
     events = recorded()
     assert types(events) == [
         *("execution.started", "execution.failed", "retry.attempted"),
-        *("execution.started", "execution.failed", "fallback.triggered"),
+        *("execution.started", "execution.failed", "step.completed"),
+        *("fallback.triggered", "step.completed"),
     ]
-    assert events[-1]["trigger_reason"] == "max_retries_exceeded"
-    assert events[-1]["primary_agent"] == "a"
+    assert events[-2]["trigger_reason"] == "max_retries_exceeded"
+    assert events[-2]["primary_agent"] == "a"
+    assert [event["step_name"] for event in (events[-3], events[-1])] == ["retry a", "fallback a"]
+    assert [event["status"] for event in (events[-3], events[-1])] == ["failed", "success"]
     failed = [event for event in events if event["event_type"].endswith("failed")]
     assert [event["attempt"] for event in failed] == [1, 2]
     assert [event["fallback_attempted"] for event in failed] == [True, True]
@@ -396,9 +401,9 @@ def test_in_a_pipeline_it_is_part_of_the_run(recorded):
 
     run()
     events = recorded()
-    assert types(events)[-2:] == ["fallback.triggered", "pipeline.completed"]
+    assert types(events)[-3:] == ["fallback.triggered", "step.completed", "pipeline.completed"]
     assert len({event["trace_id"] for event in events}) == 1
-    assert events[-2].get("trace_event_count") is None
+    assert [event.get("trace_event_count") for event in events[-3:]] == [None, None, len(events)]
 
 
 def test_the_span_shows_it(recorded, spans):

@@ -31,9 +31,11 @@ def test_an_attempt_that_is_followed_by_another_is_an_event(recorded, sink, naps
         "agent.execution.started",
         "agent.retry.attempted",
         "agent.retry.attempted",
+        "agent.step.completed",
         "agent.execution.completed",
     ]
-    started, first, second, completed = events
+    started, first, second, last, completed = events
+    assert (last["step_type"], last["attempt"], last["status"]) == ("attempt", 3, "success")
     expected = {
         "agent_name": "parsing_agent",
         "retry_attempt": 1,
@@ -43,7 +45,7 @@ def test_an_attempt_that_is_followed_by_another_is_an_event(recorded, sink, naps
         "delay_seconds": 2.0,
         "retry_successful": None,
         "trace_id": started["trace_id"],
-        "span_id": started["span_id"],
+        "parent_span_id": started["span_id"],
         "execution_id": started["execution_id"],
         "max_attempts": 3,
     }
@@ -56,7 +58,7 @@ def test_an_attempt_that_is_followed_by_another_is_an_event(recorded, sink, naps
     assert timedelta(seconds=3) < wait <= timedelta(seconds=4)
     assert (completed["was_retried"], completed["retry_count"]) == (True, 2)
     assert completed["attempt"] == 3
-    assert [event["trace_seq"] for event in events] == [1, 2, 3, 4]
+    assert [event["trace_seq"] for event in events] == [1, 2, 3, 4, 5]
 
 
 def test_exhausted_attempts_say_so_on_the_failure(recorded, naps):
@@ -82,7 +84,7 @@ def test_an_error_that_is_not_retried_has_not_reached_the_maximum(recorded, naps
 
     with pytest.raises(OSError, match="x"):
         call()
-    _, failed = recorded()
+    _, _, failed = recorded()
     assert (failed["was_retried"], failed["max_retries_reached"]) == (False, False)
 
 
@@ -121,8 +123,11 @@ def test_each_attempt_is_a_span_within_that_of_the_agent(recorded, spans, naps):
     expected = {"attempt": 1, "error": "OSError: x", "delay_seconds": 1.0}
     assert expected.items() <= dict(shown.attributes).items()
     (event,) = [each for each in recorded() if each["event_type"] == "agent.retry.attempted"]
-    assert event["attempt_span_id"] == f"{first.context.span_id:016x}"
-    assert event["attempt_start_unix_nano"] <= event["attempt_end_unix_nano"]
+    assert event["span_id"] == f"{first.context.span_id:016x}"
+    assert (event["span_start_unix_nano"], event["span_end_unix_nano"]) == (
+        first.start_time,
+        first.end_time,
+    )
 
 
 def test_confidence_that_an_attempt_says_of_itself_decides(recorded, naps, of_type):
@@ -139,7 +144,7 @@ def test_confidence_that_an_attempt_says_of_itself_decides(recorded, naps, of_ty
     (event,) = of_type("retry.attempted")
     assert event["retry_reason"] == "low_confidence"
     assert event["original_error"] == "LowConfidence: 0.3 is below 0.5"
-    (completed,) = of_type("completed")
+    (completed,) = of_type("execution.completed")
     assert completed["confidence"] is None
 
 
@@ -155,7 +160,7 @@ def test_a_confidence_from_before_the_retries_is_kept_and_not_judged(naps, of_ty
 
     call()
     assert naps == []
-    (completed,) = of_type("completed")
+    (completed,) = of_type("execution.completed")
     assert completed["confidence"] == 0.1
 
 
@@ -175,7 +180,7 @@ def test_a_retried_helper_counts_for_its_agent_and_the_outer_retry_numbers(naps,
     assert naps == [1, 5, 1]
     assert [event["retry_attempt"] for event in of_type("retry.attempted")] == [1, 1, 1]
     assert {event["agent_name"] for event in of_type("retry.attempted")} == {"a"}
-    (completed,) = of_type("completed")
+    (completed,) = of_type("execution.completed")
     assert (completed["retry_count"], completed["attempt"]) == (3, 2)
 
 
@@ -215,8 +220,10 @@ def test_outside_of_everything_a_retry_is_counted_as_dropped(recorded, registry,
 
 def test_outside_of_everything_a_named_retry_is_a_trace_of_its_own(recorded, naps):
     retry(3, agent="loner", sleep=naps)(Scripted(OSError(), OSError(), "done"))()
-    first, second = recorded()
-    assert first["trace_id"] == second["trace_id"]
+    first, second, attempt, whole = recorded()
+    assert len({event["trace_id"] for event in (first, second, attempt, whole)}) == 1
+    assert (attempt["step_type"], whole["step_type"]) == ("attempt", "retry")
+    assert whole["trace_event_count"] == 4
     assert first["agent_name"] == "loner"
 
 

@@ -27,11 +27,11 @@ def test_each_attempt_is_an_execution_and_all_are_one_trace(recorded, naps):
     assert types(events) == [
         *("execution.started", "execution.failed", "retry.attempted"),
         *("execution.started", "execution.failed", "retry.attempted"),
-        *("execution.started", "execution.completed"),
+        *("execution.started", "execution.completed", "step.completed"),
     ]
     assert len({event["trace_id"] for event in events}) == 1
-    assert [event["trace_seq"] for event in events] == list(range(1, 9))
-    assert events[-1]["trace_event_count"] == 8
+    assert [event["trace_seq"] for event in events] == list(range(1, 10))
+    assert events[-1]["trace_event_count"] == 9
     assert {event["agent_name"] for event in events} == {"parsing_agent"}
     assert [event["original_error"] for event in events if "original_error" in event] == [
         "OSError: x",
@@ -107,11 +107,11 @@ def test_within_a_pipeline_the_events_are_part_of_its_run(recorded, naps):
     assert types(events) == [
         "pipeline.started",
         *("execution.started", "execution.failed", "retry.attempted"),
-        *("execution.started", "execution.completed", "pipeline.completed"),
+        *("execution.started", "execution.completed", "step.completed", "pipeline.completed"),
     ]
     assert len({event["trace_id"] for event in events}) == 1
     assert events[3]["agent_name"] == "a"
-    assert [event.get("trace_event_count") for event in events] == [None] * 6 + [7]
+    assert [event.get("trace_event_count") for event in events] == [None] * 7 + [8]
 
 
 def test_agents_called_inside_an_attempt_are_not_numbered(recorded, naps):
@@ -127,7 +127,11 @@ def test_agents_called_inside_an_attempt_are_not_numbered(recorded, naps):
         return inner()
 
     outer()
-    ended = [event for event in recorded() if event["event_type"].endswith(("failed", "completed"))]
+    ended = [
+        event
+        for event in recorded()
+        if event["event_type"] in ("agent.execution.failed", "agent.execution.completed")
+    ]
     assert [(event["agent_name"], event.get("attempt")) for event in ended] == [
         ("inner", None),
         ("outer", 1),
@@ -144,7 +148,7 @@ def test_an_agent_that_calls_itself_is_numbered_once(recorded, naps):
 
     inner = traced_agent("a")(lambda depth: depth)
     again(1)
-    ended = [event for event in recorded() if event["event_type"].endswith("completed")]
+    ended = [event for event in recorded() if event["event_type"] == "agent.execution.completed"]
     assert [event.get("attempt") for event in ended] == [None, 1]
 
 
@@ -177,10 +181,11 @@ def test_a_hundred_tasks_have_a_hundred_traces(recorded, sink, naps):
         traces.setdefault(event["trace_id"], []).append(event)
     assert len(traces) == 100
     for events in traces.values():
-        last = events[-1]
+        *_, last, whole = events
         assert last["event_type"] == "agent.execution.completed"
         assert types(events).count("retry.attempted") == last["retry_count"] == last["attempt"] - 1
-        assert last["trace_event_count"] == len(events)
+        assert whole["event_type"] == "agent.step.completed"
+        assert whole["trace_event_count"] == len(events)
 
 
 def test_threads_do_not_mix(recorded, naps):

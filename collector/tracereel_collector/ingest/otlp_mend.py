@@ -1,0 +1,150 @@
+"""Changes a request that cannot be stored as it came: the rare, slow way through the door."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+
+from tracereel_collector.errors import BadRequestError
+from tracereel_collector.ingest.otlp_schema import Signal
+from tracereel_collector.ingest.otlp_values import as_json, is_deeper
+
+MAX_UNIX_NANO = 2**63 - 1
+"""The last moment the store's clock can hold, in the year 2262."""
+ORIGINAL = "tracereel.original_{}"
+"""The attribute that keeps a time as it was sent, where the store has to clamp it."""
+
+BAD_TEXT = "text that is not UTF-8"
+BAD_TIME = "time out of range"
+DEEP_VALUE = "deep value as JSON text"
+ZERO_PARENT = "parent id of zeros"
+NO_EVENT = "event kept as a log record"
+"""What is mended, as counters and answers call it."""
+
+_IDS = (("trace_id", 16), ("span_id", 8))
+_ANY_VALUE = AnyValue.DESCRIPTOR.full_name
+
+
+def read_with_bad_text(signal: Signal, data: bytes) -> tuple[Any, int]:
+    """A request whose strings are not all UTF-8, with U+FFFD for the bytes that are not; how many.
+
+    Raises:
+        BadRequestError: that is not what is wrong with it.
+    """
+    try:
+        lenient = signal.lenient.FromString(data)
+    except DecodeError as error:
+        raise BadRequestError(
+            f"the body is not an OTLP {signal.request.DESCRIPTOR.name} in protobuf: {error}"
+        ) from error
+    mended = _mend_text(lenient, signal.request.DESCRIPTOR)
+    return signal.request.FromString(lenient.SerializeToString()), mended
+
+
+def _mend_text(message: Message, official: Any) -> int:
+    """Mend what is a string in the official message of the same name and bytes in this one."""
+    mended = 0
+    for field, value in message.ListFields():
+        meant = official.fields_by_number[field.number]
+        if meant.message_type is not None:
+            for each in _each(value):
+                mended += _mend_text(each, meant.message_type)
+        elif meant.type == meant.TYPE_STRING and isinstance(value, bytes):
+            text = value.decode("utf-8", "replace").encode()
+            if text != value:
+                mended += 1
+                setattr(message, field.name, text)
+        elif meant.type == meant.TYPE_STRING:
+            texts = [each.decode("utf-8", "replace").encode() for each in value]
+            mended += sum(new != old for new, old in zip(texts, value, strict=True))
+            value[:] = texts
+    return mended
+
+
+def flatten_deep_values(message: Message, bounded: Any = None) -> int:
+    """Replace values that nest deeper than the store reads by their JSON text; how many.
+
+    With the same message as the bounded classes read it, parts without deep values are passed by.
+    """
+    replaced = 0
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        others = repeat(None) if bounded is None else _each(getattr(bounded, field.name))
+        for each, other in zip(_each(value), others, strict=False):
+            if other is not None and other.IsInitialized():
+                continue
+            if field.message_type.full_name != _ANY_VALUE:
+                replaced += flatten_deep_values(each, other)
+            elif is_deeper(each):
+                each.string_value = as_json(each)
+                replaced += 1
+    return replaced
+
+
+def _each(value: Any) -> Iterator[Any]:
+    return iter((value,)) if isinstance(value, Message) else iter(value)
+
+
+def why_refused(span: Any) -> str | None:
+    """Why a span cannot be kept: OTLP calls one without valid ids invalid."""
+    for name, length in _IDS:
+        given = getattr(span, name)
+        if len(given) != length or not any(given):
+            return f"{name}: expected {length} bytes that are not all zero"
+    return None
+
+
+def refuse_spans(request: Any) -> Counter[str]:
+    """Take out the spans that cannot be kept; how many for which reason."""
+    refused: Counter[str] = Counter()
+    for resource in request.resource_spans:
+        for scope in resource.scope_spans:
+            kept = []
+            for span in scope.spans:
+                reason = why_refused(span)
+                if reason is None:
+                    kept.append(span)
+                else:
+                    refused[reason] += 1
+            if len(kept) < len(scope.spans):
+                # Through bytes: the kept ones live in the list that is about to be emptied.
+                data = [span.SerializeToString() for span in kept]
+                del scope.spans[:]
+                for each in data:
+                    scope.spans.add().ParseFromString(each)
+    return refused
+
+
+def clear_zero_parents(request: Any) -> int:
+    """A parent id of zeros means none: say so in the one way the store knows; how many."""
+    cleared = 0
+    for resource in request.resource_spans:
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                if span.parent_span_id and not any(span.parent_span_id):
+                    span.ClearField("parent_span_id")
+                    cleared += 1
+    return cleared
+
+
+def keep_original_times(request: Any) -> int:
+    """Write times that the store must clamp into attributes beside them; how many."""
+    noted = 0
+    for resource in request.resource_spans:
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                noted += _note(span, "start_time_unix_nano") + _note(span, "end_time_unix_nano")
+                noted += sum(_note(event, "time_unix_nano") for event in span.events)
+    return noted
+
+
+def _note(message: Any, field: str) -> int:
+    given = getattr(message, field)
+    if given <= MAX_UNIX_NANO:
+        return 0
+    message.attributes.add(key=ORIGINAL.format(field)).value.string_value = str(given)
+    return 1

@@ -1,0 +1,152 @@
+"""OTLP's messages as Python classes: the official ones, and two variants made from their descriptors.
+
+`bounded` is what a body is read with. Its values nest as deep as the store reads them; where a list or
+map goes deeper there is a message with a required field that nobody sends, so that `IsInitialized()`,
+which runs in C, tells whether anything in the body is too deep. `lenient` has bytes for every string:
+it reads what the official classes refuse for invalid UTF-8.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+)
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.common.v1 import common_pb2
+from opentelemetry.proto.logs.v1 import logs_pb2
+from opentelemetry.proto.metrics.v1 import metrics_pb2
+from opentelemetry.proto.resource.v1 import resource_pb2
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+from tracereel_collector.model import OTLP_DEPTH, Kind
+
+_FILES = (
+    common_pb2,
+    resource_pb2,
+    trace_pb2,
+    logs_pb2,
+    metrics_pb2,
+    trace_service_pb2,
+    logs_service_pb2,
+    metrics_service_pb2,
+)
+_COMMON = "opentelemetry.proto.common.v1"
+_TOO_DEEP = "tracereel.TooDeep"
+Change = Callable[[FileDescriptorProto], None]
+
+
+def _variant(change: Change, *extra: FileDescriptorProto) -> DescriptorPool:
+    """OTLP's files once more, each changed, in a pool of their own so that names may stay."""
+    pool = DescriptorPool()
+    for file in extra:
+        pool.Add(file)
+    for module in _FILES:
+        file = FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(file)
+        change(file)
+        pool.Add(file)
+    return pool
+
+
+def _too_deep() -> FileDescriptorProto:
+    file = FileDescriptorProto(name="tracereel/too_deep.proto", package="tracereel")
+    file.message_type.add(name="TooDeep").field.add(
+        name="never",
+        number=1000,
+        type=FieldDescriptorProto.TYPE_BOOL,
+        label=FieldDescriptorProto.LABEL_REQUIRED,
+    )
+    return file
+
+
+def _unroll(file: FileDescriptorProto) -> None:
+    """`AnyValue`, which contains itself, as a chain of `OTLP_DEPTH` types that ends in `TooDeep`."""
+    if file.package != _COMMON:
+        return
+    file.dependency.append("tracereel/too_deep.proto")
+    original = {message.name: message for message in file.message_type}
+    for level in range(OTLP_DEPTH):
+        for name in ("AnyValue", "ArrayValue", "KeyValueList", "KeyValue"):
+            copy = file.message_type.add()
+            copy.CopyFrom(original[name])
+            copy.name = f"{name}{level}"
+            _refer(copy, level if name != "AnyValue" else level - 1)
+    _refer(original["AnyValue"], OTLP_DEPTH - 1)
+
+
+def _refer(message: DescriptorProto, level: int) -> None:
+    """Let fields that hold values, or what holds values, mean the types of a level."""
+    for field in message.field:
+        if field.type_name.startswith(f".{_COMMON}."):
+            field.type_name = f"{field.type_name}{level}" if level >= 0 else f".{_TOO_DEEP}"
+
+
+def _strings_to_bytes(file: FileDescriptorProto) -> None:
+    waiting = list(file.message_type)
+    while waiting:
+        message = waiting.pop()
+        waiting.extend(message.nested_type)
+        for field in message.field:
+            if field.type == FieldDescriptorProto.TYPE_STRING:
+                field.type = FieldDescriptorProto.TYPE_BYTES
+
+
+_BOUNDED = _variant(_unroll, _too_deep())
+_LENIENT = _variant(_strings_to_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """One of OTLP's signals: its messages and what its records are called."""
+
+    name: str
+    kind: Kind
+    request: Any
+    response: Any
+    service: str
+    rejected_field: str
+
+    @property
+    def bounded(self) -> Any:
+        """The request with values as deep as the store reads them."""
+        return GetMessageClass(_BOUNDED.FindMessageTypeByName(self.request.DESCRIPTOR.full_name))
+
+    @property
+    def lenient(self) -> Any:
+        """The request with bytes for strings."""
+        return GetMessageClass(_LENIENT.FindMessageTypeByName(self.request.DESCRIPTOR.full_name))
+
+
+TRACES = Signal(
+    name="traces",
+    kind=Kind.SPANS,
+    request=trace_service_pb2.ExportTraceServiceRequest,
+    response=trace_service_pb2.ExportTraceServiceResponse,
+    service="opentelemetry.proto.collector.trace.v1.TraceService",
+    rejected_field="rejected_spans",
+)
+LOGS = Signal(
+    name="logs",
+    kind=Kind.LOGS,
+    request=logs_service_pb2.ExportLogsServiceRequest,
+    response=logs_service_pb2.ExportLogsServiceResponse,
+    service="opentelemetry.proto.collector.logs.v1.LogsService",
+    rejected_field="rejected_log_records",
+)
+METRICS = Signal(
+    name="metrics",
+    kind=Kind.METRICS,
+    request=metrics_service_pb2.ExportMetricsServiceRequest,
+    response=metrics_service_pb2.ExportMetricsServiceResponse,
+    service="opentelemetry.proto.collector.metrics.v1.MetricsService",
+    rejected_field="rejected_data_points",
+)
+SIGNALS = (TRACES, LOGS, METRICS)

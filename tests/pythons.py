@@ -1,0 +1,81 @@
+"""Run the SDK's tests on every other Python of this machine that the package supports.
+
+`make test-pythons` calls it. An interpreter is one on the path or one of pyenv's; each gets an
+environment of its own under `.venvs`, made once and brought up to date when `pyproject.toml` changes.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+ENVIRONMENTS = ROOT / ".venvs"
+VERSIONS = re.findall(
+    r"Programming Language :: Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()
+)
+"""Those that the package says it is made for."""
+
+
+def version_of(python: str | Path) -> str | None:
+    """The version an interpreter is of, `3.12`; null for one that does not run (a shim of pyenv)."""
+    code = "import sys; print(*sys.version_info[:2], sep='.')"
+    try:
+        done = subprocess.run(
+            [python, "-I", "-c", code], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def others() -> dict[str, Path]:
+    """The supported versions that are there, except the one that runs this: version → interpreter."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found: dict[str, Path] = {}
+    for version in VERSIONS:
+        if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
+            continue
+        on_path = shutil.which(f"python{version}")
+        candidates = [Path(on_path)] if on_path else []
+        candidates += sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True)
+        for candidate in candidates:
+            if version_of(candidate) == version:
+                found[version] = candidate
+                break
+    return found
+
+
+def environment(version: str, python: Path) -> Path:
+    """An environment with the package and what its tests need; its interpreter."""
+    home = ENVIRONMENTS / version
+    inside = home / "bin" / "python"
+    ready = home / ".ready"
+    if not inside.exists():
+        subprocess.run([python, "-m", "venv", home], check=True)
+    if not ready.exists() or ready.stat().st_mtime < (ROOT / "pyproject.toml").stat().st_mtime:
+        pip = [inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--upgrade", "pip>=25.1"], check=True)
+        subprocess.run([*pip, "--editable", ".", "--group", "dev"], cwd=ROOT, check=True)
+        ready.touch()
+    return inside
+
+
+def main(arguments: list[str]) -> int:
+    """Test on each; the exit code is that of the first one that failed."""
+    found = others()
+    missing = [version for version in VERSIONS if version not in found]
+    print(f"found {', '.join(found) or 'none'}; not tested here: {', '.join(missing)}", flush=True)
+    code = 0
+    for version, python in found.items():
+        print(f"Python {version} ({python})", flush=True)
+        inside = environment(version, python)
+        command = [inside, "-m", "pytest", "-q", "-n", "2", *(arguments or ["tests/sdk"])]
+        code = code or subprocess.run(command, cwd=ROOT, check=False).returncode
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
