@@ -12,6 +12,7 @@ from tracereel.cli import build_parser, registry
 from tracereel_collector.api.build import SURFACES
 from tracereel_collector.auth.metrics import AccessMetrics
 from tracereel_collector.ingest.redaction import Redactor
+from tracereel_collector.queue.queue import COUNTERS
 from tracereel_collector.telemetry import (
     DeliveryMetrics,
     HttpMetrics,
@@ -48,9 +49,7 @@ def test_every_metric_is_described():
     Redactor(metrics)
     metrics.register(SessionMetrics(lambda: 0))
     OtlpMetrics.register(metrics)
-    counters = dict.fromkeys(
-        [("appended", "events"), ("stored", "events"), ("quarantined", "events")], 0
-    )
+    counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
     names = set(re.findall(r"(?m)^# TYPE (\S+)", generate_latest(metrics).decode()))
 

@@ -9,6 +9,7 @@ from typing import Any
 from tracereel_collector.errors import StartupError
 
 MIB = 1024 * 1024
+MAX_WORKERS = 64
 
 
 def _default_data_dir() -> Path:
@@ -31,6 +32,7 @@ class Settings:
     grpc_port: int = _setting(4317, "Port for OTLP over gRPC; 0 or `off` for none.")
     data_dir: Path = _setting(_default_data_dir, "Where queue and embedded store live.")
     store: str = _setting("embedded", "`embedded`, or `clickhouse[s]://user:pass@host:port/db`.")
+    workers: int = _setting(0, "Processes that accept requests; 0 chooses by the cores.")
     api_keys: str = _setting("", "`tenant:key` pairs, separated by commas.")
 
     cors_origins: str = _setting("", "Web origins that may call, separated by commas; none.")
@@ -49,8 +51,8 @@ class Settings:
     body_seconds: float = _setting(30.0, "Time for a body, plus a second per 128 KiB of it.")
 
     commit_bytes: int = _setting(16 * MIB, "Most bytes that share one commit of the queue.")
-    batch_bytes: int = _setting(12 * MIB, "Most bytes in one insert.")
-    batch_records: int = _setting(20_000, "Most records in one insert.")
+    batch_bytes: int = _setting(24 * MIB, "Most bytes in one insert.")
+    batch_records: int = _setting(50_000, "Most records in one insert.")
     linger_seconds: float = _setting(1.0, "Longest time a batch waits to fill up.")
     retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
 
@@ -95,6 +97,8 @@ class Settings:
             for name in ("max_body_bytes", "max_event_bytes", "batch_bytes", "batch_records")
             if getattr(self, name) <= 0
         ]
+        if not 0 <= self.workers <= MAX_WORKERS:
+            problems.append(f"workers={self.workers}: expected 0 to {MAX_WORKERS}")
         problems += [
             f"{name}={getattr(self, name)!r}: expected 0 or more"
             for name in ("rate_records", "rate_bytes", "min_free_bytes")

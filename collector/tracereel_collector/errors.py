@@ -14,6 +14,7 @@ CollectorError
     UnavailableError     503   a part that is needed does not answer now
       QueueUnavailableError    the queue cannot take or keep data
       StoreUnavailableError    ClickHouse does not answer
+        TooMuchAtOnceError     ClickHouse has not the memory for this insert; a smaller one may fit
   StartupError                 the process cannot start; the message says what to change
 """
 
@@ -116,6 +117,12 @@ class StoreUnavailableError(UnavailableError):
     """ClickHouse does not answer now."""
 
     code = "store_unavailable"
+
+
+class TooMuchAtOnceError(StoreUnavailableError):
+    """ClickHouse has not the memory for an insert of this size now."""
+
+    code = "too_much_at_once"
 
 
 class StartupError(CollectorError):

@@ -1,5 +1,6 @@
 """One error body for all our routes, and a 503 for whatever nobody foresaw."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
@@ -28,11 +29,14 @@ def grpc_code(status: int) -> int:
 
 def add_error_handlers(app: FastAPI) -> None:
     """Answer every failure in the one shape (OTLP routes: `google.rpc.Status`)."""
-    app.add_exception_handler(CollectorError, _known)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _parameters)
-    app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _unforeseen)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """The answer the application would give."""
+    handler = next(each for kind, each in _HANDLERS.items() if isinstance(error, kind))
+    return await handler(request, error)
 
 
 async def _known(request: Request, error: Exception) -> Response:
@@ -76,6 +80,15 @@ async def _unforeseen(request: Request, error: Exception) -> Response:
     log.error("request_failed", path=request.scope["path"], exc_info=error)
     message = "the collector failed to handle the request; its log says why"
     return error_response(request, 503, "internal", message, None, {}, {"Retry-After": "1"})
+
+
+_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    CollectorError: _known,
+    HTTPException: _http,
+    RequestValidationError: _parameters,
+    ClientDisconnect: _gone,
+    Exception: _unforeseen,
+}
 
 
 def error_response(

@@ -87,6 +87,15 @@ class Gate:
         Raises:
             StartupError: the keys cannot be read, or nothing protects what others could reach.
         """
+        self.check()
+        self._thread.start()
+
+    def check(self) -> None:
+        """Read the keys and see whether they protect what others could reach.
+
+        Raises:
+            StartupError: they cannot be read, or do not.
+        """
         try:
             self.refresh()
         except CollectorError as error:
@@ -102,7 +111,6 @@ class Gate:
                 "refusing TRACEREEL_CORS_ORIGINS=* without API keys: every web page could read all",
                 hint="name the origins, or make a key with `tracereel keys create`",
             )
-        self._thread.start()
 
     def close(self) -> None:
         """Write what is left for the audit log; safe to call twice, and before `start`."""

@@ -121,6 +121,7 @@ class Accept:
             data=data.strip() if as_it_came else b"\n".join(checked.lines),
             records=len(checked.lines),
             rejected=checked.refused,
+            rejected_reasons=tuple(checked.reasons.items()),
             runs=checked.runs,
             owners=checked.owners,
         )

@@ -6,11 +6,14 @@ from collections import OrderedDict
 from dataclasses import replace
 
 from tracereel_collector.model import SESSION_FLAG, Body, Kind, Receipt
+from tracereel_collector.queue import gauges
 from tracereel_collector.queue.database import checksum
 from tracereel_collector.queue.ledger import Seen, new_positions
 from tracereel_collector.queue.sessions import Sessions, flag
 
 EMITTERS_CACHED = 10_000
+REJECTED = "rejected:"
+"""Before a reason, the name of its counter."""
 
 
 def count(connection: sqlite3.Connection, name: str, kind: Kind, by: int) -> None:
@@ -23,12 +26,29 @@ def count(connection: sqlite3.Connection, name: str, kind: Kind, by: int) -> Non
         )
 
 
+def _count_rejected(connection: sqlite3.Connection, body: Body) -> None:
+    count(connection, "rejected", body.kind, body.rejected)
+    named = 0
+    for reason, records in body.rejected_reasons:
+        count(connection, f"{REJECTED}{reason}", body.kind, records)
+        named += records
+    count(connection, f"{REJECTED}other", body.kind, body.rejected - named)
+
+
 class Appender:
     """Appends bodies within a transaction of the commit thread; remembers emitters between them."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._sessions = Sessions()
+        self._version = 0
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """A transaction has begun: what another process wrote since the last one counts."""
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._version = version
+            self.forget()
 
     def forget(self) -> None:
         """After a rollback, what is remembered may be ahead of the file."""
@@ -42,10 +62,13 @@ class Appender:
             fresh = self._with_flags(connection, fresh)
         kept = fresh.records if fresh else 0
         count(connection, "received", body.kind, body.records + body.rejected)
-        count(connection, "rejected", body.kind, body.rejected)
+        count(connection, "appended", body.kind, body.records)
         count(connection, "duplicate", body.kind, body.records - kept)
-        count(connection, "appended", body.kind, kept)
+        _count_rejected(connection, body)
         number = _take_numbers(connection, kept) if fresh else None
+        if fresh:
+            gauges.add(connection, gauges.PENDING, body.kind, len(fresh.data))
+            gauges.add(connection, gauges.UNSEALED, body.kind, len(fresh.data))
         return Receipt(
             appended=kept,
             duplicates=body.records - kept,

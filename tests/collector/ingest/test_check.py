@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from tests.support.contract import EXAMPLES, PRINTED, example
 from tracereel_collector.ingest.check import EventCheck
+from tracereel_collector.ingest.decoders import EventDecoders
 from tracereel_collector.model import Run
 
 door = EventCheck(max_event_bytes=100_000)
+decoders = EventDecoders()
 COMPLETED = example("agent.execution.completed")
 
 
@@ -257,3 +259,28 @@ def test_any_bytes_are_either_kept_or_refused_with_a_reason(line):
 
     assert len(checked.lines) + len(checked.rejected) == 1
     assert all(each.reason for each in checked.rejected)
+
+
+@given(
+    st.sampled_from(EXAMPLES),
+    st.data(),
+    st.one_of(
+        st.integers(-(2**70), 2**70),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(max_size=20),
+        st.sampled_from([None, True, [], ["a"], [1], {}, {"a": 1}, "2026-01-23", "1.0", 1.0]),
+    ),
+)
+def test_the_door_takes_exactly_what_the_types_of_the_contract_take(event, data, value):
+    field = data.draw(st.sampled_from(sorted(event)))
+    line = msgspec.json.encode({**event, field: value})
+    if field in ("event_type", "timestamp"):
+        return  # those have rules beyond their type
+
+    try:
+        decoders.of(event["event_type"]).decode(line)
+        accepted = True
+    except msgspec.ValidationError:
+        accepted = False
+
+    assert bool(door.check([line], tenant="t").lines) is accepted
