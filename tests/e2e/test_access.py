@@ -74,8 +74,8 @@ def site(tmp_path_factory):
 
 def filled(path, site):
     """The path with identifiers of bravo's in it, and the same with ones nobody has."""
-    known = {"trace_id": SECRET_TRACE, "key_id": site.bravo["id"]}
-    unknown = {"trace_id": "trc-of-nobody", "key_id": "0123456789ab"}
+    known = {"trace_id": SECRET_TRACE, "key_id": site.bravo["id"], "entry_id": "1"}
+    unknown = {"trace_id": "trc-of-nobody", "key_id": "0123456789ab", "entry_id": "999"}
     names = re.findall(r"{(\w+)}", path)
     own, other = path, path
     for name in names:
@@ -138,6 +138,7 @@ def test_nothing_of_bravo_exists_for_alpha(site):
             if mine != nobodys:
                 other = site.ask(method, nobodys + query, body, site.alpha["key"])
                 names = (SECRET_TRACE, "trc-of-nobody", site.bravo["id"], "0123456789ab")
+                names = (*names, "1", "999")
                 assert neutral(answer, *names) == neutral(other, *names)
                 assert answer.status == 404
     assert site.ask("GET", f"/v1/replay/{SECRET_TRACE}", key=site.bravo["key"]).status == 200
@@ -365,3 +366,11 @@ print(codes)
     assert codes[429] > 1900
     counted = site.collector.metric("tracereel_access_refused_total", reason="too_many_tries")
     assert counted >= codes[429]
+
+
+def test_a_collector_without_keys_makes_none_for_whoever_asks(collector):
+    """The first key is made by who has the data directory, not by who reaches the port."""
+    for method, path in (("GET", "/v1/keys"), ("POST", "/v1/keys"), ("DELETE", "/v1/keys/x")):
+        answer = http(method, f"{collector.url}{path}", b"{}" if method == "POST" else None)
+        assert answer.status == 403
+        assert "keys create" in answer.json()["error"]["hint"]

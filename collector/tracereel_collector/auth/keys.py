@@ -31,7 +31,7 @@ class Scope(StrEnum):
 
 GRANTABLE: Final = frozenset({Scope.WRITE, Scope.READ, Scope.ADMIN})
 ORDINARY: Final = frozenset({Scope.WRITE, Scope.READ})
-"""What a static key and an open collector grant: no administration."""
+"""What a static key grants: no administration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
