@@ -7,6 +7,7 @@ from functools import cache
 from importlib import resources
 from string import Template
 
+from tracereel_collector.store.dialects import columns, content, own
 from tracereel_collector.store.otlp_types import FRAGMENTS
 
 MERGE_TREE_SETTINGS = (
@@ -18,6 +19,9 @@ MERGE_TREE_SETTINGS = (
 
 _VALUES = {
     **FRAGMENTS,
+    **columns.FRAGMENTS,
+    **content.FRAGMENTS,
+    **own.FRAGMENTS,
     "merge_tree_settings": MERGE_TREE_SETTINGS,
     "max_unix_nano": "9223372036854775807",
 }
