@@ -10,7 +10,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from tracereel.cli import build_parser, registry
 from tracereel_collector.api import events, health, otlp, page, replay
-from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, QueueMetrics
+from tracereel_collector.telemetry import (
+    DeliveryMetrics,
+    HttpMetrics,
+    QueueMetrics,
+    UnpricedModelMetric,
+)
 
 DOCS = Path(__file__).parent.parent / "docs"
 README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
@@ -40,6 +45,7 @@ def test_every_metric_is_described():
         [("appended", "events"), ("stored", "events"), ("quarantined", "events")], 0
     )
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
+    metrics.register(UnpricedModelMetric(lambda: [("m", 1)]))
     names = set(re.findall(r"(?m)^# TYPE (\S+)", generate_latest(metrics).decode()))
 
     def described(name):

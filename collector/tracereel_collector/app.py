@@ -5,6 +5,7 @@ import threading
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -23,10 +24,17 @@ from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
-from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, QueueMetrics
+from tracereel_collector.store.prices import Price, known_prices, load_prices
+from tracereel_collector.telemetry import (
+    DeliveryMetrics,
+    HttpMetrics,
+    QueueMetrics,
+    UnpricedModelMetric,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -46,8 +54,9 @@ class _AsyncQueue:
 class _Preparation:
     """Makes database and schema once, whenever the store first answers."""
 
-    def __init__(self, store: ClickHouseStore) -> None:
+    def __init__(self, store: ClickHouseStore, prices: list[Price]) -> None:
         self._store = store
+        self._prices = prices
         self._lock = threading.Lock()
         self._done = False
 
@@ -57,6 +66,8 @@ class _Preparation:
                 self._store.prepare()
                 for migration in migrate(self._store):
                     log.info("migration_applied", number=migration.number, name=migration.name)
+                if load_prices(self._store, self._prices):
+                    log.info("prices_loaded", rows=len(self._prices))
                 self._done = True
 
 
@@ -79,6 +90,7 @@ class Collector:
             StartupError: something is in the way; the message says what.
         """
         settings = self._settings
+        prices = known_prices(Path(settings.price_file) if settings.price_file else None)
         queue = self._queue = DurableQueue(
             settings.data_dir / "queue" / "queue.sqlite",
             QueueLimits(
@@ -99,7 +111,7 @@ class Collector:
             query_memory_bytes=settings.query_memory_bytes,
             max_clients=QUERY_THREADS + len(Kind) + 1,
         )
-        prepare = _Preparation(store)
+        prepare = _Preparation(store, prices)
         try:
             prepare()
         except StoreUnavailableError as error:
@@ -122,6 +134,7 @@ class Collector:
         registry.register(
             QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
         )
+        registry.register(UnpricedModelMetric(UnpricedModels(store).by_model))
         self._worker.start()
         return build_api(
             Parts(
