@@ -19,6 +19,7 @@ from tracereel_collector.telemetry import (
     OtlpMetrics,
     QueueMetrics,
     SessionMetrics,
+    UnpricedModelMetric,
 )
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -51,6 +52,7 @@ def test_every_metric_is_described():
     OtlpMetrics.register(metrics)
     counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
+    metrics.register(UnpricedModelMetric(lambda: [("m", 1)]))
     names = set(re.findall(r"(?m)^# TYPE (\S+)", generate_latest(metrics).decode()))
 
     def described(name):

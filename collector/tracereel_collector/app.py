@@ -41,15 +41,18 @@ from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
+from tracereel_collector.store.prices import Price, known_prices, load_prices
 from tracereel_collector.telemetry import (
     DeliveryMetrics,
     HttpMetrics,
     OtlpMetrics,
     QueueMetrics,
     SessionMetrics,
+    UnpricedModelMetric,
 )
 
 log = structlog.get_logger(__name__)
@@ -71,9 +74,10 @@ class _AsyncQueue:
 class _Preparation:
     """Makes database and schema once, whenever the store first answers."""
 
-    def __init__(self, store: ClickHouseStore, queue: DurableQueue) -> None:
+    def __init__(self, store: ClickHouseStore, queue: DurableQueue, prices: list[Price]) -> None:
         self._store = store
         self._queue = queue
+        self._prices = prices
         self._lock = threading.Lock()
         self._done = False
 
@@ -84,6 +88,8 @@ class _Preparation:
                 for migration in migrate(self._store):
                     log.info("migration_applied", number=migration.number, name=migration.name)
                 self._queue.number_after(self._store.highest_number())
+                if load_prices(self._store, self._prices):
+                    log.info("prices_loaded", rows=len(self._prices))
                 self._done = True
 
 
@@ -131,6 +137,7 @@ class Collector:
         """
         settings = self._settings
         self._gate.check()
+        prices = known_prices(Path(settings.price_file) if settings.price_file else None)
         queue = self._queue = DurableQueue(
             settings.data_dir / QUEUE_FILE, _queue_limits(settings), shared=self._shared
         )
@@ -142,7 +149,7 @@ class Collector:
             )
         self.store_address = self._find_store()
         store = self._store = self._new_store()
-        prepare = _Preparation(store, queue)
+        prepare = _Preparation(store, queue, prices)
         try:
             prepare()
         except StoreUnavailableError as error:
@@ -192,6 +199,7 @@ class Collector:
             QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
         )
         self._shown.register(SessionMetrics(queue.session_mismatches))
+        self._shown.register(UnpricedModelMetric(UnpricedModels(store).by_model))
         self.parts = Parts(
             gate=self._gate,
             administration=Administration(self._keys, self._audit),

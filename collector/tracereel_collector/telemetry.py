@@ -186,6 +186,29 @@ def share_metrics(directory: Path, *, slot: str) -> None:
     values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
 
 
+class UnpricedModelMetric(Collector):
+    """Calls of models whose price nobody told us, by model; the rarest share one label."""
+
+    MOST_MODELS = 20
+
+    def __init__(self, by_model: Callable[[], list[tuple[str, int]]]) -> None:
+        self._by_model = by_model
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample per model, the most called first."""
+        family = GaugeMetricFamily(
+            "tracereel_unpriced_model_calls",
+            "Model calls stored whose cost is unknown because no price is known for the model.",
+            labels=["model"],
+        )
+        counted = self._by_model()
+        for model, calls in counted[: self.MOST_MODELS]:
+            family.add_metric([model or "(not named)"], calls)
+        if rest := counted[self.MOST_MODELS :]:
+            family.add_metric(["(others)"], sum(calls for _, calls in rest))
+        yield family
+
+
 def configure_logging(*, json_lines: bool | None = None) -> None:
     """Log lines to stderr: readable on a terminal, JSON elsewhere."""
     as_json = not sys.stderr.isatty() if json_lines is None else json_lines

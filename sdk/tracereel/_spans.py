@@ -128,6 +128,8 @@ _AT_THE_END: Final = {
     for field, names in semconv.SPAN_ATTRIBUTES.items()
     if field not in semconv.KNOWN_AT_START
 }
+# The span of a call inside an agent learns the agent's name only then.
+_AT_THE_END_OF_CALLS: Final = _AT_THE_END | {"agent_name": semconv.SPAN_ATTRIBUTES["agent_name"]}
 
 
 def attributes_of(
@@ -140,12 +142,15 @@ def attributes_of(
         if value is not None and value != "" and field in names:
             for name in names[field]:
                 attributes[name] = value
+    if event.get("event_type") == semconv.LLM_CALLED and event.get("llm_model") is not None:
+        attributes[semconv.ANSWERED_BY] = event["llm_model"]
     return attributes
 
 
 def closing_attributes(event: Mapping[str, Any]) -> dict[str, Any]:
     """Those of them that were not known when the span began."""
-    return attributes_of(event, _AT_THE_END)
+    inside = event.get("event_type") in semconv.CALLS
+    return attributes_of(event, _AT_THE_END_OF_CALLS if inside else _AT_THE_END)
 
 
 def finish(
