@@ -33,7 +33,7 @@ def test_every_recording_has_reviewed_results_and_package_versions():
 RECORDED = sorted(path.stem for path in golden.FIXTURES.glob("*.pb"))
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", sorted(RECORDED))
 def test_all_instrumentations_tell_the_same_of_the_same_call(name):
     """The stand-in servers gave one answer each: what was sent differs, what is shown may not."""
     calls = [each for each in EXPECTED[name] if each.get("PromptTokens", 0) > 7]
@@ -49,7 +49,7 @@ def test_all_instrumentations_tell_the_same_of_the_same_call(name):
             assert call["ModelServed"] == "gpt-4o-mini-2024-07-18"
 
 
-@pytest.mark.parametrize("name", set(RECORDED) - {"otel-genai-old"})
+@pytest.mark.parametrize("name", sorted(set(RECORDED) - {"otel-genai-old"}))
 def test_messages_of_every_form_become_one_list_of_parts(name):
     (first, *_) = [each for each in EXPECTED[name] if "ToolCalls" in each]
     texts = [
