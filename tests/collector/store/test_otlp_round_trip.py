@@ -304,7 +304,8 @@ def test_metrics(store, queued, given_attributes, value, buckets, total, name, s
     assert (two["AggregationTemporality"], two["IsMonotonic"]) == (2, True)
     for row in (three, four):
         assert row["HasSum"] == row["HasMin"] == row["HasMax"] == (total is not None)
-        assert all(same(row[each], total or 0.0) for each in ("Sum", "Min", "Max"))
+        expected = 0.0 if total is None else total  # not `or`: minus nought is kept too
+        assert all(same(row[each], expected) for each in ("Sum", "Min", "Max"))
         assert row["Count"] == 7
     assert (three["BucketCounts"], three["ExplicitBounds"]) == (buckets, [0.5, 1.0])
     assert (four["Scale"], four["ZeroCount"], four["ZeroThreshold"]) == (scale, 3, 0.25)
