@@ -1,0 +1,151 @@
+"""A LangChain message that is being put together from its chunks."""
+
+from typing import Any, Final
+
+from tracereel.providers.base import Usage
+from tracereel.providers.reading import as_data, get, json_object, mapping, text
+from tracereel.providers.usage import read_usage
+
+_TEXTS: Final = (
+    *("text", "thinking", "reasoning", "signature", "partial_json", "args", "arguments"),
+    "reasoning_content",
+)
+_LISTS: Final = ("citations", "annotations", "summary")
+
+
+class MessageParts:
+    """Chunks are merged as LangChain merges them: texts grow, blocks and calls by their index."""
+
+    def __init__(self) -> None:
+        self.id: str | None = None
+        self.model: str | None = None
+        self.stop_word: str | None = None
+        self._is_last = False
+        self._texts: list[str] = []
+        self._blocks: dict[Any, dict[str, Any]] = {}
+        self._calls: dict[Any, dict[str, Any]] = {}
+        self._metadata: dict[str, Any] = {}
+        self._extra: dict[str, Any] = {}
+        self._usage: Usage | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self._is_last or self.stop_word is not None
+
+    def add(self, chunk: Any) -> None:
+        """Takes in one chunk."""
+        content = get(chunk, "content")
+        if isinstance(content, str):
+            if content:
+                self._texts.append(content)
+        else:
+            for block in content or ():
+                self._add_block(as_data(block))
+        for call in get(chunk, "tool_call_chunks") or ():
+            self._add_call(mapping(as_data(call)))
+        if (usage := get(chunk, "usage_metadata")) is not None:
+            said = read_usage(as_data(usage))
+            if said is not None:  # each chunk counts its own tokens
+                self._usage = said if self._usage is None else self._usage + said
+        if metadata := get(chunk, "response_metadata"):
+            self._metadata |= mapping(as_data(metadata))
+            self.model = text(get(self._metadata, "model_name", "model")) or self.model
+            self.stop_word = text(get(self._metadata, "stop_reason", "finish_reason"))
+        if extra := get(chunk, "additional_kwargs"):
+            for name, value in mapping(as_data(extra)).items():
+                old = self._extra.get(name)
+                grows = isinstance(old, str) and isinstance(value, str)
+                self._extra[name] = old + value if grows else value
+        self._is_last = self._is_last or get(chunk, "chunk_position") == "last"
+        self.id = text(get(chunk, "id")) or self.id
+
+    def _add_block(self, block: Any) -> None:
+        if isinstance(block, str):
+            self._texts.append(block)
+            return
+        if not isinstance(block, dict):
+            self._blocks[len(self._blocks), "malformed"] = {"malformed": block}
+            return
+        index = block.get("index")
+        key = index if isinstance(index, (int, str)) else (len(self._blocks), "whole")
+        known = self._blocks.get(key)
+        if known is None:
+            self._blocks[key] = dict(block)
+            return
+        for name, value in block.items():
+            old = known.get(name)
+            if name in _TEXTS and isinstance(old, str) and isinstance(value, str):
+                known[name] = old + value
+            elif name in _LISTS and isinstance(old, list) and isinstance(value, list):
+                known[name] = [*old, *value]
+            elif old is None or old == "":
+                known[name] = value
+
+    def _add_call(self, call: dict[str, Any]) -> None:
+        index = call.get("index")
+        key = index if isinstance(index, (int, str)) else (len(self._calls), "whole")
+        known = self._calls.setdefault(key, {"name": "", "args": "", "id": None})
+        for name in ("name", "args"):
+            if isinstance(part := call.get(name), str):
+                known[name] += part
+        known["id"] = known["id"] or text(call.get("id"))
+
+    def whole(self) -> dict[str, Any]:
+        """The message so far."""
+        calls = [_call(each) for each in self._calls.values()]
+        content: Any = "".join(self._texts)
+        if self._blocks:
+            blocks = [_block(each) for each in self._blocks.values()]
+            content = [*([content] if content else []), *blocks]
+        message = {
+            "type": "ai",
+            "id": self.id,
+            "content": content,
+            "tool_calls": [call for call in calls if "error" not in call],
+            "invalid_tool_calls": [call for call in calls if "error" in call],
+            "response_metadata": self._metadata,
+            "additional_kwargs": self._extra,
+        }
+        if self._usage is not None:
+            message["usage_metadata"] = _usage_metadata(self._usage)
+        return message
+
+    def completed(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The whole message as the framework gives it; what it leaves unsaid, from the chunks."""
+        so_far = self.whole()
+        done = {**message, "type": "ai"}
+        for name in ("content", "tool_calls", "usage_metadata", "response_metadata", "id"):
+            if not done.get(name) and so_far.get(name):
+                done[name] = so_far[name]
+        return done
+
+
+def _block(block: dict[str, Any]) -> dict[str, Any]:
+    """A merged block without what belonged to the merging."""
+    whole = {name: value for name, value in block.items() if name != "index"}
+    if isinstance(partial := whole.get("partial_json"), str) and not whole.get("input"):
+        arguments, kept = json_object(partial)
+        if kept is None:
+            whole["input"] = arguments
+            del whole["partial_json"]
+    return whole
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    arguments, kept = json_object(call["args"])
+    if kept is not None:
+        return {**call, "args": kept, "error": "the arguments are no JSON object"}
+    return {**call, "args": arguments}
+
+
+def _usage_metadata(usage: Usage) -> dict[str, Any]:
+    inside = {"cache_read": usage.cached_tokens, "cache_creation": usage.cache_creation_tokens}
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "input_token_details": {k: v for k, v in inside.items() if v is not None},
+        "output_token_details": (
+            {} if usage.reasoning_tokens is None else {"reasoning": usage.reasoning_tokens}
+        ),
+    }
