@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 _MAX_DEPTH: Final = 64
-_MAX_NODES: Final = 500_000
+_MAX_NODES: Final = 200_000
 _SCALARS: Final = (str, int, float, bool)
 _KNOWN_NAMES: Final = (
     *("type", "role", "id", "name", "content", "model", "usage", "tool_calls", "tool_call_id"),
