@@ -33,7 +33,15 @@ ANTHROPIC: dict[str, Any] = {
         {
             "type": "web_search_tool_result",
             "tool_use_id": "srvtoolu_1",
-            "content": [{"type": "web_search_result", "title": "BOE", "url": "https://boe.es"}],
+            "content": [
+                {
+                    "type": "web_search_result",
+                    "title": "BOE",
+                    "url": "https://boe.es",
+                    "encrypted_content": "c2VjcmV0",
+                    "page_age": None,
+                }
+            ],
         },
         {"type": "tool_use", "id": "toolu_1", "name": "book", "input": {"day": "ñandú", "n": 2}},
     ],

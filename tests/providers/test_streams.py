@@ -169,6 +169,15 @@ def test_counts_that_grow_are_not_added_up():
     assert adapter.result().usage.output_tokens == 20
 
 
+def test_counts_repeated_with_every_chunk_are_not_added_up():
+    adapter = adapter_for("openai")
+    for count in (1, 2, 3):
+        usage = {"prompt_tokens": 5, "completion_tokens": count}
+        adapter.process_chunk({"choices": [{"delta": {"content": "x"}}], "usage": usage})
+
+    assert (adapter.result().usage.input_tokens, adapter.result().usage.output_tokens) == (5, 3)
+
+
 def test_a_citation_keeps_text_source_document_and_location():
     adapter = adapter_for("anthropic")
     given = samples.ANTHROPIC["content"][2]["citations"][0]
@@ -431,3 +440,56 @@ def test_the_default_clock_is_the_machines():
     (start, *_) = adapter_for("anthropic").process_chunk(START)
 
     assert before - 1 <= start.timestamp <= time.time() + 1
+
+
+def test_texts_between_blocks_keep_their_place_and_their_citations():
+    """ChatAnthropic streams text as strings, and the citations after them as blocks."""
+    adapter = adapter_for("langchain")
+    cited = {"cited_text": "law", "document_index": 0, "document_title": "BOE"}
+    for content in (
+        [{"type": "thinking", "thinking": "hm", "index": 0}],
+        "Two ",
+        "weeks.",
+        [{"type": "text", "index": 1, "citations": [cited]}],
+        [{"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}, "index": 2}],
+        "After.",
+    ):
+        adapter.process_chunk({"type": "AIMessageChunk", "id": "run-1", "content": content})
+    adapter.finish()
+
+    result = adapter.result()
+    assert [(event.type, event.content) for event in result.events[:4]] == [
+        ("thinking", "hm"),
+        ("assistant_message", "Two weeks."),
+        ("tool_request", None),
+        ("assistant_message", "After."),
+    ]
+    assert [citation.source for citation in result.events[1].citations] == ["BOE"]
+    assert result.problems == ()
+
+
+def test_an_answer_whose_id_comes_late_is_one_answer():
+    adapter = adapter_for("langchain")
+    for identity, content in (("lc_run--1", ""), ("resp_1", "Hel"), ("lc_run--1", "lo")):
+        chunk = {"type": "AIMessageChunk", "id": identity, "content": content}
+        adapter.process_chunk(chunk)
+    adapter.process_chunk({"type": "AIMessageChunk", "content": "", "chunk_position": "last"})
+    (end,) = adapter.finish()
+
+    assert end.failure is None
+    assert [event.content for event in adapter.result().events] == ["Hello"]
+
+
+def test_messages_of_a_graph_are_told_apart_by_place_and_id():
+    adapter = adapter_for("langchain")
+    for place, identity, content in (
+        ("a", "m1", "One"),
+        ("b", "m2", "Two"),
+        ("a", "m1", " and"),
+        ("a", "m3", "Three"),
+    ):
+        message = SimpleNamespace(type="AIMessageChunk", id=identity, content=content)
+        adapter.process_chunk((message, {"langgraph_checkpoint_ns": place}))
+    adapter.abandon()
+
+    assert [event.content for event in adapter.result().events] == ["One and", "Two", "Three"]

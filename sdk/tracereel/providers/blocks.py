@@ -74,6 +74,12 @@ def said(
 
 def _read_text(answer: Answer, block: dict[str, Any], index: int) -> None:
     content = block.get("text")
+    before = answer.pieces[-1] if answer.pieces else None
+    if content is None and items(block.get("citations")) and before and before.content is not None:
+        # LangChain leaves the citations of a streamed text behind it, as a block of their own.
+        told = [read_citation(each, before.content) for each in block["citations"]]
+        before.citations += tuple(each for each in told if each is not None)
+        return
     if not isinstance(content, str):
         answer.report("malformed_block", "a text block has no text", index, block)
         return

@@ -21,8 +21,9 @@ class MessageParts:
         self.model: str | None = None
         self.stop_word: str | None = None
         self._is_last = False
-        self._texts: list[str] = []
-        self._blocks: dict[Any, dict[str, Any]] = {}
+        self._blocks: dict[Any, dict[str, Any] | list[str]] = {}
+        """Key of a block → the block, or the parts of a text that came without one, in order."""
+        self._open_text: list[str] | None = None
         self._calls: dict[Any, dict[str, Any]] = {}
         self._metadata: dict[str, Any] = {}
         self._extra: dict[str, Any] = {}
@@ -36,8 +37,7 @@ class MessageParts:
         """Takes in one chunk."""
         content = get(chunk, "content")
         if isinstance(content, str):
-            if content:
-                self._texts.append(content)
+            self._add_text(content)
         else:
             for block in content or ():
                 self._add_block(as_data(block))
@@ -59,17 +59,26 @@ class MessageParts:
         self._is_last = self._is_last or get(chunk, "chunk_position") == "last"
         self.id = text(get(chunk, "id")) or self.id
 
+    def _add_text(self, content: str) -> None:
+        if not content:
+            return
+        if self._open_text is None:
+            self._open_text = []
+            self._blocks[len(self._blocks), "text"] = self._open_text
+        self._open_text.append(content)
+
     def _add_block(self, block: Any) -> None:
         if isinstance(block, str):
-            self._texts.append(block)
+            self._add_text(block)
             return
+        self._open_text = None
         if not isinstance(block, dict):
             self._blocks[len(self._blocks), "malformed"] = {"malformed": block}
             return
         index = block.get("index")
         key = index if isinstance(index, (int, str)) else (len(self._blocks), "whole")
         known = self._blocks.get(key)
-        if known is None:
+        if not isinstance(known, dict):
             self._blocks[key] = dict(block)
             return
         for name, value in block.items():
@@ -93,10 +102,12 @@ class MessageParts:
     def whole(self) -> dict[str, Any]:
         """The message so far."""
         calls = [_call(each) for each in self._calls.values()]
-        content: Any = "".join(self._texts)
-        if self._blocks:
-            blocks = [_block(each) for each in self._blocks.values()]
-            content = [*([content] if content else []), *blocks]
+        blocks = list(self._blocks.values())
+        content: Any = [
+            "".join(each) if isinstance(each, list) else _block(each) for each in blocks
+        ]
+        if all(isinstance(each, list) for each in blocks):
+            content = "".join(content)
         message = {
             "type": "ai",
             "id": self.id,

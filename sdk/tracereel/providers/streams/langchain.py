@@ -5,7 +5,7 @@ from typing import Any
 from tracereel.providers.base import StreamEvent, Usage
 from tracereel.providers.blocks import THOUGHTS
 from tracereel.providers.citations import read_citation
-from tracereel.providers.langchain import read_message, role_of
+from tracereel.providers.langchain import ROLES, read_message, role_of
 from tracereel.providers.reading import as_data, count, get, items, mapping, text
 from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.streams.chunks import MessageParts
@@ -24,8 +24,8 @@ class LangChainStreamAdapter(StreamAdapter):
 
     def _forget(self) -> None:
         self._messages: dict[str, Any] = {}
-        self._calls = 0
         self._done: set[str] = set()
+        self._runs: dict[str, str] = {}
         self._blocks_before = 0
 
     def _take(self, chunk: Any, out: list[StreamEvent]) -> None:
@@ -49,12 +49,33 @@ class LangChainStreamAdapter(StreamAdapter):
 
     def _take_bare(self, chunk: Any, out: list[StreamEvent]) -> None:
         """A message chunk that came without an event around it, perhaps with its metadata."""
-        if isinstance(chunk, tuple) and chunk:
+        place = ""
+        if isinstance(chunk, tuple) and chunk:  # LangGraph: the message, and where it came from
+            place = text(get(chunk[-1], "langgraph_checkpoint_ns")) or ""
             chunk = chunk[0]
         if get(chunk, "content") is None and get(chunk, "tool_call_chunks") is None:
             self._report("malformed_chunk", "neither an event nor a message", chunk)
             return
-        self._take_chunk(text(get(chunk, "id")) or "run", chunk, chunk, out)
+        role = ROLES.get(str(get(chunk, "type")).lower(), "assistant")
+        if role == "assistant":
+            self._take_chunk(self._bare_run(place, text(get(chunk, "id"))), chunk, chunk, out)
+        elif role == "tool":
+            self._messages[f"tool {len(self._messages)}"] = as_data(chunk)
+
+    def _bare_run(self, place: str, identity: str | None) -> str:
+        """Which answer a chunk without a run belongs to.
+
+        The framework's placeholder of an id gives way to the provider's while an answer comes.
+        """
+        run = self._runs.get(place)
+        parts = self._messages.get(run or "")
+        if run is None or not isinstance(parts, MessageParts):
+            known = False
+        else:
+            known = parts.id == identity or _is_placeholder(parts.id) or _is_placeholder(identity)
+        if not known or run is None:
+            run = self._runs[place] = f"{place} {len(self._messages)}"
+        return run
 
     def _parts(self, run: str) -> MessageParts:
         parts = self._messages.get(run)
@@ -183,6 +204,10 @@ def _message_in(output: Any) -> dict[str, Any] | None:
             if isinstance(message := mapping(each).get("message"), dict):
                 return message
     return None
+
+
+def _is_placeholder(identity: str | None) -> bool:
+    return identity is None or identity.startswith(("lc_", "run-"))
 
 
 def _identified(call: Any, identity: str) -> Any:
