@@ -196,7 +196,6 @@ class NormalizedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was said or done in a turn, whoever the provider is."""
 
     type: EventType
-    event_id: str
     original_index: int
     """Place among everything that the turn has, in order."""
     provider: str
@@ -226,6 +225,15 @@ class NormalizedEvent(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     raw: Any = None
     """What the provider sent for this, as data."""
+
+    @property
+    def event_id(self) -> str:
+        """An id that is the same whenever the same thing is normalised again."""
+        call, result = self.tool_call, self.tool_result
+        about = call.id if call else result.call_id if result else self.content
+        key = (self.session_id, self.message_id, self.original_index, self.type, about)
+        digest = blake2b(repr(key).encode("utf-8", "backslashreplace"), digest_size=12)
+        return f"nev_{digest.hexdigest()}"
 
     @property
     def role(self) -> str:
@@ -303,9 +311,3 @@ class Normalized(msgspec.Struct, frozen=True, kw_only=True):
         """What the assistant said, without its thinking."""
         said = (event.content for event in self.events if event.type == "assistant_message")
         return "".join(part for part in said if part)
-
-
-def event_id(*parts: object) -> str:
-    """An id that is the same whenever the same thing is normalised again."""
-    digest = blake2b(repr(parts).encode("utf-8", "backslashreplace"), digest_size=12)
-    return f"nev_{digest.hexdigest()}"

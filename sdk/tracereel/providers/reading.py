@@ -13,7 +13,8 @@ import msgspec
 
 _MAX_DEPTH: Final = 64
 _MAX_NODES: Final = 200_000
-_SCALARS: Final = (str, int, float, bool)
+_SCALARS: Final = frozenset({str, int, float, bool})
+_NOTHING: Final[dict[str, Any]] = {}
 _KNOWN_NAMES: Final = (
     *("type", "role", "id", "name", "content", "model", "usage", "tool_calls", "tool_call_id"),
     *("usage_metadata", "response_metadata", "additional_kwargs", "invalid_tool_calls", "status"),
@@ -92,16 +93,40 @@ def fields_text(value: Any) -> str:
         return type(value).__name__
 
 
+class _Attributes:
+    """An object of no known kind, read like a dictionary."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def get(self, name: str) -> Any:
+        return _attribute(self._value, name)
+
+
+def table(value: Any) -> Any:
+    """Something with a `get` for the fields of a dictionary or of an object.
+
+    Of pydantic's models the fields themselves: asking one for what it has not is slow.
+    """
+    if isinstance(value, dict):
+        return value
+    if value is None:
+        return _NOTHING
+    try:
+        extra = value.__pydantic_extra__
+        own = value.__dict__
+    except Exception:  # noqa: BLE001 - not such a model, or one that does not want to be read
+        return _Attributes(value)
+    return {**own, **extra} if extra else own
+
+
 def get(value: Any, *names: str) -> Any:
     """The first of the fields that is there and not null; of dictionaries and of objects."""
-    if isinstance(value, dict):
-        for name in names:
-            if (found := value.get(name)) is not None:
-                return found
-        return None
+    fields = table(value)
     for name in names:
-        found = _attribute(value, name)
-        if found is not None:
+        if (found := fields.get(name)) is not None:
             return found
     return None
 

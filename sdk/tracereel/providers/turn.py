@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from tracereel.providers.answers import Answer, Piece
 from tracereel.providers.base import (
     UNKNOWN_MODEL,
@@ -14,7 +16,6 @@ from tracereel.providers.base import (
     StopReason,
     ToolCall,
     Usage,
-    event_id,
 )
 from tracereel.providers.stop_reasons import canonical_stop_reason
 from tracereel.providers.tools import Execution, ToolLedger
@@ -217,12 +218,8 @@ class Turn:
     def _add(self, kind: EventType, **fields: Any) -> None:
         model = fields.pop("model", None) or self._model or self._default_model or UNKNOWN_MODEL
         provider = fields.pop("provider", None) or self._provider or self._speaker or "langchain"
-        call, result = fields.get("tool_call"), fields.get("tool_result")
-        about = call.id if call else result.call_id if result else fields.get("content")
-        key = (self._session_id, fields.get("message_id"), self._next, kind, about)
         event = NormalizedEvent(
             type=kind,
-            event_id=event_id(*key),
             original_index=self._next,
             session_id=self._session_id,
             model=model,
@@ -234,9 +231,7 @@ class Turn:
 
     def _seal(self, **fields: Any) -> None:
         """Puts what is said of the whole answer on its last event."""
-        last = self._events[-1]
-        known = {name: getattr(last, name) for name in last.__struct_fields__}
-        self._events[-1] = NormalizedEvent(**(known | fields))
+        self._events[-1] = msgspec.structs.replace(self._events[-1], **fields)
 
 
 def _about(answer: Answer, index: int) -> dict[str, Any]:

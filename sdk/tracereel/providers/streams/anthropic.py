@@ -6,7 +6,7 @@ from tracereel.providers.base import StreamEvent, ToolCall, Usage
 from tracereel.providers.blocks import REQUESTS, REQUESTS_AT_PROVIDER
 from tracereel.providers.citations import read_citation
 from tracereel.providers.failures import read_failure
-from tracereel.providers.reading import as_data, count, get, json_object, mapping, text, word
+from tracereel.providers.reading import as_data, count, get, json_object, mapping, table, text, word
 from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.usage import read_usage
 
@@ -56,9 +56,10 @@ class AnthropicStreamAdapter(StreamAdapter):
         self._is_stopped = False
 
     def _take(self, chunk: Any, out: list[StreamEvent]) -> None:
-        kind = get(chunk, "type")
+        fields = table(chunk)
+        kind = fields.get("type")
         if kind == "content_block_delta":
-            self._take_delta(chunk, out)
+            self._take_delta(fields, chunk, out)
         elif kind == "content_block_start":
             self._start(out, chunk)
             self._take_block(chunk, out)
@@ -105,10 +106,10 @@ class AnthropicStreamAdapter(StreamAdapter):
         elif start.get("type") == "thinking" and text(start.get("thinking")):
             self._thought(out, start["thinking"], chunk)
 
-    def _take_delta(self, chunk: Any, out: list[StreamEvent]) -> None:
-        index = get(chunk, "index")
-        delta = get(chunk, "delta")
-        kind = get(delta, "type")
+    def _take_delta(self, fields: Any, chunk: Any, out: list[StreamEvent]) -> None:
+        index = fields.get("index")
+        delta = table(fields.get("delta"))
+        kind = delta.get("type")
         block = self._blocks.get(index) if type(index) is int else None
         if block is None:
             if count(index) is None:
@@ -118,26 +119,26 @@ class AnthropicStreamAdapter(StreamAdapter):
             block = self._blocks[index] = _Block(_missing_start(kind))
         self._block = index
         if kind == "text_delta":
-            if isinstance(part := get(delta, "text"), str) and part:
+            if isinstance(part := delta.get("text"), str) and part:
                 block.text.append(part)
                 self._said(out, part, chunk)
         elif kind == "thinking_delta":
-            if isinstance(part := get(delta, "thinking"), str) and part:
+            if isinstance(part := delta.get("thinking"), str) and part:
                 block.thinking.append(part)
                 self._thought(out, part, chunk)
         elif kind == "input_json_delta":
-            if isinstance(part := get(delta, "partial_json"), str) and part:
+            if isinstance(part := delta.get("partial_json"), str) and part:
                 block.json.append(part)
                 self._token()
         elif kind == "citations_delta":
-            raw = as_data(get(delta, "citation"))
+            raw = as_data(delta.get("citation"))
             citation = read_citation(raw)
             if citation is not None:
                 block.citations.append(raw)
             self._cited(out, citation, chunk)
         elif kind == "signature_delta":
             # For the provider to verify, not for people: part of the block, no event.
-            if isinstance(part := get(delta, "signature"), str):
+            if isinstance(part := delta.get("signature"), str):
                 block.signature.append(part)
         else:
             self._report("malformed_chunk", "a delta is of no known kind", chunk)

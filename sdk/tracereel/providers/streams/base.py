@@ -219,7 +219,20 @@ class StreamAdapter:
 
     def _said(self, out: list[StreamEvent], content: str, raw: Any) -> None:
         self._token()
-        out.append(self._emit("content_delta", raw, content=content))
+        out.append(  # as `_emit` does, without its detour: most chunks come by here
+            StreamEvent(
+                type="content_delta",
+                provider=self.provider,
+                timestamp=self._time + self._offset,
+                original_index=self._emitted,
+                block_index=self._block,
+                model=self._model or self._requested_model or UNKNOWN_MODEL,
+                message_id=self._message_id,
+                content=content,
+                raw=raw if self._keep_raw else None,
+            )
+        )
+        self._emitted += 1
 
     def _thought(self, out: list[StreamEvent], reasoning: str, raw: Any) -> None:
         self._token()

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from tracereel.providers.base import Usage
-from tracereel.providers.reading import as_data, get, json_object, mapping, text
+from tracereel.providers.reading import as_data, get, json_object, mapping, table, text
 from tracereel.providers.usage import read_usage
 
 _TEXTS: Final = (
@@ -35,29 +35,30 @@ class MessageParts:
 
     def add(self, chunk: Any) -> None:
         """Takes in one chunk."""
-        content = get(chunk, "content")
+        fields = table(chunk)
+        content = fields.get("content")
         if isinstance(content, str):
             self._add_text(content)
         else:
             for block in content or ():
-                self._add_block(as_data(block))
-        for call in get(chunk, "tool_call_chunks") or ():
+                self._add_block(block if isinstance(block, dict) else as_data(block))
+        for call in fields.get("tool_call_chunks") or ():
             self._add_call(mapping(as_data(call)))
-        if (usage := get(chunk, "usage_metadata")) is not None:
+        if (usage := fields.get("usage_metadata")) is not None:
             said = read_usage(as_data(usage))
             if said is not None:  # each chunk counts its own tokens
                 self._usage = said if self._usage is None else self._usage + said
-        if metadata := get(chunk, "response_metadata"):
+        if metadata := fields.get("response_metadata"):
             self._metadata |= mapping(as_data(metadata))
             self.model = text(get(self._metadata, "model_name", "model")) or self.model
             self.stop_word = text(get(self._metadata, "stop_reason", "finish_reason"))
-        if extra := get(chunk, "additional_kwargs"):
+        if extra := fields.get("additional_kwargs"):
             for name, value in mapping(as_data(extra)).items():
                 old = self._extra.get(name)
                 grows = isinstance(old, str) and isinstance(value, str)
                 self._extra[name] = old + value if grows else value
-        self._is_last = self._is_last or get(chunk, "chunk_position") == "last"
-        self.id = text(get(chunk, "id")) or self.id
+        self._is_last = self._is_last or fields.get("chunk_position") == "last"
+        self.id = text(fields.get("id")) or self.id
 
     def _add_text(self, content: str) -> None:
         if not content:
@@ -79,16 +80,16 @@ class MessageParts:
         key = index if isinstance(index, (int, str)) else (len(self._blocks), "whole")
         known = self._blocks.get(key)
         if not isinstance(known, dict):
-            self._blocks[key] = dict(block)
+            self._blocks[key] = mapping(as_data(block))
             return
         for name, value in block.items():
             old = known.get(name)
             if name in _TEXTS and isinstance(old, str) and isinstance(value, str):
                 known[name] = old + value
             elif name in _LISTS and isinstance(old, list) and isinstance(value, list):
-                known[name] = [*old, *value]
+                known[name] = [*old, *as_data(value)]
             elif old is None or old == "":
-                known[name] = value
+                known[name] = as_data(value)
 
     def _add_call(self, call: dict[str, Any]) -> None:
         index = call.get("index")

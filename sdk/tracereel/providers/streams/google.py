@@ -7,7 +7,7 @@ from tracereel.providers.base import Citation, StreamEvent, ToolCall, Usage
 from tracereel.providers.citations import read_grounding
 from tracereel.providers.failures import read_failure
 from tracereel.providers.google import FINISH, SIGNATURE, SOURCES, read_part
-from tracereel.providers.reading import as_data, get, text, word
+from tracereel.providers.reading import as_data, get, table, text, word
 from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.usage import read_usage
 
@@ -22,9 +22,8 @@ class _Candidate:
         self.parts: list[dict[str, Any]] = []
         self.texts: list[list[str] | None] = []
 
-    def add_text(self, content: str, *, is_thought: bool, part: Any) -> bool:
-        """Adds a text; says whether it begins a new part."""
-        signature = get(part, *SIGNATURE)
+    def add_text(self, content: str, *, is_thought: bool, signature: Any) -> None:
+        """Adds a text to the last part, or as a new one where that is of another kind."""
         is_new = (
             not self.parts
             or self.texts[-1] is None
@@ -38,7 +37,6 @@ class _Candidate:
         parts.append(content)
         if signature is not None:
             self.parts[-1][SIGNATURE[0]] = as_data(signature)
-        return is_new
 
     def add(self, part: dict[str, Any]) -> None:
         self.parts.append(part)
@@ -64,9 +62,10 @@ class GoogleStreamAdapter(StreamAdapter):
         self._sources: dict[int, tuple[Citation, ...]] = {}
 
     def _take(self, chunk: Any, out: list[StreamEvent]) -> None:
-        candidates = get(chunk, "candidates")
-        usage = get(chunk, "usageMetadata", "usage_metadata")
-        feedback = get(chunk, "promptFeedback", "prompt_feedback")
+        fields = table(chunk)
+        candidates = fields.get("candidates")
+        usage = fields.get("usageMetadata") or fields.get("usage_metadata")
+        feedback = fields.get("promptFeedback") or fields.get("prompt_feedback")
         if candidates is None and usage is None and feedback is None:
             failure = read_failure(as_data(chunk))
             if failure is None:
@@ -86,37 +85,42 @@ class GoogleStreamAdapter(StreamAdapter):
             blocked = word(get(self._feedback, "blockReason", "block_reason"))
             self._stop_word = self._stop_word or blocked
         if usage is not None:
-            self._counts = as_data(usage)  # cumulative: the newest is the whole
+            self._counts = usage  # cumulative: the newest is the whole
             if self._stop_word is not None:
                 self._counted(out, chunk)
 
     def _take_candidate(
         self, candidate: Any, position: int, chunk: Any, out: list[StreamEvent]
     ) -> None:
-        index = get(candidate, "index")
+        given = table(candidate)
+        index = given.get("index")
         key = index if type(index) is int and index >= 0 else position
         whole = self._candidates.get(key)
         if whole is None:
             whole = self._candidates[key] = _Candidate()
-        for part in get(get(candidate, "content"), "parts") or ():
+        for part in table(given.get("content")).get("parts") or ():
             self._take_part(whole, part, chunk, out)
         for name in SOURCES:
-            if (found := get(candidate, name)) is not None:
+            if (found := given.get(name)) is not None:
                 whole.fields[name] = as_data(found)
-        if (finish := word(get(candidate, *FINISH))) is not None:
+        finish = word(given.get(FINISH[0]) or given.get(FINISH[1]))
+        if finish is not None:
             whole.fields[FINISH[0]] = self._stop_word = finish
-        citations = read_grounding(whole.fields) if whole.fields else ()
-        for citation in citations[len(self._sources.get(key, ())) :]:
-            self._cited(out, citation, chunk)
-        self._sources[key] = citations
+        if whole.fields:
+            citations = read_grounding(whole.fields)
+            for citation in citations[len(self._sources.get(key, ())) :]:
+                self._cited(out, citation, chunk)
+            self._sources[key] = citations
 
     def _take_part(self, whole: _Candidate, part: Any, chunk: Any, out: list[StreamEvent]) -> None:
-        content = get(part, "text")
+        fields = table(part)
+        content = fields.get("text")
         if isinstance(content, str):
-            is_thought = get(part, "thought") is True
-            if not content and get(part, *SIGNATURE) is None:
+            is_thought = fields.get("thought") is True
+            signature = fields.get(SIGNATURE[0]) or fields.get(SIGNATURE[1])
+            if not content and signature is None:
                 return
-            whole.add_text(content, is_thought=is_thought, part=part)
+            whole.add_text(content, is_thought=is_thought, signature=signature)
             self._block = len(whole.parts) - 1
             if content and is_thought:
                 self._thought(out, content, chunk)
@@ -145,14 +149,14 @@ class GoogleStreamAdapter(StreamAdapter):
                 self._called(out, told, chunk)
 
     def _usage(self) -> Usage | None:
-        return read_usage(self._counts)
+        return read_usage(as_data(self._counts))
 
     def response(self) -> dict[str, Any]:
         response: dict[str, Any] = {
             "candidates": [self._candidates[key].whole(key) for key in sorted(self._candidates)],
             "modelVersion": self._model,
             "responseId": self._message_id,
-            "usageMetadata": self._counts,
+            "usageMetadata": as_data(self._counts),
         }
         if self._feedback is not None:
             response["promptFeedback"] = self._feedback

@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from tracereel.providers.base import StreamEvent, Usage
+import msgspec
+
+from tracereel.providers.base import StreamEvent, ToolCall, Usage
 from tracereel.providers.blocks import THOUGHTS
 from tracereel.providers.citations import read_citation
 from tracereel.providers.langchain import ROLES, read_message, role_of
-from tracereel.providers.reading import as_data, count, get, items, mapping, text
+from tracereel.providers.reading import as_data, count, get, items, mapping, table, text
 from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.streams.chunks import MessageParts
 from tracereel.providers.usage import usage_of
@@ -29,13 +31,14 @@ class LangChainStreamAdapter(StreamAdapter):
         self._blocks_before = 0
 
     def _take(self, chunk: Any, out: list[StreamEvent]) -> None:
-        kind = get(chunk, "event")
+        fields = table(chunk)
+        kind = fields.get("event")
         if kind is None:
             self._take_bare(chunk, out)
             return
-        run = text(get(chunk, "run_id")) or "run"
+        run = text(fields.get("run_id")) or "run"
         if kind == "on_chat_model_stream":
-            self._take_chunk(run, get(get(chunk, "data"), "chunk"), chunk, out)
+            self._take_chunk(run, table(fields.get("data")).get("chunk"), chunk, out)
         elif kind == "on_chat_model_start":
             self._model = text(get(get(chunk, "metadata"), "ls_model_name")) or self._model
             self._start(out, chunk)
@@ -94,7 +97,8 @@ class LangChainStreamAdapter(StreamAdapter):
         self._model = parts.model or self._model
         if parts.stop_word is not None:
             self._stop_word = parts.stop_word
-        content = get(message, "content")
+        given = table(message)
+        content = given.get("content")
         if isinstance(content, str):
             if content:
                 self._block = self._blocks_before
@@ -102,7 +106,7 @@ class LangChainStreamAdapter(StreamAdapter):
         else:
             for block in content or ():
                 self._tell_block(block, raw, out)
-        if get(message, "tool_call_chunks"):
+        if given.get("tool_call_chunks"):
             self._token()
 
     def _tell_block(self, block: Any, raw: Any, out: list[StreamEvent]) -> None:
@@ -110,10 +114,11 @@ class LangChainStreamAdapter(StreamAdapter):
             if block:
                 self._said(out, block, raw)
             return
-        index = count(get(block, "index"))
+        fields = table(block)
+        index = count(fields.get("index"))
         if index is not None:
             self._block = self._blocks_before + index
-        kind = get(block, "type")
+        kind = fields.get("type")
         if kind in THOUGHTS:
             thought = get(block, "thinking", "reasoning", "text", "reasoning_content")
             if isinstance(thought, dict):
@@ -122,9 +127,9 @@ class LangChainStreamAdapter(StreamAdapter):
                 thought = thought or get(part, "text")
             if isinstance(thought, str) and thought:
                 self._thought(out, thought, raw)
-        elif isinstance(content := get(block, "text"), str) and content:
+        elif isinstance(content := fields.get("text"), str) and content:
             self._said(out, content, raw)
-        for each in (*items(get(block, "citations")), *items(get(block, "annotations"))):
+        for each in (*items(fields.get("citations")), *items(fields.get("annotations"))):
             self._cited(out, read_citation(as_data(each)), raw)
 
     def _take_end(self, run: str, output: Any, raw: Any, out: list[StreamEvent]) -> None:
@@ -210,6 +215,5 @@ def _is_placeholder(identity: str | None) -> bool:
     return identity is None or identity.startswith(("lc_", "run-"))
 
 
-def _identified(call: Any, identity: str) -> Any:
-    fields = {name: getattr(call, name) for name in call.__struct_fields__}
-    return type(call)(**(fields | {"id": identity}))
+def _identified(call: ToolCall, identity: str) -> ToolCall:
+    return msgspec.structs.replace(call, id=identity)

@@ -5,7 +5,7 @@ from typing import Any
 from tracereel.providers.base import StreamEvent, ToolCall, Usage
 from tracereel.providers.citations import read_citation
 from tracereel.providers.failures import read_failure
-from tracereel.providers.reading import as_data, count, get, json_object, text, word
+from tracereel.providers.reading import as_data, count, get, json_object, table, text, word
 from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.streams.openai_responses import ResponseParts
 from tracereel.providers.usage import read_usage
@@ -73,19 +73,20 @@ class OpenAIStreamAdapter(StreamAdapter):
         self._parts: ResponseParts | None = None
 
     def _take(self, chunk: Any, out: list[StreamEvent]) -> None:
-        choices = get(chunk, "choices")
+        fields = table(chunk)
+        choices = fields.get("choices")
         if choices is None:
             self._take_other(chunk, out)
             return
         if self._message_id is None:
             # Azure begins with a chunk about the prompt that names no model.
-            self._message_id = text(get(chunk, "id"))
+            self._message_id = text(fields.get("id"))
         if self._model is None:
-            self._model = text(get(chunk, "model"))
+            self._model = text(fields.get("model"))
         self._start(out, chunk)
         for choice in choices:
             self._take_choice(choice, chunk, out)
-        if (usage := get(chunk, "usage")) is not None:
+        if (usage := fields.get("usage")) is not None:
             # The newest is the whole: servers that count as they go repeat it with every chunk.
             self._counts = as_data(usage)
             self._counted(out, chunk)
@@ -129,40 +130,42 @@ class OpenAIStreamAdapter(StreamAdapter):
             out.extend(self._close("error" if failed else None, self._stop_word, parts.failure))
 
     def _take_choice(self, choice: Any, chunk: Any, out: list[StreamEvent]) -> None:
-        index = get(choice, "index")
+        given = table(choice)
+        index = given.get("index")
         key = index if type(index) is int and index >= 0 else 0
         whole = self._choices.get(key)
         if whole is None:
             whole = self._choices[key] = _Choice()
-        delta = get(choice, "delta")
-        if delta is not None:
-            part = get(delta, "reasoning_content", "reasoning")
+        if (told := given.get("delta")) is not None:
+            delta = table(told)
+            part = delta.get("reasoning_content") or delta.get("reasoning")
             if isinstance(part, str) and part:
                 self._block = 0
                 whole.reasoning.append(part)
                 self._thought(out, part, chunk)
-            if isinstance(part := get(delta, "content"), str) and part:
+            if isinstance(part := delta.get("content"), str) and part:
                 self._block = 1 if whole.reasoning else 0
                 whole.content.append(part)
                 self._said(out, part, chunk)
-            if isinstance(part := get(delta, "refusal"), str) and part:
+            if isinstance(part := delta.get("refusal"), str) and part:
                 whole.refusal.append(part)
                 self._token()
             self._take_calls(whole, delta)
-            for each in get(delta, "annotations") or ():
+            for each in delta.get("annotations") or ():
                 raw = as_data(each)
                 whole.annotations.append(raw)
                 self._cited(out, read_citation(raw, "".join(whole.content)), chunk)
-        if (filters := get(choice, "content_filter_results")) is not None:
+        if (filters := given.get("content_filter_results")) is not None:
             whole.filters = as_data(filters)
-        if (finish := word(get(choice, "finish_reason"))) is not None:
-            whole.finish = self._stop_word = finish
+        finish = given.get("finish_reason")
+        if finish is not None and (said := word(finish)) is not None:
+            whole.finish = self._stop_word = said
             self._tell_calls(whole, chunk, out)
 
     def _take_calls(self, whole: _Choice, delta: Any) -> None:
-        calls = get(delta, "tool_calls")
+        calls = delta.get("tool_calls")
         if calls is None:
-            old = get(delta, "function_call")
+            old = delta.get("function_call")
             if old is None:
                 return
             calls = [{"index": 0, "function": old}]

@@ -7,7 +7,16 @@ from tracereel.providers.base import Citation, Failure, ToolCall, Usage
 from tracereel.providers.citations import read_citation
 from tracereel.providers.failures import read_failure
 from tracereel.providers.openai_responses import CALLS, stop_word_of
-from tracereel.providers.reading import as_data, count, get, items, json_object, mapping, text
+from tracereel.providers.reading import (
+    as_data,
+    count,
+    get,
+    items,
+    json_object,
+    mapping,
+    table,
+    text,
+)
 from tracereel.providers.usage import usage_of
 
 ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -81,16 +90,18 @@ class ResponseParts:
         self.failure = read_failure(self._response)
 
     def _number(self, event: Any) -> int | None:
-        number = count(get(event, "output_index"))
+        number = count(table(event).get("output_index"))
         if number is not None:
             self.block_index = number
         return number
 
     def _grow(self, kind: str, event: Any, place: tuple[str, str]) -> Told:
-        number, delta = self._number(event), get(event, "delta")
+        fields = table(event)
+        number, delta = self._number(fields), fields.get("delta")
         if number is None or not isinstance(delta, str):
             return Told(problem="a delta belongs to no item or has no text")
-        part = count(get(event, "content_index", "summary_index")) or 0
+        part = fields.get("content_index")
+        part = count(fields.get("summary_index") if part is None else part) or 0
         if number not in self._items:
             self._items[number] = _missing_item(kind)
         self._growing.setdefault((number, place[0], part, place[1]), []).append(delta)
