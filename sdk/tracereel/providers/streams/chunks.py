@@ -24,6 +24,8 @@ class MessageParts:
         self._blocks: dict[Any, dict[str, Any] | list[str]] = {}
         """Key of a block → the block, or the parts of a text that came without one, in order."""
         self._open_text: list[str] | None = None
+        self._grown: dict[tuple[Any, str], list[str]] = {}
+        """Key of a block and name of a text in it → what came to that text since its beginning."""
         self._calls: dict[Any, dict[str, Any]] = {}
         self._metadata: dict[str, Any] = {}
         self._extra: dict[str, Any] = {}
@@ -85,7 +87,7 @@ class MessageParts:
         for name, value in block.items():
             old = known.get(name)
             if name in _TEXTS and isinstance(old, str) and isinstance(value, str):
-                known[name] = old + value
+                self._grown.setdefault((key, name), []).append(value)
             elif name in _LISTS and isinstance(old, list) and isinstance(value, list):
                 known[name] = [*old, *as_data(value)]
             elif old is None or old == "":
@@ -94,20 +96,20 @@ class MessageParts:
     def _add_call(self, call: dict[str, Any]) -> None:
         index = call.get("index")
         key = index if isinstance(index, (int, str)) else (len(self._calls), "whole")
-        known = self._calls.setdefault(key, {"name": "", "args": "", "id": None})
-        for name in ("name", "args"):
-            if isinstance(part := call.get(name), str):
-                known[name] += part
+        known = self._calls.get(key)
+        if known is None:
+            known = self._calls[key] = {"name": "", "args": [], "id": None}
+        if isinstance(part := call.get("name"), str):
+            known["name"] += part
+        if isinstance(part := call.get("args"), str):
+            known["args"].append(part)
         known["id"] = known["id"] or text(call.get("id"))
 
     def whole(self) -> dict[str, Any]:
         """The message so far."""
         calls = [_call(each) for each in self._calls.values()]
-        blocks = list(self._blocks.values())
-        content: Any = [
-            "".join(each) if isinstance(each, list) else _block(each) for each in blocks
-        ]
-        if all(isinstance(each, list) for each in blocks):
+        content: Any = [self._whole_block(key) for key in self._blocks]
+        if all(isinstance(each, str) for each in content):
             content = "".join(content)
         message = {
             "type": "ai",
@@ -121,6 +123,17 @@ class MessageParts:
         if self._usage is not None:
             message["usage_metadata"] = _usage_metadata(self._usage)
         return message
+
+    def _whole_block(self, key: Any) -> str | dict[str, Any]:
+        block = self._blocks[key]
+        if isinstance(block, list):
+            return "".join(block)
+        grown = {
+            name: block[name] + "".join(parts)
+            for (owner, name), parts in self._grown.items()
+            if owner == key
+        }
+        return _block(block | grown)
 
     def completed(self, message: dict[str, Any]) -> dict[str, Any]:
         """The whole message as the framework gives it; what it leaves unsaid, from the chunks."""
@@ -144,7 +157,7 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
-    arguments, kept = json_object(call["args"])
+    arguments, kept = json_object("".join(call["args"]))
     if kept is not None:
         return {**call, "args": kept, "error": "the arguments are no JSON object"}
     return {**call, "args": arguments}
