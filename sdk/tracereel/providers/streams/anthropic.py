@@ -148,7 +148,11 @@ class AnthropicStreamAdapter(StreamAdapter):
         block = self._blocks.get(index) if type(index) is int else None
         if block is None or block.start.get("type") not in REQUESTS | REQUESTS_AT_PROVIDER:
             return
-        whole = block.whole()
+        self._tell_call(block.whole(), index, chunk, out)
+
+    def _tell_call(
+        self, whole: dict[str, Any], index: int, raw: Any, out: list[StreamEvent]
+    ) -> None:
         arguments, kept = json_object(whole.get("partial_json") or whole.get("input"))
         call = ToolCall(
             id=text(whole.get("id")) or f"call_0_{index}",
@@ -158,7 +162,7 @@ class AnthropicStreamAdapter(StreamAdapter):
             runs_at_provider=whole.get("type") in REQUESTS_AT_PROVIDER,
         )
         self._block = index
-        self._called(out, call, chunk)
+        self._called(out, call, raw)
 
     def _flush(self, out: list[StreamEvent]) -> None:
         if self._blocks:
@@ -166,10 +170,14 @@ class AnthropicStreamAdapter(StreamAdapter):
         # Content that came whole with `message_start` and was not streamed after it.
         for index, block in enumerate(self._message.get("content") or []):
             self._block = index
-            if content := text(mapping(block).get("text")):
+            if not isinstance(block, dict):
+                continue
+            if content := text(block.get("text")):
                 self._said(out, content, block)
-            elif thought := text(mapping(block).get("thinking")):
+            elif thought := text(block.get("thinking")):
                 self._thought(out, thought, block)
+            elif block.get("type") in REQUESTS | REQUESTS_AT_PROVIDER:
+                self._tell_call(block, index, block, out)
 
     def _is_complete(self) -> bool:
         return self._is_stopped or self._stop_word is not None
