@@ -20,7 +20,7 @@ class MessageParts:
         self.id: str | None = None
         self.model: str | None = None
         self.stop_word: str | None = None
-        self._is_last = False
+        self.is_last = False
         self._blocks: dict[Any, dict[str, Any] | list[str]] = {}
         """Key of a block → the block, or the parts of a text that came without one, in order."""
         self._open_text: list[str] | None = None
@@ -33,7 +33,7 @@ class MessageParts:
 
     @property
     def is_complete(self) -> bool:
-        return self._is_last or self.stop_word is not None
+        return self.is_last or self.stop_word is not None
 
     def add(self, chunk: Any) -> None:
         """Takes in one chunk."""
@@ -59,7 +59,7 @@ class MessageParts:
                 old = self._extra.get(name)
                 grows = isinstance(old, str) and isinstance(value, str)
                 self._extra[name] = old + value if grows else value
-        self._is_last = self._is_last or fields.get("chunk_position") == "last"
+        self.is_last = self.is_last or fields.get("chunk_position") == "last"
         self.id = text(fields.get("id")) or self.id
 
     def _add_text(self, content: str) -> None:

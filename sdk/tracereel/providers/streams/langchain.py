@@ -61,24 +61,34 @@ class LangChainStreamAdapter(StreamAdapter):
             return
         role = ROLES.get(str(get(chunk, "type")).lower(), "assistant")
         if role == "assistant":
-            self._take_chunk(self._bare_run(place, text(get(chunk, "id"))), chunk, chunk, out)
+            run = self._bare_run(place, text(get(chunk, "id")), out)
+            self._take_chunk(run, chunk, chunk, out)
+            if self._parts(run).is_last:
+                self._take_end(run, None, chunk, out)
         elif role == "tool":
+            self._end_bare(out)
             self._messages[f"tool {len(self._messages)}"] = as_data(chunk)
 
-    def _bare_run(self, place: str, identity: str | None) -> str:
+    def _end_bare(self, out: list[StreamEvent]) -> None:
+        """Ends the answers that nothing else will end: what comes now is after them."""
+        for run in self._runs.values():
+            parts = self._messages.get(run)
+            if isinstance(parts, MessageParts):
+                self._take_end(run, None, None, out)
+
+    def _bare_run(self, place: str, identity: str | None, out: list[StreamEvent]) -> str:
         """Which answer a chunk without a run belongs to.
 
         The framework's placeholder of an id gives way to the provider's while an answer comes.
         """
         run = self._runs.get(place)
         parts = self._messages.get(run or "")
-        if run is None or not isinstance(parts, MessageParts):
-            known = False
-        else:
-            known = parts.id == identity or _is_placeholder(parts.id) or _is_placeholder(identity)
-        if not known or run is None:
-            run = self._runs[place] = f"{place} {len(self._messages)}"
-        return run
+        if run is not None and isinstance(parts, MessageParts):
+            if parts.id == identity or _is_placeholder(parts.id) or _is_placeholder(identity):
+                return run
+            self._take_end(run, None, None, out)
+        self._runs[place] = f"{place} {len(self._messages)}"
+        return self._runs[place]
 
     def _parts(self, run: str) -> MessageParts:
         parts = self._messages.get(run)
@@ -175,6 +185,10 @@ class LangChainStreamAdapter(StreamAdapter):
             "content": shown,
             "status": "error" if failed else "success",
         }
+
+    def _flush(self, out: list[StreamEvent]) -> None:
+        if self._is_complete():
+            self._end_bare(out)
 
     def _is_complete(self) -> bool:
         asked = [run for run, each in self._messages.items() if isinstance(each, MessageParts)]
