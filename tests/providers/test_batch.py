@@ -342,3 +342,29 @@ def test_an_approval_waits_for_a_person_and_pauses_the_turn():
     assert [event.type for event in result.events] == ["tool_request", "approval_requested"]
     assert result.events[1].approval.tool_name == "pay"
     assert (result.stop_reason, result.stop_reason_raw) == ("paused", "interrupt")
+
+
+def test_a_plain_chat_of_openai():
+    function = {"name": "look", "arguments": '{"at": 1}'}
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "go"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "seen"},
+        {"role": "assistant", "content": "Done."},
+    ]
+
+    result = normalize(messages, provider="openai", model="gpt-4o")
+
+    assert told(result) == [
+        ("tool_request", None, 2),
+        ("tool_response", "seen", 3),
+        ("assistant_message", "Done.", 4),
+    ]
+    assert result.events[0].tool_call == ToolCall(id="c1", name="look", arguments={"at": 1})
+    assert {event.provider for event in result.events} == {"openai"}
+    assert result.problems == ()

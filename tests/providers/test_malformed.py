@@ -223,3 +223,27 @@ def test_a_frame_without_end_is_given_up_and_the_next_is_read():
     assert frames == []
     assert len(decoder._line) <= MAX_FRAME_BYTES
     assert decoder.feed(b"\n\ndata: 1\n\n") == [None, 1]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_answer_without_end_is_told_but_not_kept(provider):
+    chunks: dict[str, Any] = {
+        "anthropic": {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "four"},
+        },
+        "openai": {"choices": [{"index": 0, "delta": {"content": "four"}}]},
+        "azure_openai": {"type": "response.output_text.delta", "output_index": 0, "delta": "four"},
+        "google": {"candidates": [{"content": {"parts": [{"text": "four"}]}}]},
+        "langchain": {"type": "AIMessageChunk", "content": "four"},
+    }
+    adapter = adapter_for(provider, max_characters=10)
+    events = [event for _ in range(5) for event in adapter.process_chunk(chunks[provider])]
+    adapter.abandon()
+
+    assert [event.content for event in events if event.type == "content_delta"] == ["four"] * 5
+    assert adapter.result().text == "fourfour"
+    (problem,) = adapter.result().problems
+    assert problem.code == "answer_too_long"
+    assert "last 12 characters" in problem.message

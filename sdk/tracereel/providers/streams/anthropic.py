@@ -120,15 +120,15 @@ class AnthropicStreamAdapter(StreamAdapter):
         self._block = index
         if kind == "text_delta":
             if isinstance(part := delta.get("text"), str) and part:
-                block.text.append(part)
+                self._room.keep(block.text, part)
                 self._said(out, part, chunk)
         elif kind == "thinking_delta":
             if isinstance(part := delta.get("thinking"), str) and part:
-                block.thinking.append(part)
+                self._room.keep(block.thinking, part)
                 self._thought(out, part, chunk)
         elif kind == "input_json_delta":
             if isinstance(part := delta.get("partial_json"), str) and part:
-                block.json.append(part)
+                self._room.keep(block.json, part)
                 self._token()
         elif kind == "citations_delta":
             raw = as_data(delta.get("citation"))
@@ -139,7 +139,7 @@ class AnthropicStreamAdapter(StreamAdapter):
         elif kind == "signature_delta":
             # For the provider to verify, not for people: part of the block, no event.
             if isinstance(part := delta.get("signature"), str):
-                block.signature.append(part)
+                self._room.keep(block.signature, part)
         else:
             self._report("malformed_chunk", "a delta is of no known kind", chunk)
 

@@ -21,6 +21,7 @@ from tracereel.providers.failures import failure_of
 from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import fields_text
 from tracereel.providers.stop_reasons import canonical_stop_reason
+from tracereel.providers.streams.room import MAX_KEPT_CHARACTERS, Room
 from tracereel.providers.streams.sse import DONE, SseDecoder
 
 MAX_PROBLEMS: Final = 100
@@ -42,12 +43,14 @@ class StreamAdapter:
         model: str | None = None,
         session_id: str | None = None,
         keep_raw: bool = True,
+        max_characters: int = MAX_KEPT_CHARACTERS,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._requested_model = model
         self._session_id = session_id
         self._keep_raw = keep_raw
+        self._max_characters = max_characters
         self._clock = clock
         self._now = now
         self.reset()
@@ -70,6 +73,7 @@ class StreamAdapter:
         self._failure: Failure | None = None
         self._problems: list[Problem] = []
         self._sse = SseDecoder()
+        self._room = Room(self._max_characters)
         self._forget()
 
     @property
@@ -84,8 +88,11 @@ class StreamAdapter:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Chunks that could not be understood."""
-        return tuple(self._problems)
+        """Chunks that could not be understood, and whether the answer was too long to keep."""
+        if not self._room.lost:
+            return tuple(self._problems)
+        message = f"the last {self._room.lost} characters of the answer were not kept"
+        return (*self._problems, Problem(code="answer_too_long", message=message))
 
     def process_chunk(self, chunk: Any) -> list[StreamEvent]:
         """The events of one chunk (a dictionary or a client's object); none for ignored kinds."""
@@ -252,7 +259,8 @@ class StreamAdapter:
 
     def _report(self, code: str, message: str, raw: Any) -> None:
         if len(self._problems) < MAX_PROBLEMS:
-            self._problems.append(Problem(code=code, message=message, raw=raw))
+            kept = raw if self._keep_raw else None
+            self._problems.append(Problem(code=code, message=message, raw=kept))
 
     def _close(
         self, stop: StopReason | None, stop_word: str | None, failure: Failure | None

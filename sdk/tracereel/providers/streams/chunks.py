@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from tracereel.providers.base import Usage
 from tracereel.providers.reading import as_data, get, json_object, mapping, table, text
+from tracereel.providers.streams.room import Room
 from tracereel.providers.usage import read_usage
 
 _TEXTS: Final = (
@@ -16,7 +17,8 @@ _LISTS: Final = ("citations", "annotations", "summary")
 class MessageParts:
     """Chunks are merged as LangChain merges them: texts grow, blocks and calls by their index."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self.id: str | None = None
         self.model: str | None = None
         self.stop_word: str | None = None
@@ -68,7 +70,7 @@ class MessageParts:
         if self._open_text is None:
             self._open_text = []
             self._blocks[len(self._blocks), "text"] = self._open_text
-        self._open_text.append(content)
+        self._room.keep(self._open_text, content)
 
     def _add_block(self, block: Any) -> None:
         if isinstance(block, str):
@@ -87,7 +89,7 @@ class MessageParts:
         for name, value in block.items():
             old = known.get(name)
             if name in _TEXTS and isinstance(old, str) and isinstance(value, str):
-                self._grown.setdefault((key, name), []).append(value)
+                self._room.keep(self._grown.setdefault((key, name), []), value)
             elif name in _LISTS and isinstance(old, list) and isinstance(value, list):
                 known[name] = [*old, *as_data(value)]
             elif old is None or old == "":
@@ -102,7 +104,7 @@ class MessageParts:
         if isinstance(part := call.get("name"), str):
             known["name"] += part
         if isinstance(part := call.get("args"), str):
-            known["args"].append(part)
+            self._room.keep(known["args"], part)
         known["id"] = known["id"] or text(call.get("id"))
 
     def whole(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from tracereel.providers.failures import read_failure
 from tracereel.providers.google import FINISH, SIGNATURE, SOURCES, read_part
 from tracereel.providers.reading import as_data, get, table, text, word
 from tracereel.providers.streams.base import StreamAdapter
+from tracereel.providers.streams.room import Room
 from tracereel.providers.usage import read_usage
 
 
@@ -22,7 +23,7 @@ class _Candidate:
         self.parts: list[dict[str, Any]] = []
         self.texts: list[list[str] | None] = []
 
-    def add_text(self, content: str, *, is_thought: bool, signature: Any) -> None:
+    def add_text(self, content: str, *, is_thought: bool, signature: Any, room: Room) -> None:
         """Adds a text to the last part, or as a new one where that is of another kind."""
         is_new = (
             not self.parts
@@ -34,7 +35,7 @@ class _Candidate:
             self.texts.append([])
         parts = self.texts[-1]
         assert parts is not None  # noqa: S101 - just made, or a text
-        parts.append(content)
+        room.keep(parts, content)
         if signature is not None:
             self.parts[-1][SIGNATURE[0]] = as_data(signature)
 
@@ -120,7 +121,7 @@ class GoogleStreamAdapter(StreamAdapter):
             signature = fields.get(SIGNATURE[0]) or fields.get(SIGNATURE[1])
             if not content and signature is None:
                 return
-            whole.add_text(content, is_thought=is_thought, signature=signature)
+            whole.add_text(content, is_thought=is_thought, signature=signature, room=self._room)
             self._block = len(whole.parts) - 1
             if content and is_thought:
                 self._thought(out, content, chunk)

@@ -93,7 +93,7 @@ class LangChainStreamAdapter(StreamAdapter):
     def _parts(self, run: str) -> MessageParts:
         parts = self._messages.get(run)
         if not isinstance(parts, MessageParts):
-            parts = self._messages[run] = MessageParts()
+            parts = self._messages[run] = MessageParts(self._room)
         return parts
 
     def _take_chunk(self, run: str, message: Any, raw: Any, out: list[StreamEvent]) -> None:

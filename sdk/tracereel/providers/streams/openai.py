@@ -95,7 +95,7 @@ class OpenAIStreamAdapter(StreamAdapter):
         kind = get(chunk, "type")
         if isinstance(kind, str) and kind.startswith("response."):
             if self._parts is None:
-                self._parts = ResponseParts()
+                self._parts = ResponseParts(self._room)
             self._take_response_event(kind, chunk, out)
         elif (failure := read_failure(as_data(chunk))) is not None:
             out.extend(self._close("error", None, failure))
@@ -141,14 +141,14 @@ class OpenAIStreamAdapter(StreamAdapter):
             part = delta.get("reasoning_content") or delta.get("reasoning")
             if isinstance(part, str) and part:
                 self._block = 0
-                whole.reasoning.append(part)
+                self._room.keep(whole.reasoning, part)
                 self._thought(out, part, chunk)
             if isinstance(part := delta.get("content"), str) and part:
                 self._block = 1 if whole.reasoning else 0
-                whole.content.append(part)
+                self._room.keep(whole.content, part)
                 self._said(out, part, chunk)
             if isinstance(part := delta.get("refusal"), str) and part:
-                whole.refusal.append(part)
+                self._room.keep(whole.refusal, part)
                 self._token()
             self._take_calls(whole, delta)
             for each in delta.get("annotations") or ():
@@ -185,7 +185,7 @@ class OpenAIStreamAdapter(StreamAdapter):
             if isinstance(part := get(function, "name"), str):
                 call.name += part
             if isinstance(part := get(function, "arguments", "input"), str) and part:
-                call.arguments.append(part)
+                self._room.keep(call.arguments, part)
 
     def _tell_calls(self, whole: _Choice, raw: Any, out: list[StreamEvent]) -> None:
         for position, number in enumerate(sorted(whole.calls)):

@@ -17,6 +17,7 @@ from tracereel.providers.reading import (
     table,
     text,
 )
+from tracereel.providers.streams.room import Room
 from tracereel.providers.usage import usage_of
 
 ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -53,7 +54,8 @@ _NOTHING: Final = Told()
 class ResponseParts:
     """A response that is being put together."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self.id: str | None = None
         self.model: str | None = None
         self.block_index = 0
@@ -104,7 +106,8 @@ class ResponseParts:
         part = count(fields.get("summary_index") if part is None else part) or 0
         if number not in self._items:
             self._items[number] = _missing_item(kind)
-        self._growing.setdefault((number, place[0], part, place[1]), []).append(delta)
+        grown = self._growing.setdefault((number, place[0], part, place[1]), [])
+        self._room.keep(grown, delta)
         if kind == "response.output_text.delta":
             return Told(content=delta)
         if "reasoning" in kind:
