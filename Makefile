@@ -2,10 +2,11 @@
 PYTHON ?= python3
 PORT ?= 4318
 DATA ?= .tracereel
+MINUTES ?= 5
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-pythons fast fmt docs bench clean
+.PHONY: help run test test-pythons fast fmt docs bench chaos clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -29,7 +30,10 @@ docs: .venv/.dev ## write the generated parts of docs/ anew
 	$(BIN)/python docs/generate.py
 
 bench: .venv/.dev ## print throughput and latency tables
-	$(BIN)/python bench/ingest.py && $(BIN)/python bench/replay.py && $(BIN)/python bench/import_time.py
+	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/replay.py && $(BIN)/python bench/import_time.py
+
+chaos: .venv/.dev ## kill, pause and cut off everything under load (MINUTES=5 SEED=…), then count
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove the environment and the demo's data
 	rm -rf .venv .venvs .tracereel build dist

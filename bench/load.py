@@ -1,8 +1,10 @@
-"""A load generator in a process of its own: batches of events over kept-alive connections.
+"""A load generator in a process of its own: batches of records over kept-alive connections.
 
-    python bench/load.py URL SECONDS SENDERS BATCH
+    python bench/load.py URL KIND SECONDS SENDERS BATCH [RECORDS_PER_SECOND]
 
-Prints one JSON line: events acknowledged, seconds, answers that were not 200, latency percentiles.
+Prints one JSON line: records acknowledged, seconds, answers that were not 200, latency percentiles.
+Making records costs the generator's CPU, not the collector's: bodies are prepared, and only their
+ids are changed before each is sent.
 """
 
 import http.client
@@ -11,15 +13,17 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 TEXT = "El usuario pide una cita mañana a las 10 con el Dr. Pérez en la clínica del centro. " * 3
+PREPARED = 20
 
 
 def event(rnd: random.Random, emitter: str, number: int) -> bytes:
-    """About 700 bytes, as the SDK would write them."""
+    """About 750 bytes, as the SDK would write them."""
     fields = {
-        "event_id": f"evt_{rnd.getrandbits(96):024x}",
+        "event_id": f"{emitter[:24]}_{number}",
         "event_type": "agent.execution.completed",
         "event_version": "1.0.0",
         "timestamp": f"2026-11-16T02:00:00.{rnd.randrange(10**6):06d}Z",
@@ -47,48 +51,111 @@ def event(rnd: random.Random, emitter: str, number: int) -> bytes:
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-class Sender(threading.Thread):
-    """Sends prepared bodies, renumbered, until the time is over."""
+def event_bodies(seed: int, batch: int) -> Iterator[bytes]:
+    """Endless bodies; every twentieth starts a new emitter, whose numbers follow each other."""
+    rnd = random.Random(seed)
+    marker = "#" * 32
+    bodies = [
+        b"\n".join(event(rnd, marker, first * batch + n) for n in range(1, batch + 1))
+        for first in range(PREPARED)
+    ]
+    system = random.SystemRandom()
+    while True:
+        emitter = f"{system.getrandbits(128):032x}".encode()
+        for body in bodies:
+            yield body.replace(b"#" * 32, emitter).replace(b"#" * 24, emitter[:24])
 
-    def __init__(self, url: str, seconds: float, batch: int, seed: int) -> None:
+
+def span_bodies(seed: int, batch: int) -> Iterator[bytes]:
+    """Endless OTLP requests, about 700 bytes and nine attributes a span, a trace each."""
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+
+    rnd = random.Random(seed)
+    marker = b"\xfe\xfd\xfc\xfb" * 4
+
+    def attribute(key: str, value: "str | int | float") -> KeyValue:
+        name = {str: "string_value", int: "int_value", float: "double_value"}[type(value)]
+        return KeyValue(key=key, value=AnyValue(**{name: value}))
+
+    bodies = []
+    for _ in range(PREPARED):
+        request = trace_service_pb2.ExportTraceServiceRequest()
+        resource = request.resource_spans.add()
+        resource.resource.attributes.append(attribute("service.name", "planner"))
+        scope = resource.scope_spans.add()
+        scope.scope.name = "opentelemetry.instrumentation.openai"
+        for number in range(batch):
+            scope.spans.add(
+                trace_id=marker,
+                span_id=rnd.getrandbits(64).to_bytes(8, "big"),
+                parent_span_id=rnd.getrandbits(64).to_bytes(8, "big"),
+                name="chat gpt-4o-mini",
+                kind=3,
+                start_time_unix_nano=1794794400000000000 + number * 1000,
+                end_time_unix_nano=1794794400000000000 + number * 1000 + rnd.randrange(10**9),
+                attributes=[
+                    attribute("gen_ai.system", "openai"),
+                    attribute("gen_ai.operation.name", "chat"),
+                    attribute("gen_ai.request.model", "gpt-4o-mini"),
+                    attribute("gen_ai.response.model", "gpt-4o-mini-2024-07-18"),
+                    attribute("gen_ai.usage.input_tokens", rnd.randrange(2000)),
+                    attribute("gen_ai.usage.output_tokens", rnd.randrange(500)),
+                    attribute("gen_ai.request.temperature", 0.2),
+                    attribute("gen_ai.prompt.0.content", TEXT[: rnd.randrange(120, 200)]),
+                    attribute("server.address", "api.example.com"),
+                ],
+            )
+        bodies.append(request.SerializeToString())
+    system = random.SystemRandom()
+    while True:
+        for body in bodies:
+            yield body.replace(marker, system.getrandbits(128).to_bytes(16, "big"))
+
+
+KINDS = {
+    "events": ("/v1/events", "application/x-ndjson", event_bodies),
+    "spans": ("/v1/traces", "application/x-protobuf", span_bodies),
+}
+
+
+class Sender(threading.Thread):
+    """Sends until the time is over: as fast as answers come, or at a pace."""
+
+    def __init__(
+        self, url: str, kind: str, seconds: float, batch: int, seed: int, pause: float
+    ) -> None:
         super().__init__()
         address = urlsplit(url)
         self._connection = http.client.HTTPConnection(address.hostname or "", address.port)
         self._seconds = seconds
         self._batch = batch
-        self._emitter = f"{seed:08x}{random.SystemRandom().getrandbits(96):024x}"
-        rnd = random.Random(seed)
-        # Making events costs the generator's CPU, not the collector's: prepare, then renumber.
-        self._bodies = [
-            [event(rnd, self._emitter, number) for number in range(1, batch + 1)] for _ in range(20)
-        ]
+        self._pause = pause
+        self._path, self._type, make = KINDS[kind]
+        self._bodies = make(seed, batch)
+        self.size = len(next(self._bodies)) / batch
         self.acknowledged = 0
         self.refused = 0
         self.latencies: list[float] = []
 
     def run(self) -> None:
-        """Send as fast as answers come."""
-        end = time.perf_counter() + self._seconds
-        sent = 0
-        while time.perf_counter() < end:
-            lines = self._bodies[sent % len(self._bodies)]
-            first = sent * self._batch
-            body = b"\n".join(
-                line.replace(b'"emitter_seq":%d,' % n, b'"emitter_seq":%d,' % (first + n)).replace(
-                    b'"event_id":"evt_', b'"event_id":"%d_' % (first + n)
-                )
-                for n, line in enumerate(lines, 1)
-            )
-            sent += 1
-            started = time.perf_counter()
-            self._connection.request(
-                "POST", "/v1/events", body, {"Content-Type": "application/x-ndjson"}
-            )
+        """Send."""
+        started = time.perf_counter()
+        due = started + random.random() * self._pause
+        for body in self._bodies:
+            now = time.perf_counter()
+            if now > started + self._seconds:
+                return
+            if self._pause:
+                time.sleep(max(0.0, due - now))
+                due += self._pause
+            began = time.perf_counter()
+            self._connection.request("POST", self._path, body, {"Content-Type": self._type})
             response = self._connection.getresponse()
-            answer = response.read()
-            self.latencies.append(time.perf_counter() - started)
+            response.read()
+            self.latencies.append(time.perf_counter() - began)
             if response.status == 200:
-                self.acknowledged += json.loads(answer)["accepted"]
+                self.acknowledged += self._batch
             else:
                 self.refused += 1
                 time.sleep(0.05)
@@ -96,15 +163,13 @@ class Sender(threading.Thread):
 
 def main() -> None:
     """Run the senders and print what became of it."""
-    url, seconds, senders, batch = (
-        sys.argv[1],
-        float(sys.argv[2]),
-        int(sys.argv[3]),
-        int(sys.argv[4]),
-    )
-    threads = [Sender(url, seconds, batch, seed) for seed in range(senders)]
-    size = sum(map(len, threads[0]._bodies[0])) / batch
+    url, kind = sys.argv[1:3]
+    seconds, senders, batch = float(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
+    rate = float(sys.argv[6]) if len(sys.argv) > 6 else 0.0
+    pause = senders * batch / rate if rate else 0.0
+    threads = [Sender(url, kind, seconds, batch, seed, pause) for seed in range(senders)]
     started = time.perf_counter()
+    used = time.process_time()
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -116,7 +181,8 @@ def main() -> None:
                 "acknowledged": sum(thread.acknowledged for thread in threads),
                 "refused": sum(thread.refused for thread in threads),
                 "seconds": time.perf_counter() - started,
-                "bytes_per_event": size,
+                "cpu_seconds": time.process_time() - used,
+                "bytes_each": threads[0].size,
                 "p50_ms": latencies[len(latencies) // 2] * 1e3,
                 "p99_ms": latencies[len(latencies) * 99 // 100] * 1e3,
             }

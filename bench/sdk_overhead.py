@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+import uuid
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -107,11 +108,15 @@ def baseline(url: str) -> tuple[Callable[[str], Any], Callable[[], None]]:
             span.set_attribute("gen_ai.operation.name", "invoke_agent")
             span.set_attribute("gen_ai.agent.name", "parsing_agent")
             span.set_attribute("agent.name", "parsing_agent")
+            span.set_attribute("gen_ai.agent.version", "1.0.0")
             span.set_attribute("agent.version", "1.0.0")
             span.set_attribute("gen_ai.provider.name", "qwen")
             span.set_attribute("llm.provider", "qwen")
             span.set_attribute("gen_ai.request.model", "qwen-2.5")
             span.set_attribute("llm.model", "qwen-2.5")
+            span.set_attribute("tracereel.execution_id", f"exe_{uuid.uuid4().hex}")
+            span.set_attribute("tracereel.request_id", f"req_{uuid.uuid4().hex}")
+            span.set_attribute("trace_id", f"{span.get_span_context().trace_id:032x}")
             span.set_attribute("input.value", json.dumps({"prompt": prompt}))
             result = work(prompt)
             span.set_attribute("output.value", json.dumps(result))

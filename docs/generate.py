@@ -7,15 +7,20 @@ from pathlib import Path
 
 from tracereel.events import json_schema
 from tracereel_collector.config import Settings
+from tracereel_collector.store.dialects.columns import COLUMNS
 
 HERE = Path(__file__).parent
+FIXTURES = HERE.parent / "tests" / "dialects" / "fixtures"
 
 
 def generated() -> dict[Path, str]:
     """Every file with a generated part, and the text it should have."""
     schema = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     http = HERE / "http.md"
+    dialects = HERE / "dialects.md"
+    text = _replaced(dialects.read_text(encoding="utf-8"), "columns", _columns_table())
     return {
+        dialects: _replaced(text, "dialects", _dialects_table()),
         HERE / "events.schema.json": schema,
         http: _replaced(http.read_text(encoding="utf-8"), "settings", _settings_table()),
     }
@@ -28,6 +33,47 @@ def _settings_table() -> str:
         name = f"TRACEREEL_{each.name.upper()}"
         lines.append(f"| `{name}` | `{default}` | {each.metadata['doc']} |")
     return "\n".join(lines).replace("| `` |", "| none |")
+
+
+def _columns_table() -> str:
+    lines = ["| column | type | what |", "|---|---|---|"]
+    lines += [f"| `{name}` | `{kind}` | {said} |" for name, (kind, _, said) in COLUMNS.items()]
+    return "\n".join(lines)
+
+
+SHOWN = {
+    "kind": "CallKind",
+    "provider": "Provider",
+    "model asked": "ModelRequested",
+    "model served": "ModelServed",
+    "prompt tokens": "PromptTokens",
+    "completion tokens": "CompletionTokens",
+    "cache": "CacheReadTokens",
+    "reasoning": "ReasoningTokens",
+    "cost": "CostUsd",
+    "input": "InputMessages",
+    "output": "OutputMessages",
+    "tool calls": "ToolCalls",
+    "tool": "ToolName",
+    "agent": "AgentName",
+    "workflow": "WorkflowName",
+    "session": "SessionId",
+    "user": "UserId",
+    "finish": "FinishReason",
+    "error": "ErrorType",
+}
+
+
+def _dialects_table() -> str:
+    golden = json.loads((FIXTURES / "golden.json").read_text(encoding="utf-8"))
+    versions = json.loads((FIXTURES / "versions.json").read_text(encoding="utf-8"))
+    lines = [f"| fixture | {' | '.join(SHOWN)} | made with |", "|---" * (len(SHOWN) + 2) + "|"]
+    for name in sorted(golden, key=lambda each: (each not in versions, each)):
+        filled = {column for span in golden[name] for column in span}
+        marks = ["✓" if column in filled else "-" for column in SHOWN.values()]
+        packages = [f"{package} {number}" for package, number in versions.get(name, {}).items()]
+        lines.append(f"| {name} | {' | '.join(marks)} | {', '.join(packages) or 'written'} |")
+    return "\n".join(lines)
 
 
 def _replaced(text: str, name: str, table: str) -> str:

@@ -9,8 +9,18 @@ from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tracereel.cli import build_parser, registry
-from tracereel_collector.api import events, health, otlp, page, replay
-from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, OtlpMetrics, QueueMetrics
+from tracereel_collector.api.build import SURFACES
+from tracereel_collector.auth.metrics import AccessMetrics
+from tracereel_collector.ingest.redaction import Redactor
+from tracereel_collector.queue.queue import COUNTERS
+from tracereel_collector.telemetry import (
+    DeliveryMetrics,
+    HttpMetrics,
+    OtlpMetrics,
+    QueueMetrics,
+    SessionMetrics,
+    UnpricedModelMetric,
+)
 
 DOCS = Path(__file__).parent.parent / "docs"
 README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
@@ -20,7 +30,7 @@ def test_every_route_is_described():
     text = (DOCS / "http.md").read_text(encoding="utf-8")
     routes = [
         (method, route.path)
-        for surface in (events, otlp, replay, health, page)
+        for surface in SURFACES
         for route in surface.router.routes
         if isinstance(route, APIRoute)
         for method in route.methods
@@ -36,11 +46,13 @@ def test_every_metric_is_described():
     metrics = CollectorRegistry()
     DeliveryMetrics.register(metrics)
     HttpMetrics.register(metrics)
+    AccessMetrics.register(metrics)
+    Redactor(metrics)
+    metrics.register(SessionMetrics(lambda: 0))
     OtlpMetrics.register(metrics)
-    counters = dict.fromkeys(
-        [("appended", "events"), ("stored", "events"), ("quarantined", "events")], 0
-    )
+    counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
+    metrics.register(UnpricedModelMetric(lambda: [("m", 1)]))
     names = set(re.findall(r"(?m)^# TYPE (\S+)", generate_latest(metrics).decode()))
 
     def described(name):

@@ -1,36 +1,64 @@
 """The composition root: makes the parts, joins them, starts and stops them in order."""
 
 import asyncio
+import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import structlog
-from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.types import ASGIApp
 
 from tracereel_collector.api.build import build_api
 from tracereel_collector.api.parts import DeliveryNotice, Parts, QueryThreads
-from tracereel_collector.auth import Keyring
+from tracereel_collector.auth import Gate
+from tracereel_collector.auth.administration import Administration
+from tracereel_collector.auth.audit import AuditLog
+from tracereel_collector.auth.gate import GateSettings
+from tracereel_collector.auth.keyring import parse_static
+from tracereel_collector.auth.keystore import FILE, KeyStore
+from tracereel_collector.auth.limits import Rates
+from tracereel_collector.auth.metrics import AccessMetrics
+from tracereel_collector.auth.origins import parse_origins
+from tracereel_collector.bells import Bell, hurried
+from tracereel_collector.bells import listen as listen_to
 from tracereel_collector.config import Settings
+from tracereel_collector.connections import ConnectionLimits, allow_open_files
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
+from tracereel_collector.ingest.redaction import Redactor
+from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
-from tracereel_collector.telemetry import DeliveryMetrics, HttpMetrics, OtlpMetrics, QueueMetrics
+from tracereel_collector.store.prices import Price, known_prices, load_prices
+from tracereel_collector.telemetry import (
+    DeliveryMetrics,
+    HttpMetrics,
+    OtlpMetrics,
+    QueueMetrics,
+    SessionMetrics,
+    UnpricedModelMetric,
+)
 
 log = structlog.get_logger(__name__)
 
 QUERY_THREADS = 8
+QUEUE_FILE = Path("queue", "queue.sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +74,10 @@ class _AsyncQueue:
 class _Preparation:
     """Makes database and schema once, whenever the store first answers."""
 
-    def __init__(self, store: ClickHouseStore) -> None:
+    def __init__(self, store: ClickHouseStore, queue: DurableQueue, prices: list[Price]) -> None:
         self._store = store
+        self._queue = queue
+        self._prices = prices
         self._lock = threading.Lock()
         self._done = False
 
@@ -57,35 +87,59 @@ class _Preparation:
                 self._store.prepare()
                 for migration in migrate(self._store):
                     log.info("migration_applied", number=migration.number, name=migration.name)
+                self._queue.number_after(self._store.highest_number())
+                if load_prices(self._store, self._prices):
+                    log.info("prices_loaded", rows=len(self._prices))
                 self._done = True
 
 
 class Collector:
     """A whole collector in this process, with its engine as a child where the store is embedded."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, *, link: Link | None = None, shared: bool = False
+    ) -> None:
         self._settings = settings
-        self._keyring = Keyring.parse(settings.api_keys, host=settings.host)
+        self._link = link
+        self._shared = shared
+        self._delivered = DeliveryNotice()
+        self._bells: list[Bell] = []
         self._engine: Supervisor | None = None
         self._queue: DurableQueue | None = None
         self._store: ClickHouseStore | None = None
         self._worker: DeliveryWorker | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
+        self.store_address: StoreAddress
+        self.parts: Parts
+        # With several processes, what this one counts is shown by all, out of the shared files.
+        self._registry = CollectorRegistry() if link is not None else _new_registry()
+        self._shown = CollectorRegistry() if link is not None else self._registry
+        self._keys = KeyStore(settings.data_dir / FILE)
+        self._gate = self._new_gate()
 
-    def start(self) -> FastAPI:
+    def start(self) -> ASGIApp:
         """Bring everything up and return the application to serve.
 
         Raises:
             StartupError: something is in the way; the message says what.
         """
+        if self._link is None:
+            self.start_core(on_delivered=self._delivered.notify)
+        else:
+            self._join_core(self._link)
+        return self._open_door()
+
+    def start_core(self, *, on_delivered: Callable[[], None]) -> None:
+        """What there is one of, however many workers: engine, the queue's owner, delivery.
+
+        Raises:
+            StartupError: something is in the way; the message says what.
+        """
         settings = self._settings
+        self._gate.check()
+        prices = known_prices(Path(settings.price_file) if settings.price_file else None)
         queue = self._queue = DurableQueue(
-            settings.data_dir / "queue" / "queue.sqlite",
-            QueueLimits(
-                commit_bytes=settings.commit_bytes,
-                max_pending_bytes=settings.max_pending_bytes,
-                retain_seconds=settings.retain_seconds,
-            ),
+            settings.data_dir / QUEUE_FILE, _queue_limits(settings), shared=self._shared
         )
         if queue.damaged_files:
             log.error(
@@ -93,20 +147,14 @@ class Collector:
                 kept_as=[file.name for file in queue.damaged_files],
                 bodies_rescued=queue.rescued_bodies,
             )
-        store = self._store = ClickHouseStore(
-            self._store_address(),
-            query_seconds=settings.query_seconds,
-            query_memory_bytes=settings.query_memory_bytes,
-            max_clients=QUERY_THREADS + len(Kind) + 1,
-        )
-        prepare = _Preparation(store)
+        self.store_address = self._find_store()
+        store = self._store = self._new_store()
+        prepare = _Preparation(store, queue, prices)
         try:
             prepare()
         except StoreUnavailableError as error:
             # Ingest does not need the store: it goes on, and delivery prepares it when it is back.
             log.warning("store_unavailable", reason=error.message)
-        registry = _new_registry()
-        delivered = DeliveryNotice()
         self._worker = DeliveryWorker(
             queue,
             store,
@@ -115,38 +163,76 @@ class Collector:
                 max_bytes=settings.batch_bytes,
                 linger_seconds=settings.linger_seconds,
             ),
-            metrics=DeliveryMetrics.register(registry),
+            metrics=DeliveryMetrics.register(self._registry),
             prepare=prepare,
-            on_delivered=delivered.notify,
-        )
-        registry.register(
-            QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
+            on_delivered=on_delivered,
         )
         self._worker.start()
-        return build_api(
-            Parts(
-                keyring=self._keyring,
-                bodies=BodyReader(
-                    max_body_bytes=settings.max_body_bytes,
-                    max_inflight_bytes=settings.max_inflight_bytes,
-                ),
-                accept=Accept(
-                    _AsyncQueue(queue),
-                    max_event_bytes=settings.max_event_bytes,
-                    now_unix_nano=time.time_ns,
-                    metrics=OtlpMetrics.register(registry),
-                ),
-                queue=queue,
-                delivered=delivered,
-                replay=Replay(store),
-                queries=self._queries,
-                store_answers=store.ping,
-                store_state=self._store_state,
-                registry=registry,
-                http_metrics=HttpMetrics.register(registry),
-                version=version("tracereel"),
-            )
+
+    def heard(self, data: bytes) -> None:
+        """A worker's bell has rung: its appends are to be delivered."""
+        if self._queue is not None:
+            self._queue.heard(hurried(data))
+
+    def _join_core(self, link: Link) -> None:
+        """A worker's part: append to the queue that another process owns and empties."""
+        bell = Bell(link.bell_fd)
+        self._bells.append(bell)
+        self._queue = DurableQueue(
+            self._settings.data_dir / QUEUE_FILE,
+            _queue_limits(self._settings),
+            shared=True,
+            ring=bell.appended,
         )
+        self.store_address = link.store
+        self._store = self._new_store()
+        MultiProcessCollector(self._shown, path=link.metrics_dir)  # type: ignore[no-untyped-call]
+        listen_to(link.delivered_fd, lambda _: self._delivered.notify(), name="delivered-bell")
+
+    def _open_door(self) -> ASGIApp:
+        """The surfaces, on the queue and the store."""
+        settings, queue, store = self._settings, self._queue, self._store
+        assert queue is not None and store is not None  # noqa: S101, PT018 - start made them
+        allow_open_files(settings.max_connections)
+        self._gate.start()
+        self._shown.register(
+            QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
+        )
+        self._shown.register(SessionMetrics(queue.session_mismatches))
+        self._shown.register(UnpricedModelMetric(UnpricedModels(store).by_model))
+        self.parts = Parts(
+            gate=self._gate,
+            administration=Administration(self._keys, self._audit),
+            bodies=BodyReader(
+                max_body_bytes=settings.max_body_bytes,
+                max_inflight_bytes=settings.max_inflight_bytes,
+                body_seconds=settings.body_seconds,
+            ),
+            accept=Accept(
+                _AsyncQueue(queue),
+                max_event_bytes=settings.max_event_bytes,
+                now_unix_nano=time.time_ns,
+                redactor=Redactor(self._registry) if settings.redact == "on" else None,
+                metrics=OtlpMetrics.register(self._registry),
+            ),
+            queue=queue,
+            delivered=self._delivered,
+            replay=Replay(store),
+            emitters=Emitters(store),
+            queries=self._queries,
+            store_answers=store.ping,
+            store_state=self.store_state,
+            registry=self._shown,
+            http_metrics=HttpMetrics.register(self._registry),
+            version=version("tracereel"),
+            cors_origins=parse_origins(settings.cors_origins),
+            connection_limits=ConnectionLimits(
+                max_connections=settings.max_connections,
+                header_seconds=settings.header_seconds,
+                on_refused=lambda reason: self._access.connections.labels(reason).inc(),
+            ),
+        )
+        return build_api(self.parts)
 
     def stop(self) -> None:
         """Stop in the order data flows; safe at any stage of start, and safe to call twice."""
@@ -155,12 +241,43 @@ class Collector:
         if self._queue is not None:
             self._queue.close()
         self._queries.close()
+        self._gate.close()
         if self._store is not None:
             self._store.close()
         if self._engine is not None:
             self._engine.stop()
+        for bell in self._bells:
+            bell.close()
 
-    def _store_address(self) -> StoreAddress:
+    def _new_gate(self) -> Gate:
+        settings = self._settings
+        metrics = self._access = AccessMetrics.register(self._registry)
+        self._audit = AuditLog(
+            settings.data_dir / "audit",
+            on_error=lambda lines: metrics.audit_lost.labels("unwritable").inc(lines),
+        )
+        return Gate(
+            GateSettings(
+                host=settings.host,
+                static=parse_static(settings.api_keys),
+                origins=parse_origins(settings.cors_origins),
+                rates=Rates(records=settings.rate_records, bytes=settings.rate_bytes),
+                rates_file=settings.data_dir / "limits.sqlite",
+            ),
+            keys=self._keys,
+            audit=self._audit,
+            metrics=metrics,
+        )
+
+    def _new_store(self) -> ClickHouseStore:
+        return ClickHouseStore(
+            self.store_address,
+            query_seconds=self._settings.query_seconds,
+            query_memory_bytes=self._settings.query_memory_bytes,
+            max_clients=QUERY_THREADS + len(Kind) + 1,
+        )
+
+    def _find_store(self) -> StoreAddress:
         if self._settings.store != "embedded":
             return StoreAddress.parse(self._settings.store)
         engine = self._engine = start_engine(self._settings)
@@ -173,9 +290,12 @@ class Collector:
         )
 
     def _engine_restarts(self) -> int:
-        return self._engine.restarts if self._engine is not None else 0
+        return int(self.store_state().get("restarts", 0))
 
-    def _store_state(self) -> dict[str, Any]:
+    def store_state(self) -> dict[str, Any]:
+        """What is known of the store without asking it."""
+        if self._link is not None:
+            return _read_state(Path(self._link.state_file))
         if self._engine is None:
             return {"kind": "clickhouse"}
         return {
@@ -184,6 +304,24 @@ class Collector:
             "engine": self._engine.state,
             "restarts": self._engine.restarts,
         }
+
+
+def _read_state(file: Path) -> dict[str, Any]:
+    """What the parent wrote down last."""
+    try:
+        state: dict[str, Any] = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {"kind": "unknown"}
+    return state
+
+
+def _queue_limits(settings: Settings) -> QueueLimits:
+    return QueueLimits(
+        commit_bytes=settings.commit_bytes,
+        max_pending_bytes=settings.max_pending_bytes,
+        retain_seconds=settings.retain_seconds,
+        min_free_bytes=settings.min_free_bytes,
+    )
 
 
 def start_engine(settings: Settings) -> Supervisor:

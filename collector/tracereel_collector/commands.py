@@ -1,4 +1,4 @@
-"""The collector's commands: `tracereel serve` and `tracereel engine`."""
+"""The collector's commands: `tracereel serve`, `engine`, `quarantine` and `schema`."""
 
 import argparse
 import os
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tracereel.cli.command import Command
+from tracereel_collector import quarantine_command, schema_command
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 
@@ -16,6 +17,9 @@ def _configure_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grpc-port", help="port for OTLP over gRPC (default 4317), or off")
     parser.add_argument("--data-dir", type=Path, help="where queue and embedded store live")
     parser.add_argument("--store", help="embedded, or clickhouse[s]://user:pass@host:port/db")
+    parser.add_argument(
+        "--workers", type=int, help="processes that accept requests (default: by the cores)"
+    )
     parser.add_argument(
         "--demo",
         action="store_true",
@@ -51,3 +55,15 @@ def _run_engine(args: argparse.Namespace) -> int:
 
 serve = Command("serve", "run the collector", _configure_serve, _run_serve)
 engine = Command("engine", "run the embedded store alone", _configure_engine, _run_engine)
+quarantine = Command(
+    "quarantine",
+    "look into a collector's quarantine: list, show, retry or drop",
+    quarantine_command.configure,
+    quarantine_command.run,
+)
+schema = Command(
+    "schema",
+    "print the tables and views, for a server or a cluster",
+    schema_command.configure,
+    schema_command.run,
+)

@@ -9,6 +9,7 @@ from typing import Any
 from tracereel_collector.errors import StartupError
 
 MIB = 1024 * 1024
+MAX_WORKERS = 64
 
 
 def _default_data_dir() -> Path:
@@ -31,19 +32,31 @@ class Settings:
     grpc_port: int = _setting(4317, "Port for OTLP over gRPC; 0 or `off` for none.")
     data_dir: Path = _setting(_default_data_dir, "Where queue and embedded store live.")
     store: str = _setting("embedded", "`embedded`, or `clickhouse[s]://user:pass@host:port/db`.")
+    workers: int = _setting(0, "Processes that accept requests; 0 chooses by the cores.")
     api_keys: str = _setting("", "`tenant:key` pairs, separated by commas.")
+
+    cors_origins: str = _setting("", "Web origins that may call, separated by commas; none.")
+    rate_records: float = _setting(0.0, "Most records a key may send per second; 0 is no limit.")
+    rate_bytes: float = _setting(0.0, "Most bytes a key may send per second; 0 is no limit.")
+    redact: str = _setting("off", "`on` hides secrets and personal data before they are kept.")
 
     max_body_bytes: int = _setting(64 * MIB, "Largest request body, after decompression.")
     max_event_bytes: int = _setting(4 * MIB, "Largest single event.")
     max_inflight_bytes: int = _setting(256 * MIB, "Request bodies held in memory at once.")
     max_pending_bytes: int = _setting(4096 * MIB, "Undelivered bytes in the queue before 429.")
 
+    min_free_bytes: int = _setting(256 * MIB, "Free disk below which nothing is taken (503).")
+    max_connections: int = _setting(1000, "Open connections; idle ones give way to new ones.")
+    header_seconds: float = _setting(10.0, "Longest time for the headers of a request.")
+    body_seconds: float = _setting(30.0, "Time for a body, plus a second per 128 KiB of it.")
+
     commit_bytes: int = _setting(16 * MIB, "Most bytes that share one commit of the queue.")
-    batch_bytes: int = _setting(12 * MIB, "Most bytes in one insert.")
-    batch_records: int = _setting(20_000, "Most records in one insert.")
+    batch_bytes: int = _setting(24 * MIB, "Most bytes in one insert.")
+    batch_records: int = _setting(50_000, "Most records in one insert.")
     linger_seconds: float = _setting(1.0, "Longest time a batch waits to fill up.")
     retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
 
+    price_file: str = _setting("", "CSV of model prices that go before the built-in ones.")
     query_seconds: float = _setting(30.0, "Longest time a query may take.")
     query_memory_bytes: int = _setting(2048 * MIB, "Most memory one query may use.")
     stop_seconds: float = _setting(15.0, "Longest orderly stop before parts are killed.")
@@ -85,6 +98,20 @@ class Settings:
             for name in ("max_body_bytes", "max_event_bytes", "batch_bytes", "batch_records")
             if getattr(self, name) <= 0
         ]
+        if not 0 <= self.workers <= MAX_WORKERS:
+            problems.append(f"workers={self.workers}: expected 0 to {MAX_WORKERS}")
+        problems += [
+            f"{name}={getattr(self, name)!r}: expected 0 or more"
+            for name in ("rate_records", "rate_bytes", "min_free_bytes")
+            if getattr(self, name) < 0
+        ]
+        problems += [
+            f"{name}={getattr(self, name)!r}: expected a number above 0"
+            for name in ("max_connections", "header_seconds", "body_seconds")
+            if getattr(self, name) <= 0
+        ]
+        if self.redact not in ("on", "off"):
+            problems.append(f"redact={self.redact!r}: expected 'on' or 'off'")
         problems += [
             f"{name}={getattr(self, name)}: expected 0 to 65535"
             for name in ("port", "grpc_port")

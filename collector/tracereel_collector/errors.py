@@ -4,15 +4,17 @@ CollectorError
   PermanentError               the same request will fail again
     BadRequestError      400   the body is not what the route takes
     UnauthorizedError    401   no key, or a wrong one
+    ForbiddenError       403   a key that may not do this
     NotFoundError        404   nothing of that name
     TooSlowError         408   the body did not come in time
     TooLargeError        413   over a size limit
     UnsupportedError     415   a content type or encoding we do not read
   RetryableError               the same request may succeed later
-    ThrottledError       429   the queue is at its limit
+    ThrottledError       429   the queue, or a key's share, is at its limit
     UnavailableError     503   a part that is needed does not answer now
       QueueUnavailableError    the queue cannot take or keep data
       StoreUnavailableError    ClickHouse does not answer
+        TooMuchAtOnceError     ClickHouse has not the memory for this insert; a smaller one may fit
   StartupError                 the process cannot start; the message says what to change
 """
 
@@ -22,7 +24,7 @@ from typing import ClassVar
 class CollectorError(Exception):
     """Base of everything the collector raises on purpose."""
 
-    status: ClassVar[int] = 503
+    status: int = 503
     code: ClassVar[str] = "internal"
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -47,6 +49,13 @@ class UnauthorizedError(PermanentError):
 
     status = 401
     code = "unauthorized"
+
+
+class ForbiddenError(PermanentError):
+    """A known key that may not do this."""
+
+    status = 403
+    code = "forbidden"
 
 
 class NotFoundError(PermanentError):
@@ -80,11 +89,11 @@ class UnsupportedError(PermanentError):
 class RetryableError(CollectorError):
     """The same request may succeed later."""
 
-    retry_after_seconds: ClassVar[int] = 1
+    retry_after_seconds: int = 1
 
 
 class ThrottledError(RetryableError):
-    """The queue holds as much as it may; senders must slow down."""
+    """As much as may be is under way already; senders must slow down."""
 
     status = 429
     code = "throttled"
@@ -108,6 +117,12 @@ class StoreUnavailableError(UnavailableError):
     """ClickHouse does not answer now."""
 
     code = "store_unavailable"
+
+
+class TooMuchAtOnceError(StoreUnavailableError):
+    """ClickHouse has not the memory for an insert of this size now."""
+
+    code = "too_much_at_once"
 
 
 class StartupError(CollectorError):

@@ -17,6 +17,14 @@ class Kind(StrEnum):
     SPANS = "spans"
     LOGS = "logs"
     METRICS = "metrics"
+    HEARTBEATS = "heartbeats"
+
+
+SESSION_FLAG = "session_user_mismatch"
+"""The field set on an event that claims a user for a session which another one owns."""
+
+Owner = tuple[str, str]
+"""A session and the user that an event claims for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,10 @@ class Body:
     data: bytes
     records: int
     rejected: int = 0
+    rejected_reasons: tuple[tuple[str, int], ...] = ()
+    """How many were rejected for which of a few named reasons; the rest counts as `other`."""
     runs: tuple[Run, ...] = ()
+    owners: tuple[Owner, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,5 +100,22 @@ class Quarantined:
     tenant: str
     sequence_number: int
     records: int
+    received_unix_nano: int
     data: bytes
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineEntry:
+    """A quarantined record as an operator sees it; `data` only where it was asked for."""
+
+    id: int
+    kind: str
+    tenant: str
+    sequence_number: int
+    records: int
+    size: int
+    reason: str
+    received_unix_nano: int
+    quarantined_unix_nano: int
+    data: bytes | None = None

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,10 +14,17 @@ from tracereel_collector.app import Collector, start_engine
 from tracereel_collector.config import Settings
 from tracereel_collector.engine.lock import StoreInUseError, StoreLock
 from tracereel_collector.errors import StartupError
-from tracereel_collector.serving import doors_beside, listen, serve_until_signal
-from tracereel_collector.telemetry import configure_logging
+from tracereel_collector.serving import (
+    doors_beside,
+    listen,
+    listen_together,
+    serve_until_signal,
+)
+from tracereel_collector.supervise import serve_in_workers
+from tracereel_collector.telemetry import configure_logging, name_thread
 
 DEMO_STOP_SECONDS = 5.0
+MOST_BY_DEFAULT = 4
 
 
 def serve(settings: Settings, *, demo: bool = False) -> int:
@@ -29,11 +36,11 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
     configure_logging()
     # Until the server has handlers of its own, SIGTERM ends a start as Ctrl-C does: in order.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    collector = Collector(settings)
+    workers = settings.workers or default_workers()
     demonstration = _Demo(settings)
     with _held(settings.data_dir):
-        listening = listen(settings.host, settings.port)
-        url = _url(listening)
+        sockets = listen_together(settings.host, settings.port, sockets=workers)
+        url = _url(sockets[0])
         if settings.grpc_port:
             # gRPC binds for itself, later: a port that is taken should be known now.
             listen(settings.host, settings.grpc_port, option="--grpc-port").close()
@@ -46,27 +53,49 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
             if demo:
                 demonstration.start(url)
 
+        serve_them = _serve_here if workers == 1 else serve_in_workers
         try:
             _say("starting the store …")
-            app = collector.start()
-            serve_until_signal(
-                app,
-                listening,
-                beside=doors_beside(settings, app.state.parts),
-                stop_seconds=settings.stop_seconds,
-                on_ready=ready,
-                on_stop=demonstration.stop,
-            )
+            serve_them(settings, sockets, on_ready=ready, on_stop=demonstration.stop)
         except KeyboardInterrupt:
             pass  # told to stop while starting
         except OSError as error:
             raise StartupError(f"cannot use {settings.data_dir}: {error}") from error
         finally:
             demonstration.stop()
-            collector.stop()
-            listening.close()
+            for listening in sockets:
+                listening.close()
     _say("stopped")
     return 0
+
+
+def default_workers() -> int:
+    """One process does for small machines; from there on, half of the cores, the store has the rest."""
+    return max(1, min(MOST_BY_DEFAULT, len(os.sched_getaffinity(0)) // 2))
+
+
+def _serve_here(
+    settings: Settings,
+    sockets: list[socket.socket],
+    *,
+    on_ready: Callable[[], None],
+    on_stop: Callable[[], None],
+) -> None:
+    """Everything but the engine in this process."""
+    name_thread("door")
+    collector = Collector(settings)
+    try:
+        app = collector.start()
+        serve_until_signal(
+            app,
+            sockets[0],
+            beside=doors_beside(settings, collector.parts),
+            stop_seconds=settings.stop_seconds,
+            on_ready=on_ready,
+            on_stop=on_stop,
+        )
+    finally:
+        collector.stop()
 
 
 def run_engine_alone(settings: Settings) -> int:

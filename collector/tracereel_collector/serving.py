@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from tracereel_collector.api.parts import Parts
 from tracereel_collector.config import Settings
@@ -17,7 +17,23 @@ from tracereel_collector.connections import BoundedProtocol
 from tracereel_collector.errors import StartupError
 
 
-def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
+def listen_together(host: str, port: int, *, sockets: int) -> list[socket.socket]:
+    """Several listening sockets on one port, among which the system spreads connections.
+
+    Raises:
+        StartupError: the address cannot be had.
+    """
+    if sockets == 1:
+        return [listen(host, port)]
+    # Alone first: two collectors that share a port by accident would not notice.
+    with listen(host, port) as alone:
+        port = alone.getsockname()[1]
+    return [listen(host, port, together=True) for _ in range(sockets)]
+
+
+def listen(
+    host: str, port: int, *, option: str = "--port", together: bool = False
+) -> socket.socket:
     """A listening socket, so that a taken port is known before anything else starts.
 
     Raises:
@@ -26,6 +42,8 @@ def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if together:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listening.bind((host, port))
         listening.listen(1024)
@@ -93,15 +111,16 @@ class _Server(uvicorn.Server):
 
 
 def serve_until_signal(
-    app: FastAPI,
+    app: ASGIApp,
     listening: socket.socket,
     *,
     stop_seconds: float,
     on_ready: Callable[[], None],
-    on_stop: Callable[[], None],
+    on_stop: Callable[[], None] = lambda: None,
+    signals: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
     beside: Sequence[Beside] = (),
 ) -> None:
-    """Serve; SIGINT or SIGTERM ends it in order, a second one at once.
+    """Serve; one of the signals ends it in order, a second one at once.
 
     `on_stop` runs in a thread before the door closes, for those who still have something to send.
     """
@@ -134,7 +153,7 @@ def serve_until_signal(
         else:
             server.force_exit = server.should_exit = True
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, stop) for number in signals}
     try:
         server.run(sockets=[listening])
     finally:

@@ -1,12 +1,15 @@
 """The collector's own metrics and log lines; names begin with `tracereel_`."""
 
 import logging
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, values
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -104,24 +107,26 @@ class QueueMetrics(Collector):
         self._engine_restarts = engine_restarts
 
     def collect(self) -> Iterator[Metric]:
-        """One family per counter, one sample per kind."""
+        """One family per counter, one sample per kind; rejections also by reason."""
         counts = self._counts()
         kinds = sorted({kind for _, kind in counts})
-        for name in sorted({name for name, _ in counts}):
+        for name in sorted({name for name, _ in counts if ":" not in name} - {"rejected"}):
             family = CounterMetricFamily(
                 f"tracereel_records_{name}",
                 f"Records {name}; kept in the queue, so it survives restarts.",
                 labels=["kind"],
             )
             for kind in kinds:
-                family.add_metric([kind], counts[name, kind])
+                family.add_metric([kind], counts.get((name, kind), 0))
             yield family
+        yield _rejected(counts)
         pending = GaugeMetricFamily(
             "tracereel_records_pending", "Records acknowledged and not yet stored.", labels=["kind"]
         )
         for kind in kinds:
-            left = counts["appended", kind] - counts["stored", kind] - counts["quarantined", kind]
-            pending.add_metric([kind], left)
+            gone = sum(counts.get((name, kind), 0) for name in ("stored", "duplicate"))
+            aside = counts.get(("quarantined", kind), 0) - counts.get(("retried", kind), 0)
+            pending.add_metric([kind], counts.get(("appended", kind), 0) - gone - aside)
         yield pending
         yield GaugeMetricFamily(
             "tracereel_queue_pending_bytes",
@@ -133,6 +138,75 @@ class QueueMetrics(Collector):
             "Times the embedded engine was started again.",
             value=self._engine_restarts(),
         )
+
+
+class SessionMetrics(Collector):
+    """Events that claim a session of somebody else's, read from the queue's own transactions."""
+
+    def __init__(self, mismatches: Callable[[], int]) -> None:
+        self._mismatches = mismatches
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample."""
+        yield CounterMetricFamily(
+            "tracereel_session_user_mismatches",
+            "Events flagged session_user_mismatch; kept in the queue, so it survives restarts.",
+            value=self._mismatches(),
+        )
+
+
+def _rejected(counts: dict[tuple[str, str], int]) -> Metric:
+    family = CounterMetricFamily(
+        "tracereel_records_rejected",
+        "Records rejected at the door, by reason; kept in the queue, so it survives restarts.",
+        labels=["kind", "reason"],
+    )
+    for (name, kind), value in sorted(counts.items()):
+        what, _, reason = name.partition(":")
+        if what == "rejected" and reason:
+            family.add_metric([kind, reason], value)
+    return family
+
+
+def name_thread(name: str) -> None:
+    """Give the calling thread a name that `top -H` and the benchmarks show, where the system can."""
+    try:
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name, encoding="ascii")
+    except OSError:
+        pass  # another system, or one that hides it: it was only a name
+
+
+def share_metrics(directory: Path, *, slot: str) -> None:
+    """Let the metrics made from now on be counted together with those of the other processes.
+
+    A slot is taken over by the process that replaces a dead one: its counts go on, files stay few.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(directory)
+    values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
+
+
+class UnpricedModelMetric(Collector):
+    """Calls of models whose price nobody told us, by model; the rarest share one label."""
+
+    MOST_MODELS = 20
+
+    def __init__(self, by_model: Callable[[], list[tuple[str, int]]]) -> None:
+        self._by_model = by_model
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample per model, the most called first."""
+        family = GaugeMetricFamily(
+            "tracereel_unpriced_model_calls",
+            "Model calls stored whose cost is unknown because no price is known for the model.",
+            labels=["model"],
+        )
+        counted = self._by_model()
+        for model, calls in counted[: self.MOST_MODELS]:
+            family.add_metric([model or "(not named)"], calls)
+        if rest := counted[self.MOST_MODELS :]:
+            family.add_metric(["(others)"], sum(calls for _, calls in rest))
+        yield family
 
 
 def configure_logging(*, json_lines: bool | None = None) -> None:

@@ -29,7 +29,7 @@ def record(
     whole = {
         # The clock gives no value twice in a process, and the mark is the process's own.
         "event_id": f"evt_{hlc}{recorder.mark}",
-        "event_type": event.pop("event_type"),
+        "event_type": event["event_type"],
         "event_version": semconv.EVENT_VERSION,
         "timestamp": rfc3339(now_ns),
         "trace_id": trace.trace_id,

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tracereel._memory_segments import MemorySegments
 from tracereel._spool import (
     LOCK_SUFFIX,
     OFFSET_SUFFIX,
@@ -38,8 +39,29 @@ class Batch:
     lines: list[bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What the files of a dead emitter say of it once they are shipped."""
+
+    emitter_id: str
+    recorded: int
+    rejected: int
+    service: str | None
+    pid: int | None
+
+
+class _Signed(msgspec.Struct):
+    """What a line says of its emitter."""
+
+    emitter_seq: int = 0
+    service: str | None = None
+
+
 class Outbox:
-    """What one emitter still has to send. `lock` is held by us when the emitter is dead."""
+    """What one emitter still has to send. `lock` is held by us when the emitter is dead.
+
+    `memory` are those segments of a living one that could not be put on disk.
+    """
 
     def __init__(
         self,
@@ -47,13 +69,16 @@ class Outbox:
         emitter_id: str,
         *,
         lock: EmitterLock | None = None,
+        memory: MemorySegments | None = None,
         on_unlink: Callable[[int], None] = lambda _size: None,
     ) -> None:
         self.emitter_id = emitter_id
         self._directory = directory
         self._lock = lock
+        self._memory = memory
         self._on_unlink = on_unlink
         self._segment, self._offset = self._load_offset()
+        self._last_line = b""
 
     def read(
         self, *, max_bytes: int = MAX_BATCH_BYTES, max_lines: int = MAX_BATCH_LINES
@@ -75,6 +100,7 @@ class Outbox:
     def settle(self, lines: list[bytes]) -> None:
         """The collector has answered for these lines, the first of the batch."""
         self._offset += sum(map(len, lines))
+        self._last_line = lines[-1]
         self._save_offset()
 
     def set_aside(self, line: bytes, reason: str) -> bool:
@@ -112,6 +138,41 @@ class Outbox:
                 continue
         return total
 
+    def remains(self) -> Remains:
+        """What is known of a dead emitter; to be asked before its files are removed."""
+        last = self._last_line or self._last_on_disk()
+        try:
+            signed = msgspec.json.decode(last, type=_Signed)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            signed = _Signed()
+        try:
+            pid = int(self._lock.path.read_text()) if self._lock is not None else None
+        except (OSError, ValueError):
+            pid = None
+        return Remains(
+            self.emitter_id, signed.emitter_seq, self._count_rejected(), signed.service, pid
+        )
+
+    def _last_on_disk(self) -> bytes:
+        """The last whole line of segments that were settled and not removed."""
+        for number in reversed(self._segments()):
+            with self._path(number).open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                for reach in (MAX_BATCH_BYTES, MAX_LINE_BYTES):
+                    file.seek(max(0, size - reach))
+                    whole = file.read(reach).split(b"\n")[:-1]
+                    # The first may have lost its beginning.
+                    if len(whole) > 1 or (whole and size <= reach):
+                        return whole[-1]
+        return b""
+
+    def _count_rejected(self) -> int:
+        path = self._directory / f"{self.emitter_id}{REJECTED_SUFFIX}"
+        try:
+            return path.read_bytes().count(b"\n")
+        except OSError:
+            return 0
+
     def finish(self) -> None:
         """A dead emitter has nothing left: remove its files and give its lock up."""
         remove_files(self._directory, self.emitter_id)
@@ -130,23 +191,46 @@ class Outbox:
             self._lock = None
 
     def _lines_here(self, max_bytes: int, max_lines: int) -> list[bytes]:
+        data = self._data_here(max_bytes)
+        if len(data) == max_bytes and b"\n" not in data:
+            data = self._data_here(MAX_LINE_BYTES)
+        whole = data.split(b"\n")[:-1]
+        return [line + b"\n" for line in whole[:max_lines]]
+
+    def _data_here(self, size: int) -> bytes:
+        if self._memory is not None:
+            data = self._memory.read(self._segment, size, self._offset)
+            if data is not None or self._memory.only:
+                return data or b""
         # Only a file that is not there has nothing to say: any other trouble must not pass for that,
         # because an emitter with nothing left is removed.
         try:
             file = os.open(self._path(self._segment), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return []
+            return b""
         try:
-            data = os.pread(file, max_bytes, self._offset)
-            if len(data) == max_bytes and b"\n" not in data:
-                data = os.pread(file, MAX_LINE_BYTES, self._offset)
+            return os.pread(file, size, self._offset)
         finally:
             os.close(file)
-        whole = data.split(b"\n")[:-1]
-        return [line + b"\n" for line in whole[:max_lines]]
+
+    def count_in_memory(self) -> int:
+        """Those lines not settled yet that would be lost with the process."""
+        memory, total = self._memory, 0
+        if memory is None:
+            return 0
+        for number in memory.numbers():
+            if number >= self._segment:
+                skip = self._offset if number == self._segment else 0
+                while data := memory.read(number, MAX_BATCH_BYTES, skip):
+                    total += data.count(b"\n")
+                    skip += len(data)
+        return total
 
     def _segments(self) -> list[int]:
-        prefix, numbers = f"{self.emitter_id}.", []
+        numbers = self._memory.numbers() if self._memory is not None else []
+        if self._memory is not None and self._memory.only:
+            return numbers
+        prefix = f"{self.emitter_id}."
         for name in os.listdir(self._directory):  # noqa: PTH208 - names are all that is needed
             middle = name.removeprefix(prefix).removesuffix(SEGMENT_SUFFIX)
             if middle.isdigit() and name == f"{prefix}{middle}{SEGMENT_SUFFIX}":
@@ -162,12 +246,14 @@ class Outbox:
         self._segment, self._offset = following, 0
         self._save_offset()
         for number in done:
-            path = self._path(number)
-            try:
-                size = path.stat().st_size
-                path.unlink()
-            except OSError:
-                continue
+            size = self._memory.remove(number) if self._memory is not None else None
+            if size is None:
+                path = self._path(number)
+                try:
+                    size = path.stat().st_size
+                    path.unlink()
+                except OSError:
+                    continue
             self._on_unlink(size)
 
     def _path(self, number: int) -> Path:

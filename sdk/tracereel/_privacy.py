@@ -177,6 +177,11 @@ class Privacy:
                 return {key: _exact(each) for key, each in self.values(_uncut(found)).items()}
         return found
 
+    @property
+    def hides_by_name(self) -> bool:
+        """Whether a value is hidden because its name says that it is a secret."""
+        return self._built_in
+
     def _attribute(self, key: str, value: str) -> str:
         return self.owner(value) if key in OWNER_ATTRIBUTES else self.text(value)
 

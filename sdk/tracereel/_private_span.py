@@ -4,6 +4,7 @@ Only our own code writes through them: what is current for the program is the sp
 """
 
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from opentelemetry.context import Context
@@ -22,8 +23,13 @@ _ERRORS = frozenset(
 class PrivateSpans(Spans):
     """Starts spans as `Spans` does, and hands them out behind the rules of privacy."""
 
-    def __init__(self, provider: TracerProvider | None, privacy: Privacy) -> None:
-        super().__init__(provider)
+    def __init__(
+        self,
+        provider: TracerProvider | None,
+        privacy: Privacy,
+        on_provider: Callable[[TracerProvider], None] = lambda _provider: None,
+    ) -> None:
+        super().__init__(provider, on_provider)
         self.privacy = privacy
 
     def start(

@@ -6,22 +6,27 @@ environment; a forked child makes its own.
 
 import os
 import time
-from collections.abc import Iterable
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
-from tracereel import _exits, _guard, _native, failures
+from tracereel import _exits, _goals, _guard, _memory_segments, _native, failures
 from tracereel import config as _config
 from tracereel._clock import HybridClock, random_id, sortable_id
 from tracereel._context import Trace
+from tracereel._heartbeat import Heartbeats
 from tracereel._privacy import Privacy, hashed, strip_content
 from tracereel._private_span import PrivateSpans
 from tracereel._sampling import SAMPLED_OUT, Sampler
 from tracereel._sender import Sender
 from tracereel._shipper import FlushResult, Shipper, ship_at_exit
-from tracereel._spool import Spool
+from tracereel._spool import SPOOL_ERROR, Spool
 from tracereel.config import Config
 from tracereel.errors import ConfigurationError
 from tracereel.failures import FailureRule
@@ -32,6 +37,8 @@ from tracereel.redaction import listen as listen_to_redactions
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
+    from tracereel._other_spans import OtherSpans
 
 MAX_REMEMBERED_TRACES: Final = 4096
 """Traces whose count is kept: sibling runs of one OpenTelemetry trace go on with it."""
@@ -58,7 +65,10 @@ class Recorder:
         self.metrics = metrics_of(registry)
         self._privacy = Privacy(config.redaction, capture_content=config.capture_content)
         self.acts = self._privacy.acts
-        self.spans = PrivateSpans(tracer_provider, self._privacy)
+        self._other_spans: OtherSpans | None = None
+        self.spans = PrivateSpans(tracer_provider, self._privacy, self._tap)
+        for provider in (tracer_provider, trace.get_tracer_provider()):
+            self._tap(provider)
         self._sampler: Sampler | None = None
         if config.sample_rate < 1.0:
             self._sampler = Sampler(
@@ -74,9 +84,11 @@ class Recorder:
         self._spool = Spool(
             config.destination_dir,
             max_bytes=config.max_spool_bytes,
+            memory_bytes=_memory_segments.MAX_BYTES,
             on_late_drop=self.drop,
         )
-        self._shipper = Shipper(self._spool, Sender(config), self)
+        sender = Sender(config)
+        self._shipper = Shipper(self._spool, sender, self, heartbeats=Heartbeats(config, sender))
         self._recorded = Recorded(lambda: self._spool.recorded)
         self.metrics.follow(self._recorded)
         self._traces: dict[str, Trace] = {}
@@ -85,16 +97,37 @@ class Recorder:
         self._traces_lock = _native.RLock()
         self._counts_lock = _native.RLock()
         self._dropped = 0
+        self._drops: Counter[str] = Counter()
+        self._lost = 0
+        self._runs_opened = 0
+        self._runs_told = 0
         self._delivered = 0
         self.closed = False
+        asked = weakref.WeakMethod(self._tell)
+        self.metrics.ask_when_collected(lambda: _call(asked()))
         _guard.listen(self.metrics.count_internal_error)
         listen_to_redactions(self.metrics.count_redaction)
+
+    def _tap(self, provider: object) -> None:
+        """A tracer provider is seen for the first time: what others record with it goes along."""
+        if not self.config.other_spans or not hasattr(provider, "add_span_processor"):
+            return
+        with _guard.Guard("other_spans"):
+            # Whoever has such a provider has loaded OpenTelemetry's SDK; nobody else pays for it.
+            from tracereel import _other_spans
+
+            if self._other_spans is None:
+                self._other_spans = _other_spans.OtherSpans(
+                    self.config, self._privacy, self.metrics
+                )
+            _other_spans.attach(provider, self._other_spans)
 
     def trace(self, trace_id: str, suffix: str | None = None) -> Trace:
         """The trace of a new root run; the same object while runs of that id follow each other.
 
         A request id is made for a new one, from the suffix of another id if there is one.
         """
+        self._runs_opened += 1
         found = self._traces.get(trace_id)
         return found if found is not None else self._remember(trace_id, suffix)
 
@@ -167,6 +200,7 @@ class Recorder:
         """Account for an event that is not recorded."""
         with self._counts_lock:
             self._dropped += 1
+            self._drops[reason] += 1
         with _guard.Guard("metrics"):
             self.metrics.count_drop(reason)
         if reason not in ("no_execution", "duplicate_tool_call", SAMPLED_OUT):
@@ -176,6 +210,23 @@ class Recorder:
                 reason,
                 self.config.destination_dir,
             )
+
+    def answered(self, lines: list[bytes], *, own: bool) -> None:
+        """The shipper has had an answer for these lines."""
+        with _guard.Guard("metrics"):
+            answered = _goals.look_at(lines)
+            self.metrics.observe_answer(answered if own else replace(answered, delays=()))
+            self._tell()
+
+    def _tell(self) -> None:
+        """Bring figures up to date that are not counted one by one."""
+        with self._counts_lock:
+            opened = self._runs_opened - self._runs_told
+            self._runs_told += opened
+            events, size = self._shipper.waiting
+            events = max(0, events - self._lost)
+        self.metrics.count_runs("opened", opened)
+        self.metrics.set_spooled(events, size if events else 0)
 
     def settled(self, *, delivered: int, rejected: int, own: bool) -> None:
         """The shipper reports what the collector answered for."""
@@ -192,30 +243,56 @@ class Recorder:
                 self._delivered += delivered
                 self._dropped += rejected
 
+    def lost(self, events: int) -> None:
+        """The shipper ends with events that were nowhere but in memory."""
+        for _ in range(events):
+            self.drop(SPOOL_ERROR)
+        with self._counts_lock:
+            self._lost += events
+
+    def drops(self) -> dict[str, int]:
+        """Events that were not recorded, by reason."""
+        with self._counts_lock:
+            return dict(self._drops)
+
     def observe_clock(self, hlc: str) -> None:
         """Move our clock past one that came from outside; one that is far ahead is ignored."""
         self.clock.observe(hlc)
 
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        if self._other_spans is not None:
+            self._other_spans.flush(0.0)  # it delivers while we wait for the events
         self._shipper.drain(timeout, at_exit=at_exit)
+        if self._other_spans is not None:
+            self._other_spans.flush(deadline - time.monotonic(), at_exit=at_exit)
+        return self._result()
+
+    def _result(self, lost: int = 0) -> FlushResult:
         with self._counts_lock:
-            waiting = max(0, self._spool.recorded - self._shipper.settled)
+            waiting = max(0, self._spool.recorded - self._shipper.settled - self._lost - lost)
             held = self._sampler.held_events if self._sampler is not None else 0
-            return FlushResult(self._delivered, waiting, self._dropped, held)
+            return FlushResult(self._delivered, waiting, self._dropped + lost, held)
 
     def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Deliver what can be in time, end the thread, leave the rest for a later process."""
+        if at_exit and self._other_spans is not None:
+            timeout = max(0.0, timeout - self._other_spans.just_waited)
         started = time.monotonic()
         # From here on, calls that end belong to the recorder that follows, if there is one.
         self.closed = True
         if self._sampler is not None:
             self._sampler.drain()
-        result = self.flush(timeout, at_exit=at_exit)
+        self.flush(timeout, at_exit=at_exit)
         with _guard.Guard("metrics"):
             self.metrics.count_recorded()
+        if self._other_spans is not None:
+            self._other_spans.close(timeout - (time.monotonic() - started))
         self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
-        return result
+        with _guard.Guard("metrics"):
+            self._tell()
+        return self._shipper.told_at_the_end(self._result)
 
     @property
     def delivers(self) -> bool:
@@ -230,11 +307,18 @@ class Recorder:
         self._recorded.uncounted()
         self._spool.disown()
         self._shipper.disown()
+        if self._other_spans is not None:
+            self._other_spans.disown()
         child = Recorder(self.config, **self._wiring)
         # Kept, so that the child's garbage collector does not close sockets it shares with us.
         child._forked_from = self
         child.clock = self.clock.copy()
         return child
+
+
+def _call(method: Callable[[], None] | None) -> None:
+    if method is not None:
+        method()
 
 
 _UNSET: Final = "unset"
@@ -286,6 +370,9 @@ def configure(
     redaction: Redaction | bool | None = None,
     sample_rate: float | None = None,
     sample_keep_cost_usd: float | None = None,
+    heartbeat_seconds: float | None = None,
+    other_spans: bool | None = None,
+    set_tracer_provider: bool | None = None,
     max_clock_drift: float | None = None,
     registry: "CollectorRegistry | None" = None,
     tracer_provider: TracerProvider | None = None,
@@ -319,11 +406,18 @@ def configure(
         redaction=redaction,
         sample_rate=sample_rate,
         sample_keep_cost_usd=sample_keep_cost_usd,
+        heartbeat_seconds=heartbeat_seconds,
+        other_spans=other_spans,
+        set_tracer_provider=set_tracer_provider,
         max_clock_drift=max_clock_drift,
     )
     rules = failures.check_rules(failure_rules)
     recorder = None
     if config.enabled:
+        if config.set_tracer_provider:
+            from tracereel import _other_spans
+
+            _other_spans.set_global_provider(config.service)
         recorder = Recorder(
             config, registry=registry, tracer_provider=tracer_provider, logger=logger
         )

@@ -33,6 +33,7 @@ _PREFIXES: Final = (
     r"dop_v1_",
     r"shpat_",
     r"lsv2_[a-z]{2}_",
+    r"trk_",
 )
 _QUOTED: Final = r"""\\?"(?:[^"\\]|\\[^"])*(?:\\?"|\Z)|\\?'(?:[^'\\]|\\[^'])*(?:\\?'|\Z)"""
 _NAMES: Final = (
@@ -219,7 +220,7 @@ _after_hyphen: Final = re.compile(
 ).search
 _after_underscore: Final = re.compile(
     r"_(?:(?<=gh[pousr]_)|(?<=[_t]_)(?:(?<=_live_)|(?<=_test_)|(?<=_pat_)|(?<=shpat_))|(?<=hf_)"
-    r"|(?<=gsk_)|(?<=r8_)|(?<=npm_)|(?<=whsec_)|(?<=_v1_)|(?<=lsv2_)|(?<=_live_))"
+    r"|(?<=gsk_)|(?<=trk_)|(?<=r8_)|(?<=npm_)|(?<=whsec_)|(?<=_v1_)|(?<=lsv2_)|(?<=_live_))"
 ).search
 _token: Final = re.compile(r"J(?<=eyJ)").search
 _upper: Final = re.compile(r"A(?:KIA|SIA|ROA|IDA|Iza)").search

@@ -1,9 +1,9 @@
 """The Prometheus series themselves: names, labels, buckets, and how they come into a registry."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 from tracereel import _guard, semconv
@@ -18,7 +18,27 @@ from tracereel._cells import (
 
 M = TypeVar("M", bound=MetricWrapperBase)
 
+DELIVERY_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0)
 CALL_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
+
+
+class Asked(MetricWrapperBase):
+    """A metric that has somebody bring it up to date when it is collected."""
+
+    ask: Callable[[], None] | None = None
+
+    def collect(self) -> Iterable[Metric]:
+        if self.ask is not None:
+            self.ask()
+        return super().collect()
+
+
+class AskedGauge(Asked, Gauge):
+    """A gauge of ours."""
+
+
+class AskedCounter(Asked, CollectedCounter):
+    """A counter of ours."""
 
 
 class SeriesSet:
@@ -131,6 +151,44 @@ class SeriesSet:
         )
         self.dropped = counter(
             semconv.SDK_DROPPED, "Events that were not recorded, by reason.", "reason"
+        )
+        self.spans = counter(
+            semconv.SDK_SPANS,
+            "Spans of other instrumentations on their way to the collector.",
+            "outcome",
+        )
+        self.spans_dropped = counter(
+            semconv.SDK_SPANS_DROPPED, "Those of them that were dropped, by reason.", "reason"
+        )
+        opened_and_closed = "Runs opened by this process, and runs whose end the collector has."
+        self.runs = Series(
+            self._register(Counter, AskedCounter, semconv.SDK_RUNS, opened_and_closed, ("stage",)),
+            ("stage",),
+            CounterCell,
+        )
+        self.delivery = self._register(
+            Histogram,
+            Histogram,
+            semconv.SDK_DELIVERY,
+            "Time from an event to the collector's answer for it.",
+            (),
+            buckets=DELIVERY_BUCKETS,
+        )
+        self.spooled_events = self._register(
+            Gauge,
+            AskedGauge,
+            semconv.SDK_SPOOLED_EVENTS,
+            "Events that wait for the collector.",
+            (),
+            multiprocess_mode="livesum",
+        )
+        self.spooled_bytes = self._register(
+            Gauge,
+            AskedGauge,
+            semconv.SDK_SPOOLED_BYTES,
+            "Bytes that wait for the collector.",
+            (),
+            multiprocess_mode="livesum",
         )
         self.redactions = counter(
             semconv.SDK_REDACTIONS, "Replacements in events and on spans, by rule.", "rule"

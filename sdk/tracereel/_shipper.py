@@ -6,11 +6,11 @@ emitter's events is never changed.
 """
 
 import logging
-import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,10 +22,15 @@ from opentelemetry.context import (
 
 from tracereel import _exits, _guard, _native
 from tracereel._bell import Bell
+from tracereel._heartbeat import TIMEOUT as HEARTBEAT_TIMEOUT
+from tracereel._heartbeat import Account, Heartbeats
+from tracereel._memory_segments import warn_of_memory
 from tracereel._outbox import Outbox, dead_emitters, trim_rejected
+from tracereel._retrying import MIN_BACKOFF, backoff
 from tracereel._sender import Accepted, Sender, UnavailableError
 from tracereel._spool import Spool
 from tracereel.config import Config
+from tracereel.heartbeats import State
 
 LINGER: Final = 0.1
 """Seconds a first event waits for company."""
@@ -34,10 +39,7 @@ HURRY_BYTES: Final = 256 * 1024
 SCAN_INTERVAL: Final = 5.0
 """Seconds between looks for spools of dead processes."""
 MAX_ADOPTED: Final = 16
-MIN_BACKOFF: Final = 0.1
-MAX_BACKOFF: Final = 30.0
 _TROUBLE: Final = "shipper:trouble"
-_jitter: Final = random.Random()  # noqa: S311 - and not the program's, which it may have seeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,18 @@ class Settled:
 class Ledger(Protocol):
     """Who is told about the end of events."""
 
+    def answered(self, lines: list[bytes], *, own: bool) -> None:
+        """The collector has just answered for these lines."""
+
     def settled(self, *, delivered: int, rejected: int, own: bool) -> None:
         """Some events have been answered for; `own` are those of this process."""
+
+    def lost(self, events: int) -> None:
+        """So many own events were in memory only and have not been sent."""
+
+    def drops(self) -> Mapping[str, int]:
+        """Events that were not recorded, by reason."""
+        ...
 
 
 def settle(sender: Sender, lines: list[bytes]) -> Iterator[Settled]:
@@ -88,12 +100,6 @@ def settle(sender: Sender, lines: list[bytes]) -> Iterator[Settled]:
             waiting += [part[middle:], part[:middle]]
 
 
-def backoff(failures: int, retry_after: float | None) -> float:
-    """Seconds to wait after so many failures in a row; the destination may ask for more."""
-    delay = min(MAX_BACKOFF, MIN_BACKOFF * 2.0 ** min(failures - 1, 16))
-    return max(delay * _jitter.uniform(0.5, 1.0), retry_after or 0.0)
-
-
 class Shipper:
     """The delivering thread of one recorder; started by the first event, a daemon."""
 
@@ -103,12 +109,17 @@ class Shipper:
         sender: Sender,
         ledger: Ledger,
         *,
+        heartbeats: Heartbeats,
         linger: float = LINGER,
         scan_interval: float = SCAN_INTERVAL,
     ) -> None:
         self._spool = spool
         self._sender = sender
         self._ledger = ledger
+        self._heartbeats = heartbeats
+        self._answers = False
+        self._rejected = 0
+        self._stop_by = 0.0
         self._linger = linger
         self._scan_interval = scan_interval
         self._own: Outbox | None = None
@@ -180,6 +191,7 @@ class Shipper:
 
     def stop(self, timeout: float) -> None:
         """Ask the thread to end and wait for it; where it ends later, it closes the spool then."""
+        self._stop_by = time.monotonic() + timeout
         self._stopping.set()
         self._data.set()
         self._kick.set()
@@ -195,12 +207,31 @@ class Shipper:
             self._sender.close()
             while self._adopted:
                 self._adopted.pop().release()
+            if lost := self._waiting_in_memory():
+                self._ledger.lost(lost)
             self._spool.close(settled=self.settled)
+
+    def told_at_the_end(self, tell: Callable[[int], FlushResult]) -> FlushResult:
+        """What is told with the number of events that are lost if the process ends now.
+
+        A thread that hangs has not counted them yet, and does not do so meanwhile.
+        """
+        with self._ending:
+            return tell(self._waiting_in_memory())
+
+    def _waiting_in_memory(self) -> int:
+        own = self._own_outbox() if self._spool.memory.numbers() else None
+        return own.count_in_memory() if own is not None else 0
 
     def disown(self) -> None:
         """In a forked child: let go of what the parent's thread holds."""
         for outbox in self._adopted:
             outbox.disown()
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Own events that have not been answered for, and their bytes."""
+        return max(0, self._spool.recorded - self.settled), max(0, self._waiting_bytes())
 
     def _waiting_bytes(self) -> int:
         return self._spool.recorded_bytes - self._settled_bytes
@@ -241,6 +272,8 @@ class Shipper:
                     self._rescan.clear()
                     self._adopt()
                     next_scan = time.monotonic() + self._scan_interval
+                if time.monotonic() >= self._next_beat() and not self._kick.is_set():
+                    self._beat("alive")
                 shipped = self._ship_next()
                 failures = 0
                 if not shipped:
@@ -248,15 +281,35 @@ class Shipper:
                 elif self._waiting_bytes() < HURRY_BYTES:
                     self._gather()
             except UnavailableError as trouble:
+                self._answers = not trouble.no_answer
                 failures = self._rest(failures + 1, trouble)
             except Exception as error:  # noqa: BLE001 - the thread must outlive our own mistakes
                 _survive(error)
                 failures = self._rest(failures + 1, UnavailableError(repr(error)))
+        if self._next_beat() < inf and (left := self._stop_by - time.monotonic()) > 0.0:
+            self._beat("ended", timeout=min(left, HEARTBEAT_TIMEOUT))
         self._end()
+
+    def _next_beat(self) -> float:
+        """When to say something; never while nobody answers, or there is nothing to speak of."""
+        if self._answers and self._spool.emitter_id is not None:
+            return self._heartbeats.due_at
+        return inf
+
+    def _beat(self, state: State, *, timeout: float = HEARTBEAT_TIMEOUT) -> None:
+        emitter_id = self._spool.emitter_id
+        if emitter_id is not None:
+            # Settled first: what is recorded in between is waiting, not missing.
+            settled = self.settled
+            account = Account(
+                emitter_id, self._spool.sequence, settled, self._rejected, self._ledger.drops()
+            )
+            self._heartbeats.beat(account, state, timeout=timeout)
 
     def _idle(self, next_scan: float) -> None:
         """Sleep until there is an event, then let it have company."""
-        if self._data.wait(max(next_scan - time.monotonic(), 0.0)):
+        until = min(next_scan, self._next_beat())
+        if self._data.wait(max(until - time.monotonic(), 0.0)):
             self._gather()
             # Cleared before reading: an event that comes now wakes us again.
             self._data.clear()
@@ -297,6 +350,9 @@ class Shipper:
 
     def _ship_next(self) -> bool:
         """Send one batch: of our own, or of the oldest dead emitter; false if there is none."""
+        if self._spool.trouble is not None:
+            warn_of_memory(self._spool.directory, self._spool.trouble)
+            self._spool.trouble = None
         own = self._own_outbox()
         if own is not None and self._ship(own, is_own=True):
             return True
@@ -304,6 +360,7 @@ class Shipper:
             try:
                 if self._ship(self._adopted[0], is_own=False):
                     return True
+                self._heartbeats.recovered(self._adopted[0].remains())
                 self._adopted[0].finish()
             except OSError as error:
                 # Its files cannot be read now: others first, and a later look finds it again.
@@ -319,7 +376,12 @@ class Shipper:
         if emitter_id is None:
             return None
         if self._own is None or self._own.emitter_id != emitter_id:
-            self._own = Outbox(self._spool.directory, emitter_id, on_unlink=self._spool.released)
+            self._own = Outbox(
+                self._spool.directory,
+                emitter_id,
+                memory=self._spool.memory,
+                on_unlink=self._spool.released,
+            )
         return self._own
 
     def _ship(self, outbox: Outbox, *, is_own: bool) -> bool:
@@ -331,12 +393,15 @@ class Shipper:
                 outbox.set_aside(line, reason)
             outbox.settle(settled.lines)
             rejected = len(settled.refused)
+            self._ledger.answered(settled.lines, own=is_own)
             self._ledger.settled(
                 delivered=len(settled.lines) - rejected, rejected=rejected, own=is_own
             )
             _guard.forget_warning(_TROUBLE)
+            self._answers = True
             with self._progress:
                 if is_own:
+                    self._rejected += rejected
                     self.settled += len(settled.lines)
                     self._settled_bytes += sum(map(len, settled.lines))
                 self._progress.notify_all()
@@ -365,6 +430,7 @@ def ship_leftovers(
     """
     deadline = time.monotonic() + timeout
     sender = sender or Sender(config, timeout=min(timeout, 10.0))
+    heartbeats = Heartbeats(config, sender)
     waiting = _count_left(config.destination_dir)
     delivered = dropped = failures = 0
     try:
@@ -374,6 +440,7 @@ def ship_leftovers(
                 try:
                     batch = outbox.read()
                     if batch is None:
+                        heartbeats.recovered(outbox.remains())
                         outbox.finish()
                         break
                     for settled in settle(sender, batch.lines):

@@ -1,6 +1,6 @@
 """The OpenTelemetry side of an execution: which provider, how a span starts and ends."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from opentelemetry import trace
@@ -46,8 +46,13 @@ class Spans:
     of what a traced call costs.
     """
 
-    def __init__(self, provider: trace.TracerProvider | None) -> None:
+    def __init__(
+        self,
+        provider: trace.TracerProvider | None,
+        on_provider: Callable[[trace.TracerProvider], None] = lambda _provider: None,
+    ) -> None:
         self._given = provider
+        self._on_provider = on_provider
         self._tracer: Tracer | None = None
         self._tracer_of: trace.TracerProvider | None = None
 
@@ -90,6 +95,7 @@ class Spans:
                 return None
             self._tracer = provider.get_tracer(SCOPE)
             self._tracer_of = provider
+            self._on_provider(provider)
         return self._tracer
 
 
@@ -122,6 +128,8 @@ _AT_THE_END: Final = {
     for field, names in semconv.SPAN_ATTRIBUTES.items()
     if field not in semconv.KNOWN_AT_START
 }
+# The span of a call inside an agent learns the agent's name only then.
+_AT_THE_END_OF_CALLS: Final = _AT_THE_END | {"agent_name": semconv.SPAN_ATTRIBUTES["agent_name"]}
 
 
 def attributes_of(
@@ -134,22 +142,32 @@ def attributes_of(
         if value is not None and value != "" and field in names:
             for name in names[field]:
                 attributes[name] = value
+    if event.get("event_type") == semconv.LLM_CALLED and event.get("llm_model") is not None:
+        attributes[semconv.ANSWERED_BY] = event["llm_model"]
     return attributes
 
 
 def closing_attributes(event: Mapping[str, Any]) -> dict[str, Any]:
     """Those of them that were not known when the span began."""
-    return attributes_of(event, _AT_THE_END)
+    inside = event.get("event_type") in semconv.CALLS
+    return attributes_of(event, _AT_THE_END_OF_CALLS if inside else _AT_THE_END)
 
 
 def finish(
-    span: Span, event: Mapping[str, Any], error: BaseException | None, *, end_ns: int, failed: bool
+    span: Span,
+    event: Mapping[str, Any],
+    error: BaseException | None,
+    *,
+    trace_id: str,
+    end_ns: int,
+    failed: bool,
 ) -> None:
     """End a span with what its closing event, which is clean, says; a failure's error is recorded."""
     try:
         if span.is_recording():
-            if attributes := closing_attributes(event):
-                write_clean(span, attributes)
+            attributes = closing_attributes(event)
+            attributes[semconv.SPAN_TRACE_ID] = trace_id
+            write_clean(span, attributes)
             if failed and error is not None:
                 _record(span, error)
                 message = f"{event.get('error_type')}: {event.get('error_message')}"
@@ -161,28 +179,6 @@ def finish(
 def write_clean(span: Span, attributes: Mapping[str, Any]) -> None:
     """Set attributes that have been cleaned already, on the span behind one that would do it again."""
     getattr(span, "behind", span).set_attributes(attributes)
-
-
-def set_identity(
-    span: Span,
-    trace_id: str,
-    execution_id: str,
-    request_id: str,
-    session_id: str | None,
-    user_id: str | None,
-) -> None:
-    """Put the ids of the run, which are clean, on a span, so that it is found by them."""
-    attributes = {
-        semconv.SPAN_TRACE_ID: trace_id,
-        semconv.SPAN_EXECUTION_ID: execution_id,
-        semconv.SPAN_REQUEST_ID: request_id,
-    }
-    if session_id:
-        attributes[semconv.SPAN_SESSION_ID] = session_id
-        attributes[semconv.SPAN_CONVERSATION_ID] = session_id
-    if user_id:
-        attributes[semconv.SPAN_USER_ID] = user_id
-    write_clean(span, attributes)
 
 
 def _record(span: Span, error: BaseException) -> None:

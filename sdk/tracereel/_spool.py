@@ -24,6 +24,8 @@ spent only by a write that succeeded.
   removes the files, the lock last. Having taken a lock, check that the path still names it.
 - All files of the directory together stay below a limit in bytes; above it new events are refused
   before they are numbered.
+- While the directory cannot be used (read-only, not ours, full), segments are begun in memory, within
+  a bound; they are sent like the others and lost with the process. The disk is tried again.
 """
 
 import errno
@@ -38,6 +40,8 @@ from typing import Any, Final
 from tracereel import _native, _values
 from tracereel._clock import sortable_id
 from tracereel._context import Trace
+from tracereel._memory_segments import SEGMENT_BYTES as MEMORY_SEGMENT_BYTES
+from tracereel._memory_segments import MemorySegments
 
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
 SEGMENT_SUFFIX: Final = ".ndjson"
@@ -121,15 +125,20 @@ class Spool:
         *,
         max_bytes: int,
         segment_bytes: int = SEGMENT_BYTES,
+        memory_bytes: int = 0,
         on_late_drop: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         self.directory = directory
         self._max_bytes = max_bytes
+        self._memory_bytes = memory_bytes
         self._segment_bytes = min(segment_bytes, max(max_bytes // 4, 1))
+        self._disk_segment_bytes = self._segment_bytes
         self._lock = _native.RLock()
         self._writing = False
         self._reentered: deque[Draft] = deque()
         self._on_late_drop = on_late_drop
+        self.trouble: OSError | None = None
+        """Why events are in memory; to be told by who may take the time."""
         self._foreign_bytes = 0
         self._forget_emitter()
         self.recorded = 0
@@ -138,6 +147,9 @@ class Spool:
 
     def _forget_emitter(self) -> None:
         self.emitter_id: str | None = None
+        self.memory = MemorySegments()
+        """Segments that could not be put on disk."""
+        self._in_memory = False
         self._signature = b""
         self._emitter_lock: EmitterLock | None = None
         self._file = -1
@@ -152,6 +164,11 @@ class Spool:
     def used_bytes(self) -> int:
         """Bytes of the destination's directory, as last seen for other emitters, exact for ours."""
         return self._foreign_bytes + self._closed_bytes + self._segment_size
+
+    @property
+    def sequence(self) -> int:
+        """The highest number this emitter has given out."""
+        return self._sequence
 
     def append(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool) -> str | None:
         """Number and write an event; null when written, else the reason why it was dropped."""
@@ -246,13 +263,47 @@ class Spool:
             os.ftruncate(self._file, self._segment_size)
         except OSError:
             self._close_segment()
+        if self._memory_bytes and not self._in_memory:
+            # The disk is full or sick: what comes next goes to memory for a while.
+            if self._file >= 0:
+                self._close_segment()
+            self._failed_at = time.monotonic()
 
     def _ensure_open(self, coming: int) -> None:
         if self._segment_size > 0 and self._segment_size + coming > self._segment_bytes:
             self._close_segment()
         if self._file >= 0:
             return
+        if not self._memory_bytes:
+            self._open_on_disk()
+        elif time.monotonic() - self._failed_at < REOPEN_AFTER:
+            self._open_in_memory(coming)
+        else:
+            try:
+                self._open_on_disk()
+            except OSError as error:
+                self._failed_at = time.monotonic()
+                self._open_in_memory(coming, error)
+
+    def _open_in_memory(self, coming: int, trouble: OSError | None = None) -> None:
+        """Begin a segment in memory, if there is room; where there is none, nothing is open."""
+        # Room for a whole segment, so that nothing has to be looked at while it fills.
+        if self.memory.size + max(coming, MEMORY_SEGMENT_BYTES) > self._memory_bytes:
+            return
+        self._file = self.memory.open(self._segment + 1)
+        self._segment += 1
+        self._segment_size = 0
+        self._segment_bytes = min(MEMORY_SEGMENT_BYTES, self._disk_segment_bytes)
+        self._in_memory = True
         if self.emitter_id is None:
+            emitter_id = sortable_id("emt")
+            self._signature = emitter_id.encode()
+            self.emitter_id = emitter_id
+        if trouble is not None:
+            self.trouble = trouble
+
+    def _open_on_disk(self) -> None:
+        if self._emitter_lock is None:
             if time.monotonic() - self._failed_at < REOPEN_AFTER:
                 return
             self._open_emitter()
@@ -261,11 +312,12 @@ class Spool:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._file = os.open(path, flags, _FILE_MODE)
         self._segment_size = 0
+        self.memory.only = False
 
     def _open_emitter(self) -> None:
         self.directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         for _attempt in range(_LOCK_ATTEMPTS):
-            emitter_id = sortable_id("emt")
+            emitter_id = self.emitter_id or sortable_id("emt")
             lock = EmitterLock.take(self.directory / f"{emitter_id}{LOCK_SUFFIX}", create=True)
             # Null when a shipper took our brand-new lock for that of a dead process: another name.
             if lock is not None:
@@ -279,6 +331,8 @@ class Spool:
     def _close_segment(self) -> None:
         # Forgotten before it is closed: an interruption in between costs a descriptor, not the spool.
         file, self._file = self._file, -1
+        self._in_memory = False
+        self._segment_bytes = self._disk_segment_bytes
         self._closed_bytes += self._segment_size
         self._segment_size = 0
         os.close(file)
@@ -290,9 +344,17 @@ class Spool:
 
     def refresh(self) -> None:
         """Look again at what other emitters occupy."""
-        used = self._measure_others()
+        try:
+            used = self._measure_others()
+        except OSError:
+            if not self._memory_bytes:
+                raise
+            used = 0
         with self._lock:
             self._foreign_bytes = used
+            if self._in_memory:
+                # The next event tries the disk again.
+                self._close_segment()
 
     def _measure_others(self) -> int:
         mine = str(self.emitter_id)
@@ -321,6 +383,9 @@ class Spool:
             emitter_id, lock = self.emitter_id, self._emitter_lock
             if self._file >= 0:
                 self._close_segment()
+            self.memory.clear()
+            # Nobody would send what comes now: it is for a later process, or it is not taken.
+            self._memory_bytes = 0
             self._forget_emitter()
             if emitter_id is None or lock is None:
                 return
@@ -334,6 +399,7 @@ class Spool:
             os.close(self._file)
         if self._emitter_lock is not None:
             self._emitter_lock.disown()
+        self.memory.disown()
         self._forget_emitter()
 
 

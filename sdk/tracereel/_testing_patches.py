@@ -11,7 +11,17 @@ from typing import Any, Final
 
 from tracereel import _clock
 
-_EXCEPT: Final = frozenset({"tracereel._shipper", "tracereel._sender", "tracereel.testing"})
+_EXCEPT: Final = frozenset(
+    {
+        "tracereel._connection",
+        "tracereel._goals",
+        "tracereel._heartbeat",
+        "tracereel._other_spans",
+        "tracereel._sender",
+        "tracereel._shipper",
+        "tracereel.testing",
+    }
+)
 """Delivery waits in real time."""
 
 

@@ -30,6 +30,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from tracereel import _guard
+from tracereel._small_values import MAX_INTEGER as MAX_INTEGER
+from tracereel._small_values import is_small_and_plain
 from tracereel._texts import ELLIPSIS, shortened
 from tracereel._texts import HASHED_LIMIT as HASHED_LIMIT
 from tracereel._texts import SHORT_LIMIT as SHORT_LIMIT
@@ -38,8 +40,6 @@ from tracereel._texts import Cut as Cut
 from tracereel._texts import about_cut as about_cut
 from tracereel._texts import text as text
 from tracereel.semconv import SUMMARY_LIMIT
-
-MAX_INTEGER: Final = 2**63 - 1
 
 _SUMMARY_DEPTH: Final = 4
 _PLAIN_DEPTH: Final = 12
@@ -64,8 +64,6 @@ By id, because a class whose metaclass has an `__eq__` of its own may not be has
 _SEQUENCES: Final = (list, tuple, set, frozenset, deque)
 _CALLABLES: Final = (FunctionType, BuiltinFunctionType, MethodType)
 
-_SMALL_ITEMS: Final = 64
-_SMALL_TEXT: Final = 2_000
 
 _encoder = msgspec.json.Encoder()
 _CLASS_NAME: Final = type.__getattribute__
@@ -142,7 +140,7 @@ def type_name(value: Any) -> str:
 def described(value: Any, *, captures: bool) -> tuple[str, str, int]:
     """The name of a value's class, its summary (empty where it is not captured) and its size."""
     kind = type(value)
-    if (kind is dict or kind is list or kind is tuple) and _is_small_and_plain(value):
+    if (kind is dict or kind is list or kind is tuple) and is_small_and_plain(value):
         whole = repr(value) if captures else ""
         if len(whole) <= SUMMARY_LIMIT and _is_flat(whole):
             try:
@@ -197,49 +195,12 @@ def size(value: Any) -> int:
     kind = type(value)
     if kind is str:
         return _text_bytes(value) + 2
-    if (kind is dict or kind is list or kind is tuple) and _is_small_and_plain(value):
+    if (kind is dict or kind is list or kind is tuple) and is_small_and_plain(value):
         try:
             return len(_encoder.encode(value))
         except UnicodeEncodeError:  # a lone surrogate
             pass
     return min(_Size().measure(value, _PLAIN_DEPTH), MAX_INTEGER)
-
-
-def _is_small_and_plain(value: Any) -> bool:
-    """Whether a value is a little JSON data of exactly the built-in types (compared by identity:
-    a class of the user's may not like to be hashed or compared).
-
-    Such values, the most of what agents take and give, can be handed to C code: nothing of the
-    user's runs, and the work is bounded.
-    """
-    left = _SMALL_ITEMS
-    waiting = [value]
-    try:
-        while waiting:
-            value = waiting.pop()
-            kind = type(value)
-            if kind is str:
-                if len(value) > _SMALL_TEXT:
-                    return False
-            elif kind is dict or kind is list or kind is tuple:
-                left -= 1 + len(value)
-                if left < 0:
-                    return False
-                if kind is dict:
-                    for key in value:
-                        if type(key) is not str or len(key) > _SMALL_TEXT:
-                            return False
-                    waiting += value.values()
-                else:
-                    waiting += value
-            elif kind is int:
-                if not -MAX_INTEGER <= value <= MAX_INTEGER:
-                    return False
-            elif value is not None and kind is not bool and kind is not float:
-                return False
-    except RuntimeError:  # another thread changes it
-        return False
-    return True
 
 
 def _is_flat(shown: str) -> bool:
@@ -251,7 +212,7 @@ def _describe(value: Any, left: int, depth: int) -> str:
     """Text of about `left` characters at most; each value yields some, so work is bounded too."""
     kind = type(value)
     container = kind is dict or kind is list or kind is tuple
-    if container and depth == _SUMMARY_DEPTH and _is_small_and_plain(value):
+    if container and depth == _SUMMARY_DEPTH and is_small_and_plain(value):
         whole = repr(value)
         if len(whole) <= left and _is_flat(whole):
             return whole

@@ -201,6 +201,25 @@ class Config:
         _cost,
         "A trace that costs as much as this is recorded whatever the sampling says.",
     )
+    other_spans: bool = _row(
+        True,
+        "TRACEREEL_OTHER_SPANS",
+        _flag,
+        "Spans of other instrumentations go to the collector too, where the tracer provider lets"
+        " us see them.",
+    )
+    set_tracer_provider: bool = _row(
+        False,
+        "TRACEREEL_SET_TRACER_PROVIDER",
+        _flag,
+        "On: a program without a global tracer provider is given one.",
+    )
+    heartbeat_seconds: float = _row(
+        15.0,
+        "TRACEREEL_HEARTBEAT_SECONDS",
+        _seconds,
+        "How often the collector is told how many events there are; 0 is never.",
+    )
 
     max_clock_drift: float = _row(
         MAX_DRIFT_SECONDS,

@@ -13,7 +13,8 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from tracereel import _guard, _native, _remote, semconv
 from tracereel._cells import MAX_CHILDREN, CounterCell, HistogramCell, Series, in_turn
-from tracereel._series import SeriesSet
+from tracereel._goals import Answered, observe_many
+from tracereel._series import Asked, SeriesSet
 
 Event = Mapping[str, Any]
 
@@ -46,6 +47,7 @@ class Metrics(SeriesSet):
         super().__init__(registry)
         # There from the start, so that a rate over them begins at nought.
         self._outcomes = {outcome: self.events(outcome) for outcome in OUTCOMES}
+        self._runs = {stage: self.runs(stage) for stage in ("opened", "closed")}
         self._recorded: WeakSet[Recorded] = WeakSet()
         self.events.before = self._add_recorded
         self._ends: dict[tuple[str, str], tuple[CounterCell, CounterCell, HistogramCell]] = {}
@@ -95,6 +97,41 @@ class Metrics(SeriesSet):
         """Count an event that could not be recorded."""
         self.count_events("dropped")
         in_turn(lambda: self.dropped(reason).add())
+
+    def count_spans(self, delivered: int, dropped: Mapping[str, int]) -> None:
+        """Count spans of other instrumentations: delivered, or dropped by reason."""
+        in_turn(self._count_spans, delivered, dropped)
+
+    def _count_spans(self, delivered: int, dropped: Mapping[str, int]) -> None:
+        self.spans("delivered").add(delivered)
+        for reason, number in dropped.items():
+            self.spans("dropped").add(number)
+            if number:
+                self.spans_dropped(reason).add(number)
+
+    def count_runs(self, stage: str, amount: int) -> None:
+        """Count runs that were opened, or whose end the collector has."""
+        in_turn(self._runs[stage].add, amount)
+
+    def observe_answer(self, answered: Answered) -> None:
+        """Count how late events were that the collector has answered for."""
+        in_turn(self._observe_answer, answered)
+
+    def _observe_answer(self, answered: Answered) -> None:
+        for seconds, times in answered.delays:
+            observe_many(self.delivery, seconds, times)
+        self._runs["closed"].add(answered.runs_closed)
+
+    def set_spooled(self, events: int, size: int) -> None:
+        """Note what waits for the collector."""
+        in_turn(self.spooled_events.set, events)
+        in_turn(self.spooled_bytes.set, size)
+
+    def ask_when_collected(self, ask: Callable[[], None]) -> None:
+        """Have figures that nobody is told of brought up to date by whoever knows them."""
+        for metric in (self.spooled_events, self.spooled_bytes, self.runs.metric):
+            if isinstance(metric, Asked):
+                metric.ask = ask
 
     def set_tokens(self, provider: str, tokens: float) -> None:
         """Note what a provider's quota has left."""

@@ -24,6 +24,9 @@ TOOL_CALLED: Final = "agent.tool.called"
 STEP_COMPLETED: Final = "agent.step.completed"
 RETRIEVAL_COMPLETED: Final = "agent.retrieval.completed"
 
+CALLS: Final = frozenset({LLM_CALLED, TOOL_CALLED, STEP_COMPLETED, RETRIEVAL_COMPLETED})
+"""Ends of calls inside an agent."""
+
 SUCCESS: Final = "success"
 PARTIAL_SUCCESS: Final = "partial_success"
 FAILED: Final = "failed"
@@ -65,11 +68,14 @@ SPAN_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "degraded": ("retrieval.degraded",),
     "llm_provider": ("gen_ai.provider.name", "llm.provider"),
     "llm_model": ("gen_ai.request.model", "llm.model"),
+    "llm_model_requested": ("gen_ai.request.model",),
     "temperature": ("gen_ai.request.temperature", "llm.temperature"),
     "max_tokens": ("gen_ai.request.max_tokens", "llm.max_tokens"),
     "llm_tokens_used": ("llm.tokens_used",),
     "llm_prompt_tokens": ("gen_ai.usage.input_tokens",),
     "llm_completion_tokens": ("gen_ai.usage.output_tokens",),
+    "llm_cached_tokens": ("gen_ai.usage.cache_read.input_tokens",),
+    "llm_reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens",),
     "llm_cost_usd": ("llm.cost_usd",),
     "confidence": ("agent.confidence",),
     "decision_type": ("agent.decision_type",),
@@ -85,6 +91,9 @@ SPAN_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "final_confidence": ("pipeline.confidence",),
 }
 """Field of an event → attributes of its span: OpenTelemetry's GenAI names, then the contract's."""
+
+ANSWERED_BY: Final = "gen_ai.response.model"
+"""On the span of a model call: the model that answered; `gen_ai.request.model` is the one asked."""
 
 KNOWN_AT_START: Final = (
     "agent_name",
@@ -209,6 +218,12 @@ AGENT_CONFIDENCE: Final = "agent_confidence"
 LLM_TOKENS_REMAINING: Final = "llm_tokens_remaining"
 SDK_EVENTS: Final = "tracereel_sdk_events_total"
 SDK_DROPPED: Final = "tracereel_sdk_events_dropped_total"
+SDK_SPANS: Final = "tracereel_sdk_spans_total"
+SDK_SPANS_DROPPED: Final = "tracereel_sdk_spans_dropped_total"
+SDK_RUNS: Final = "tracereel_sdk_runs_total"
+SDK_DELIVERY: Final = "tracereel_sdk_delivery_seconds"
+SDK_SPOOLED_EVENTS: Final = "tracereel_sdk_spooled_events"
+SDK_SPOOLED_BYTES: Final = "tracereel_sdk_spooled_bytes"
 SDK_REDACTIONS: Final = "tracereel_sdk_redactions_total"
 SDK_INTERNAL_ERRORS: Final = "tracereel_sdk_internal_errors_total"
 

@@ -121,6 +121,7 @@ class EventRecorder:
             "capture_content": capture_content,
             "redaction": redaction,
             "sample_rate": sample_rate,
+            "other_spans": False,
             # Never written to; it does not exist, so that a mistake here would be seen.
             "spool_dir": _NOWHERE,
         }

@@ -197,6 +197,7 @@ def test_an_empty_array_is_nothing_to_do(collector):
         "first_sequence_number": None,
         "rejected": [],
         "duplicates": 0,
+        "status": "stored",
     }
 
 

@@ -81,9 +81,12 @@ def test_the_replay_is_chronological_and_counts_what_there_is(tenants):
 
 
 def test_tenants_do_not_see_each_other(tenants):
-    event = {**EXAMPLES[0], "event_id": "mine", "trace_id": "only-mine", "tenant": "tenant1"}
+    event = {**EXAMPLES[0], "event_id": "mine", "trace_id": "only-mine", "tenant": "tenant0"}
     answer = tenants.post_events([event], headers={"Authorization": "Bearer key0"})
     assert answer.status == 200
+    claimed = {**event, "event_id": "forged", "tenant": "tenant1"}
+    answer = tenants.post_events([claimed], headers={"Authorization": "Bearer key0"})
+    assert answer.status == 403
 
     assert tenants.replay("only-mine", headers={"x-api-key": "key0"}).status == 200
     assert tenants.replay("only-mine", headers={"x-api-key": "key1"}).status == 404

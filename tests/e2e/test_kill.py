@@ -1,12 +1,7 @@
 """kill -9 at random moments under load: every acknowledged event is stored exactly once."""
 
-import json
 import os
 import random
-import socket
-import subprocess
-import sys
-import threading
 from collections import Counter
 from contextlib import suppress
 
@@ -15,47 +10,12 @@ import psutil
 import pytest
 
 from tests.support.collector import http
+from tests.support.conservation import conserved
+from tests.support.oracle_process import Oracle, free_port
 from tests.support.waiting import wait_until
 
 ROUNDS = int(os.environ.get("TRACEREEL_KILL_ROUNDS", "20"))
 SEED = int(os.environ.get("TRACEREEL_KILL_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Oracle:
-    """The oracle process and what it has reported as acknowledged."""
-
-    def __init__(self, url):
-        self.acknowledged = {}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.oracle", url, f"kill{SEED}", str(SEED)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            trace, ids = json.loads(line)
-            self.acknowledged.setdefault(trace, []).extend(ids)
-
-    @property
-    def count(self):
-        return sum(map(len, list(self.acknowledged.values())))
-
-    def finish(self):
-        self.process.stdin.close()
-        status = self.process.wait(180)
-        self._reader.join()
-        self.process.stdout.close()
-        return status
 
 
 def kill_something(rnd, collector):
@@ -74,7 +34,7 @@ def kill_something(rnd, collector):
 def test_no_acknowledged_event_is_lost_or_doubled_by_kill_9(new_collector):
     rnd = random.Random(SEED)
     collector = new_collector(port=free_port()).start()
-    oracle = Oracle(collector.url)
+    oracle = Oracle(collector.url, f"kill{SEED}", SEED)
     for _ in range(ROUNDS):
         target = oracle.count + rnd.randint(1, 1500)
         wait_until(lambda target=target: oracle.count >= target, timeout=120)
@@ -103,10 +63,6 @@ def test_no_acknowledged_event_is_lost_or_doubled_by_kill_9(new_collector):
     rows = client.query("SELECT count(), uniqExact(event_id) FROM agent_events").result_rows
     client.close()
     assert rows == [(oracle.count, oracle.count)], f"seed {SEED}"
-    counted = {
-        name: collector.metric(f"tracereel_records_{name}_total", kind="events")
-        for name in ("received", "rejected", "duplicate", "appended", "stored", "quarantined")
-    }
-    assert counted["received"] == counted["duplicate"] + counted["appended"]
-    assert counted["appended"] == counted["stored"] == oracle.count
+    counted = conserved(collector)
+    assert counted["stored"] == oracle.count
     assert counted["rejected"] == counted["quarantined"] == 0

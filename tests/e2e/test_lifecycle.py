@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.support.collector import CollectorProcess, http
+from tests.support.conservation import conserved
 from tests.support.contract import example
 from tests.support.waiting import wait_until
 
@@ -267,20 +268,20 @@ def test_the_conservation_counters_balance(new_collector):
     collector.post_events([event(str(n), "t") for n in range(5)] + [{"bad": 1}])
     collector.post_events([event(str(n), "t") for n in range(5)] + [{"bad": 1}])
 
-    counted = {
-        name: collector.metric(f"tracereel_records_{name}_total", kind="events")
-        for name in ("received", "rejected", "duplicate", "appended", "stored", "quarantined")
-    }
-
-    assert counted == {
+    assert conserved(collector) == {
         "received": 12,
         "rejected": 2,
         "duplicate": 5,
-        "appended": 5,
+        "appended": 10,
         "stored": 5,
         "quarantined": 0,
+        "retried": 0,
+        "dropped": 0,
     }
-    assert collector.metric("tracereel_records_pending", kind="events") == 0
+    rejected = collector.metric(
+        "tracereel_records_rejected_total", kind="events", reason="bad_field"
+    )
+    assert rejected == 2
 
 
 def test_without_a_store_events_are_still_taken(new_collector, tmp_path):
@@ -299,4 +300,12 @@ def test_without_a_store_events_are_still_taken(new_collector, tmp_path):
     answer = collector.replay("t")
     assert answer.status == 503
     assert json.loads(answer.body)["error"]["code"] == "store_unavailable"
-    assert collector.metric("tracereel_records_pending", kind="events") == 1
+    conserved(collector, pending=1)
+    waited = http(
+        "POST",
+        f"{collector.url}/v1/events?wait=stored&timeout=0.2",
+        json.dumps(event("b", "t")).encode(),
+        {"Content-Type": "application/json"},
+    )
+    assert (waited.status, waited.json()["status"], waited.json()["accepted"]) == (202, "queued", 1)
+    conserved(collector, pending=2)

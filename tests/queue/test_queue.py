@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from tests.support.conservation import conserved_queue
 from tracereel_collector.errors import QueueUnavailableError, ThrottledError
 from tracereel_collector.model import Kind, Quarantined
 from tracereel_collector.queue import QueueLimits
@@ -138,20 +139,25 @@ def test_counters_balance_at_every_step(open_queue, body):
         tenant="default",
         sequence_number=1,
         records=1,
+        received_unix_nano=7,
         data=b"a",
         reason="cannot be stored",
     )
     queue.done(batch, stored=2, quarantined=[poison])
 
-    assert counts(queue) == {
+    assert conserved_queue(queue) == {
         "received": 6,
         "rejected": 2,
+        "rejected:other": 2,
         "duplicate": 1,
-        "appended": 3,
+        "appended": 4,
         "stored": 2,
         "quarantined": 1,
+        "retried": 0,
+        "dropped": 0,
     }
-    assert queue.quarantine() == [("events", "default", 1, "cannot be stored")]
+    (entry,) = queue.quarantined(tenant="default")
+    assert (entry.kind, entry.sequence_number, entry.reason) == ("events", 1, "cannot be stored")
 
 
 def test_a_body_that_rotted_on_disk_is_left_out_and_counted(open_queue, body, path):

@@ -250,9 +250,12 @@ def test_a_spool_that_cannot_be_written_hurts_nobody(
     registry: CollectorRegistry, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    tracereel.configure(spool_dir=tmp_path / "file", registry=registry)
+    tracereel.configure(
+        endpoint="http://127.0.0.1:9", spool_dir=tmp_path / "file", registry=registry
+    )
     assert agent(5) == 5
-    assert tracereel.flush(0.1) == FlushResult(0, 0, 2)
+    assert tracereel.flush(0.1) == FlushResult(0, 2, 0)
+    assert tracereel.shutdown(0.1) == FlushResult(0, 0, 2)
 
 
 def test_configuring_again_flushes_the_former_destination(

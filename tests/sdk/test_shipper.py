@@ -15,7 +15,7 @@ import tracereel
 from tests.sdk.conftest import spool_files, wait_for_events
 from tests.support.ingest_sink import Behaviour, IngestSink
 from tests.support.waiting import wait_until
-from tracereel import FlushResult, _shipper, config, traced_agent
+from tracereel import FlushResult, _retrying, _shipper, config, traced_agent
 from tracereel._sender import Accepted, Refused
 from tracereel._shipper import ship_leftovers
 from tracereel._spool import Spool
@@ -104,6 +104,7 @@ def test_away_then_back_everything_arrives(registry: CollectorRegistry) -> None:
         Behaviour(status=500),
         Behaviour(status=404),
         Behaviour(status=401),
+        Behaviour(status=403, body=b'{"error": {"code": "forbidden", "message": "scope"}}'),
         Behaviour(status=302, body=b""),
         Behaviour(status=400, body=b"<html>plain HTTP sent to HTTPS port</html>"),
         Behaviour(body=b"<html>welcome to the hotel</html>"),
@@ -122,6 +123,19 @@ def test_trouble_of_the_destination_loses_nothing(
     agent(1)
     assert tracereel.flush(0.3) == FlushResult(0, 2, 0)
     sink.behaviour = Behaviour()
+    assert len(recorded()) == 2
+
+
+def test_events_refused_for_the_tenant_they_name_do_not_hold_up_others(
+    recorded: Deliver, sink: IngestSink
+) -> None:
+    """A 403 about the key is waited out; one that names the events is final."""
+    answer = {"error": {"code": "rejected", "message": "tenant: 'b'"}, "rejected": [{"index": 0}]}
+    sink.behaviour = Behaviour(status=403, body=json.dumps(answer).encode())
+    agent(1)
+    assert tracereel.flush(5) == FlushResult(0, 0, 2)
+    sink.behaviour = Behaviour()
+    agent(1)
     assert len(recorded()) == 2
 
 
@@ -273,10 +287,10 @@ def test_a_resend_after_a_lost_offset_is_dropped_by_the_collector(sink: IngestSi
 
 
 def test_backoff_grows_to_its_ceiling_and_honours_the_destination() -> None:
-    delays = [_shipper.backoff(failures, None) for failures in range(1, 40)]
-    assert all(0.05 <= delay <= _shipper.MAX_BACKOFF for delay in delays)
-    assert min(delays[-10:]) >= _shipper.MAX_BACKOFF / 2
-    assert _shipper.backoff(1, 12.0) == 12.0
+    delays = [_retrying.backoff(failures, None) for failures in range(1, 40)]
+    assert all(0.05 <= delay <= _retrying.MAX_BACKOFF for delay in delays)
+    assert min(delays[-10:]) >= _retrying.MAX_BACKOFF / 2
+    assert _retrying.backoff(1, 12.0) == 12.0
 
 
 def test_trouble_is_warned_about_once(

@@ -130,10 +130,16 @@ class CollectorProcess:
         return http("GET", f"{self.url}/v1/replay/{trace_id}", **options)
 
     def metric(self, name, **labels):
-        """One sample of /metrics."""
-        wanted = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+        """The sum of a metric's samples that have these labels."""
         text = http("GET", f"{self.url}/metrics").body.decode()
-        for line in text.splitlines():
-            if line.startswith(f"{name}{{{wanted}}} " if wanted else f"{name} "):
-                return float(line.rsplit(" ", 1)[1])
-        raise AssertionError(f"{name} {labels} is not exported")
+        lines = text.splitlines()
+        known = any(line.split(" ")[:3:2] == ["#", name] for line in lines)
+        found = [
+            float(line.rsplit(" ", 1)[1])
+            for line in lines
+            if line.split("{")[0].split(" ")[0] == name
+            and all(f'{key}="{value}"' in line for key, value in labels.items())
+        ]
+        if not found and not known:
+            raise AssertionError(f"{name} {labels} is not exported")
+        return sum(found)

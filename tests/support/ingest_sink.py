@@ -1,4 +1,4 @@
-"""A small real HTTP server that speaks `POST /v1/events`, and misbehaves when told to.
+"""A small real HTTP server that speaks `POST /v1/events` and `/v1/heartbeats`, and misbehaves when told to.
 
 It drops duplicates by emitter and number as the collector does, and keeps what it accepted in order.
 """
@@ -6,6 +6,7 @@ It drops duplicates by emitter and number as the collector does, and keeps what 
 import gzip
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -39,15 +40,17 @@ class Behaviour:
     reject: Callable[[Event], bool] = lambda _event: False
     """Such events are named in `rejected`, the rest is accepted."""
     max_bytes: int = 64 * 1024 * 1024
+    heartbeat_status: int = 200
 
 
 class IngestSink:
     """The server; a context manager. `port` may be given to come back at the same address."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, *, tls: ssl.SSLContext | None = None) -> None:
         self.behaviour = Behaviour()
         self.requests: list[Request] = []
         self.events: list[Event] = []
+        self.heartbeats: list[dict[str, Any]] = []
         self.duplicates = 0
         self.connections = 0
         self._lock = threading.Lock()
@@ -78,6 +81,9 @@ class IngestSink:
                 """A client that was killed in the middle is not news."""
 
         self._server = Server(("127.0.0.1", port), Handler)
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), daemon=True
         )
@@ -88,7 +94,7 @@ class IngestSink:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -120,14 +126,24 @@ class IngestSink:
         lines = [line for line in body.split(b"\n") if line]
         headers = {name.lower(): value for name, value in handler.headers.items()}
         with self._lock:
-            self.requests.append(Request(handler.path, headers, lines))
-            status, answer = self._answer(behaviour, lines, raw_size)
+            if handler.path.endswith("/v1/heartbeats"):
+                status, answer = self._hear(behaviour, body)
+            else:
+                self.requests.append(Request(handler.path, headers, lines))
+                status, answer = self._answer(behaviour, lines, raw_size)
         handler.send_response(status)
         for name, value in behaviour.headers.items():
             handler.send_header(name, value)
         handler.send_header("content-length", str(len(answer)))
         handler.end_headers()
         handler.wfile.write(answer)
+
+    def _hear(self, behaviour: Behaviour, body: bytes) -> tuple[int, bytes]:
+        said = json.loads(body)
+        self.heartbeats += said
+        if behaviour.heartbeat_status != 200:
+            return behaviour.heartbeat_status, _error("no heartbeats here")
+        return 200, json.dumps({"accepted": len(said), "rejected": []}).encode()
 
     def _answer(self, behaviour: Behaviour, lines: list[bytes], raw_size: int) -> tuple[int, bytes]:
         if behaviour.body is not None:

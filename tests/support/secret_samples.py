@@ -71,6 +71,7 @@ KINDS: dict[str, Any] = {
     "groq": lambda: f"gsk_{key(48)}",
     "stripe": lambda: f"sk_live_{key(24)}",
     "npm": lambda: f"npm_{key(36)}",
+    "ours": lambda: f"trk_{draw('0123456789abcdef', 12)}_{key(43)}",
     "sendgrid": lambda: f"SG.{key(22)}.{key(43)}",
     "aws": lambda: f"AKIA{draw(string.ascii_uppercase + string.digits, 16)}",
     "jwt": jwt,

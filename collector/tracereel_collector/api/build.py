@@ -4,17 +4,40 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tracereel_collector.api import events, health, otlp, page, replay
-from tracereel_collector.api.errors import add_error_handlers
+from tracereel_collector.api import (
+    emitters,
+    events,
+    health,
+    heartbeats,
+    keys,
+    otlp,
+    page,
+    quarantine,
+    quarantine_acts,
+    replay,
+)
+from tracereel_collector.api.errors import add_error_handlers, answer_error
+from tracereel_collector.api.hot import HotRoutes
 from tracereel_collector.api.parts import Parts
+from tracereel_collector.api.surface import behind_gate, describe_security, include
+from tracereel_collector.auth import Scope as KeyScope
+from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.telemetry import HttpMetrics
 
+SURFACES = (
+    *(events, otlp, heartbeats, replay, emitters),
+    *(quarantine, quarantine_acts, keys, health, page),
+)
+"""Everything that is served; each file holds one `router`."""
 
-def build_api(parts: Parts) -> FastAPI:
+
+def build_api(parts: Parts) -> ASGIApp:
     """The application that serves everything on the one port."""
 
     @asynccontextmanager
@@ -24,19 +47,47 @@ def build_api(parts: Parts) -> FastAPI:
 
     app = FastAPI(title="tracereel", version=parts.version, lifespan=lifespan)
     app.state.parts = parts
-    for surface in (events, otlp, replay, health, page):
-        app.include_router(surface.router)
+    for surface in SURFACES:
+        include(app, surface.router)
+    describe_security(app)
     add_error_handlers(app)
-    app.add_middleware(_CountRequests, metrics=parts.http_metrics)
-    return app
+    hot = HotRoutes(
+        app,
+        {
+            path: behind_gate(KeyScope.WRITE, endpoint)
+            for path, endpoint in (
+                ("/v1/events", events.post_events),
+                ("/v1/traces", otlp.post_traces),
+                ("/v1/logs", otlp.post_logs),
+                ("/v1/metrics", otlp.post_metrics),
+            )
+        },
+        on_error=answer_error,
+    )
+    served: ASGIApp = hot
+    if parts.cors_origins:
+        served = CORSMiddleware(
+            hot,
+            allow_origins=parts.cors_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["authorization", "content-encoding", "content-type", "x-api-key"],
+            expose_headers=["retry-after"],
+        )
+    return _CountRequests(
+        served, metrics=parts.http_metrics, connection_limits=parts.connection_limits
+    )
 
 
 class _CountRequests:
     """Counts and times requests by route: the path template, never the path, bounds the labels."""
 
-    def __init__(self, app: ASGIApp, *, metrics: HttpMetrics) -> None:
+    def __init__(
+        self, app: ASGIApp, *, metrics: HttpMetrics, connection_limits: ConnectionLimits
+    ) -> None:
         self._app = app
         self._metrics = metrics
+        # Where the server's protocol looks for them: it is made with nothing but the application.
+        self.state = SimpleNamespace(connection_limits=connection_limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

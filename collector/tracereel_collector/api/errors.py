@@ -1,5 +1,6 @@
 """One error body for all our routes, and a 503 for whatever nobody foresaw."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
@@ -28,11 +29,14 @@ def grpc_code(status: int) -> int:
 
 def add_error_handlers(app: FastAPI) -> None:
     """Answer every failure in the one shape (OTLP routes: `google.rpc.Status`)."""
-    app.add_exception_handler(CollectorError, _known)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _parameters)
-    app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _unforeseen)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """The answer the application would give."""
+    handler = next(each for kind, each in _HANDLERS.items() if isinstance(error, kind))
+    return await handler(request, error)
 
 
 async def _known(request: Request, error: Exception) -> Response:
@@ -43,6 +47,8 @@ async def _known(request: Request, error: Exception) -> Response:
     headers = {}
     if isinstance(error, RetryableError):
         headers["Retry-After"] = str(error.retry_after_seconds)
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
     if error.status == 408:
         headers["Connection"] = "close"
     return error_response(
@@ -53,7 +59,7 @@ async def _known(request: Request, error: Exception) -> Response:
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
-    message = f"{request.method} {request.url.path}: {error.detail}"
+    message = f"{request.method} {request.scope['path']}: {error.detail}"
     return error_response(request, error.status_code, code, message, None, {}, error.headers or {})
 
 
@@ -71,9 +77,18 @@ async def _gone(request: Request, _error: Exception) -> Response:
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
     # Senders drop what a 500 refuses; a fault of ours must not cost them data.
-    log.error("request_failed", path=request.url.path, exc_info=error)
+    log.error("request_failed", path=request.scope["path"], exc_info=error)
     message = "the collector failed to handle the request; its log says why"
     return error_response(request, 503, "internal", message, None, {}, {"Retry-After": "1"})
+
+
+_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    CollectorError: _known,
+    HTTPException: _http,
+    RequestValidationError: _parameters,
+    ClientDisconnect: _gone,
+    Exception: _unforeseen,
+}
 
 
 def error_response(
@@ -86,7 +101,7 @@ def error_response(
     headers: Any,
 ) -> Response:
     """The error in the encoding the route speaks."""
-    if request.url.path in OTLP_PATHS and request.method == "POST":
+    if request.scope["path"] in OTLP_PATHS and request.method == "POST":
         status_code = grpc_code(status)
         if request.headers.get("content-type", "").lower().startswith(JSON):
             said = {"code": status_code, "message": message[:MAX_MESSAGE]}

@@ -1,27 +1,64 @@
 """`POST /v1/events`: one event, an array, or one per line; acknowledged when durable."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Query, Request
 from fastapi.responses import JSONResponse
 
 from tracereel_collector.api.parts import Parts, parts_of
-from tracereel_collector.errors import StoreUnavailableError
+from tracereel_collector.api.surface import Surface, caller_of
+from tracereel_collector.auth import Scope
+from tracereel_collector.ingest.accept import EveryEventRejectedError
 from tracereel_collector.model import Kind, Receipt
 
-router = APIRouter()
+router = Surface(scope=Scope.WRITE)
+WAIT_SECONDS = 10.0
+MAX_WAIT_SECONDS = 60.0
 
 
-@router.post("/v1/events", summary="Record events")
-async def post_events(request: Request, wait: Literal["stored"] | None = None) -> JSONResponse:
-    """Accepted events are durable and numbered from `first_sequence_number`, in order."""
+_EVENT = {
+    "type": "object",
+    "required": ["event_id", "event_type", "timestamp", "trace_id"],
+    "properties": {
+        name: {"type": "string"} for name in ("event_id", "event_type", "timestamp", "trace_id")
+    },
+    "description": "An event of docs/events.schema.json.",
+}
+_BODY = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": {"anyOf": [_EVENT, {"type": "array", "items": _EVENT}]}},
+        "application/x-ndjson": {"schema": {"type": "string"}},
+    },
+}
+
+
+@router.post("/v1/events", summary="Record events", openapi_extra={"requestBody": _BODY})
+async def post_events(
+    request: Request,
+    wait: Literal["stored"] | None = None,
+    timeout: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS)] = WAIT_SECONDS,  # noqa: ASYNC109 - the sender's
+) -> JSONResponse:
+    """Accepted events are durable and numbered from `first_sequence_number`, in order.
+
+    With `wait=stored` the answer comes when they can be read: 200 and `stored`, or, when the time
+    is over first, 202 and `queued`; they are delivered either way.
+    """
     parts = parts_of(request)
-    tenant = parts.keyring.tenant_of(request.headers)
+    caller = caller_of(request)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     async with parts.bodies.read(request.stream(), request.headers) as data:
-        accepted = await parts.accept.events(data, tenant=tenant, content_type=content_type)
-    if wait == "stored":
-        await _wait_until_stored(parts, accepted.receipt)
+        parts.gate.charge(caller, size=len(data))
+        try:
+            accepted = await parts.accept.events(
+                data, tenant=caller.tenant, content_type=content_type
+            )
+        except EveryEventRejectedError as error:
+            parts.gate.charge(caller, records=error.refused)
+            raise
+    records = accepted.receipt.appended + accepted.receipt.duplicates + accepted.refused
+    parts.gate.charge(caller, records=records)
+    stored = await _is_stored(parts, accepted.receipt, timeout) if wait == "stored" else None
     answer: dict[str, Any] = {
         "accepted": accepted.receipt.appended,
         "first_sequence_number": accepted.receipt.first_sequence_number,
@@ -30,20 +67,18 @@ async def post_events(request: Request, wait: Literal["stored"] | None = None) -
     }
     if accepted.refused > len(accepted.rejected):
         answer["rejected_count"] = accepted.refused
-    return JSONResponse(answer)
+    if stored is not None:
+        answer["status"] = "stored" if stored else "queued"
+    return JSONResponse(answer, status_code=202 if stored is False else 200)
 
 
-async def _wait_until_stored(parts: Parts, receipt: Receipt) -> None:
+async def _is_stored(parts: Parts, receipt: Receipt, seconds: float) -> bool:
+    """Whether what was received is in the store before the time is over."""
     # A duplicate was acknowledged before, at the latest with the newest body there is.
     body_id = receipt.body_id or parts.queue.newest_body(Kind.EVENTS)
     if body_id is None or not receipt.appended + receipt.duplicates:
-        return
+        return True
     parts.queue.hurry(Kind.EVENTS)
-    stored = await parts.delivered.wait_until(
-        lambda: parts.queue.is_delivered(Kind.EVENTS, body_id), timeout=parts.wait_stored_seconds
+    return await parts.delivered.wait_until(
+        lambda: parts.queue.is_delivered(Kind.EVENTS, body_id), timeout=seconds
     )
-    if not stored:
-        raise StoreUnavailableError(
-            f"the events are durable but not in the store after {parts.wait_stored_seconds:g} s",
-            hint="they will be delivered; see /readyz",
-        )

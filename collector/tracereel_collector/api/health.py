@@ -3,13 +3,15 @@
 import asyncio
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from tracereel_collector.api.parts import parts_of
+from tracereel_collector.api.surface import Surface
+from tracereel_collector.auth import Scope
 
-router = APIRouter()
+router = Surface(scope=Scope.PUBLIC)
 
 
 @router.get("/healthz", summary="Is the process alive?")

@@ -2,15 +2,17 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 
 from tracereel_collector.api.otlp_answers import JSON, PROTOBUF, encoded
 from tracereel_collector.api.parts import parts_of
+from tracereel_collector.api.surface import Surface, caller_of
+from tracereel_collector.auth import Scope
 from tracereel_collector.errors import UnsupportedError
 from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, TRACES, Signal
 
-router = APIRouter()
+router = Surface(scope=Scope.WRITE)
 
 
 def _described(signal: Signal) -> dict[str, Any]:
@@ -47,7 +49,7 @@ async def post_metrics(request: Request) -> Response:
 
 async def _receive(signal: Signal, request: Request) -> Response:
     parts = parts_of(request)
-    tenant = parts.keyring.tenant_of(request.headers)
+    caller = caller_of(request)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type not in {PROTOBUF, JSON}:
         raise UnsupportedError(
@@ -55,5 +57,7 @@ async def _receive(signal: Signal, request: Request) -> Response:
         )
     is_json = content_type == JSON
     async with parts.bodies.read(request.stream(), request.headers) as data:
-        answer = await parts.accept.otlp(signal, data, tenant=tenant, is_json=is_json)
+        parts.gate.charge(caller, size=len(data))
+        answer = await parts.accept.otlp(signal, data, tenant=caller.tenant, is_json=is_json)
+    parts.gate.charge(caller, records=answer.records)
     return Response(encoded(signal, answer, is_json=is_json), media_type=content_type)

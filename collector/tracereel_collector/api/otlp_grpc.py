@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 import structlog
@@ -13,6 +14,7 @@ from google.rpc.status_pb2 import Status
 from tracereel_collector.api.errors import grpc_code
 from tracereel_collector.api.otlp_answers import MAX_MESSAGE, response_of
 from tracereel_collector.api.parts import Parts
+from tracereel_collector.auth import Scope
 from tracereel_collector.errors import (
     BadRequestError,
     CollectorError,
@@ -21,11 +23,13 @@ from tracereel_collector.errors import (
     ThrottledError,
     UnavailableError,
 )
-from tracereel_collector.ingest.body import BODY_SECONDS, PAUSE_SECONDS
+from tracereel_collector.ingest.body import PAUSE_SECONDS
 from tracereel_collector.ingest.otlp_schema import SIGNALS, Signal
 
 log = structlog.get_logger(__name__)
 
+MESSAGE_SECONDS = 60.0
+"""gRPC hands a message over whole, so this is the time for all of it."""
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _OPTIONS = (
     ("grpc.max_concurrent_streams", 1_000),
@@ -121,14 +125,22 @@ class GrpcDoor:
         headers = {
             key: value for key, value in context.invocation_metadata() if isinstance(value, str)
         }
-        tenant = parts.keyring.tenant_of(headers)
+        caller = parts.gate.admit(headers, scope=Scope.WRITE, peer=_host_of(context.peer()))
         arrived = OneMessage(messages, self._slots)
         # gRPC has decompressed the message already, and held it to the limit.
-        async with parts.bodies.read(arrived, {}, pause_seconds=BODY_SECONDS) as data:
+        async with parts.bodies.read(arrived, {}, pause_seconds=MESSAGE_SECONDS) as data:
             if not arrived.came:
                 raise BadRequestError("the call carries no message")
-            answer = await parts.accept.otlp(signal, data, tenant=tenant, is_json=False)
+            parts.gate.charge(caller, size=len(data))
+            answer = await parts.accept.otlp(signal, data, tenant=caller.tenant, is_json=False)
+        parts.gate.charge(caller, records=answer.records)
         return bytes(response_of(signal, answer).SerializeToString())
+
+
+def _host_of(peer: str) -> str:
+    """The address in gRPC's `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
+    kind, _, rest = unquote(peer).partition(":")
+    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer
 
 
 class OneMessage:

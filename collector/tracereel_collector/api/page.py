@@ -2,10 +2,12 @@
 
 from importlib import resources
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
-router = APIRouter()
+from tracereel_collector.api.surface import Surface
+from tracereel_collector.auth import Scope
+
+router = Surface(scope=Scope.PUBLIC)
 
 _WEB = resources.files("tracereel_collector").joinpath("web")
 _FILES = {

@@ -9,10 +9,13 @@ from typing import Any, Protocol, TypeVar
 from fastapi import Request
 from prometheus_client import CollectorRegistry
 
-from tracereel_collector.auth import Keyring
+from tracereel_collector.auth import Gate
+from tracereel_collector.auth.administration import Administration
+from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
-from tracereel_collector.model import Kind
+from tracereel_collector.model import Kind, QuarantineEntry
+from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.telemetry import HttpMetrics
 
@@ -23,7 +26,10 @@ PROBE_SECONDS = 2.0
 class QueueView(Protocol):
     """What the surfaces may ask of the queue."""
 
-    pending_bytes: int
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes acknowledged and not yet in the store."""
+        ...
 
     @property
     def accepts(self) -> bool:
@@ -40,6 +46,24 @@ class QueueView(Protocol):
 
     def is_delivered(self, kind: Kind, body_id: int, /) -> bool:
         """Whether a body is in the store."""
+        ...
+
+    def quarantined(
+        self, *, tenant: str, before: int | None = None, limit: int = 100
+    ) -> list[QuarantineEntry]:
+        """A tenant's quarantined records, the newest first."""
+        ...
+
+    def quarantine_entry(self, entry_id: int, /, *, tenant: str) -> QuarantineEntry | None:
+        """One of them, with its data."""
+        ...
+
+    def retry_quarantined(self, entry_id: int, /, *, tenant: str) -> bool:
+        """Let delivery try one again; whether there is one of that id."""
+        ...
+
+    def drop_quarantined(self, entry_id: int, /, *, tenant: str) -> bool:
+        """Forget one for good; whether there was one of that id."""
         ...
 
 
@@ -105,19 +129,22 @@ class QueryThreads:
 class Parts:
     """Everything a surface may use."""
 
-    keyring: Keyring
+    gate: Gate
+    administration: Administration
     bodies: BodyReader
     accept: Accept
     queue: QueueView
     delivered: DeliveryNotice
     replay: Replay
+    emitters: Emitters
     queries: QueryThreads
     store_answers: Callable[[], bool]
     store_state: Callable[[], dict[str, Any]]
     registry: CollectorRegistry
     http_metrics: HttpMetrics
     version: str
-    wait_stored_seconds: float = 30.0
+    cors_origins: tuple[str, ...] = ()
+    connection_limits: ConnectionLimits = ConnectionLimits()
 
 
 def parts_of(request: Request) -> Parts:

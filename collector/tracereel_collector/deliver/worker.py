@@ -9,22 +9,26 @@ from typing import Protocol
 
 import structlog
 
+from tracereel_collector import crash
 from tracereel_collector.deliver.poison import insert_what_can_be
 from tracereel_collector.errors import (
     CollectorError,
     PermanentError,
     RetryableError,
     StoreUnavailableError,
+    TooMuchAtOnceError,
 )
 from tracereel_collector.model import Batch, Kind, QueuedBody
 from tracereel_collector.queue import DurableQueue
-from tracereel_collector.telemetry import DeliveryMetrics
+from tracereel_collector.telemetry import DeliveryMetrics, name_thread
 
 log = structlog.get_logger(__name__)
 
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 10.0
 IDLE_SECONDS = 0.5
 REFUSALS = 2
+REFUSALS_ALONE = 20
+"""For a single record that memory is short for: some twenty seconds, then the next may go on."""
 BUSY_RECORDS = 1_000
 QUIET_SHARE = 0.1
 
@@ -66,6 +70,7 @@ class DeliveryWorker:
         self._prepare = prepare
         self._on_delivered = on_delivered
         self._last_records = dict.fromkeys(Kind, 0)
+        self._last_seconds = dict.fromkeys(Kind, 0.0)
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(kind,), name=f"deliver-{kind}", daemon=True)
@@ -86,6 +91,7 @@ class DeliveryWorker:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self, kind: Kind) -> None:
+        name_thread(f"deliver-{kind}")
         while not self._stop.is_set():
             try:
                 self._deliver_next(kind)
@@ -113,9 +119,14 @@ class DeliveryWorker:
             self._last_records[kind] = batch.records
 
     def _linger(self, kind: Kind) -> float:
-        """An insert has a price of its own: wait a second when much comes, a moment when little."""
+        """An insert has a price of its own: wait a second when much comes, a moment when little.
+
+        Where inserts are dear, as long as the last one took: the store is then busy half of the time
+        at most, and what comes meanwhile shares the next.
+        """
         busy = self._last_records[kind] / BUSY_RECORDS
-        return self._limits.linger_seconds * min(1.0, max(QUIET_SHARE, busy))
+        by_rate = min(1.0, max(QUIET_SHARE, busy)) * self._limits.linger_seconds
+        return max(by_rate, min(self._limits.linger_seconds, self._last_seconds[kind]))
 
     def _deliver(self, batch: Batch) -> None:
         bodies = self._queue.bodies_of(batch)
@@ -124,7 +135,7 @@ class DeliveryWorker:
         if bodies:
             try:
                 self._insert(batch.kind, bodies, batch.token)
-            except PermanentError as error:
+            except (PermanentError, TooMuchAtOnceError) as error:
                 log.warning("batch_refused", kind=batch.kind, batch=batch.id, reason=error.message)
                 refused = insert_what_can_be(
                     bodies,
@@ -132,7 +143,9 @@ class DeliveryWorker:
                     insert=lambda part, token: self._insert(batch.kind, part, token),
                 )
         stored = readable - sum(each.records for each in refused)
+        crash.here("before_done")
         self._queue.done(batch, stored=stored, quarantined=refused)
+        crash.here("after_done")
         self._on_delivered()
 
     def _prepare_store(self) -> None:
@@ -152,13 +165,18 @@ class DeliveryWorker:
             started = time.perf_counter()
             try:
                 self._prepare_store()
+                crash.here("before_insert")
                 self._store.insert(kind, bodies, token=token)
-            except PermanentError:
-                # A sick disk can look like bad data: give it a moment before taking it apart.
-                if refusals == REFUSALS or self._stop.is_set():
+                crash.here("after_insert")
+            except (PermanentError, TooMuchAtOnceError) as error:
+                # A sick disk can look like bad data, and memory may be short for a moment only.
+                if self._stop.is_set():
+                    raise StoreUnavailableError("stopped while the store refused") from error
+                if refusals == _patience(bodies, error):
                     raise
                 refusals += 1
-                self._stop.wait(FIRST_BACKOFF * refusals)
+                self._metrics.retries.labels(kind).inc()
+                self._stop.wait(min(LAST_BACKOFF, FIRST_BACKOFF * refusals))
             except RetryableError as error:
                 self._metrics.retries.labels(kind).inc()
                 log.warning("insert_retried", kind=kind, token=token, reason=error.message)
@@ -166,5 +184,12 @@ class DeliveryWorker:
                     raise
                 backoff = min(LAST_BACKOFF, backoff * 2)
             else:
-                self._metrics.seconds.labels(kind).observe(time.perf_counter() - started)
+                self._last_seconds[kind] = time.perf_counter() - started
+                self._metrics.seconds.labels(kind).observe(self._last_seconds[kind])
                 return
+
+
+def _patience(bodies: Sequence[QueuedBody], error: CollectorError) -> int:
+    """How often the same insert is tried again before it is taken apart or set aside."""
+    alone = len(bodies) == 1 and bodies[0].records == 1
+    return REFUSALS_ALONE if alone and isinstance(error, TooMuchAtOnceError) else REFUSALS

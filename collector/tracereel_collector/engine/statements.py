@@ -48,6 +48,8 @@ class Statement:
     data_start: int | None = None
     """Where in the given text the data of an INSERT begins."""
     data_end: int | None = None
+    source_at: int = 0
+    """Where in `sql` an INSERT may name the source of its data."""
     identifiers: frozenset[str] = frozenset()
     """Names of the {x:Identifier} parameters."""
 
@@ -128,6 +130,7 @@ def check_settings(settings: dict[str, str]) -> None:
 def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rules) -> Statement:
     """INSERT with data stops at its FORMAT; VALUES and SELECT are read to the end."""
     seen, depth = [first], 0
+    settings_at = 0
     for token in stream:
         previous = seen[-1].word
         if token.text == b";":
@@ -138,6 +141,8 @@ def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rule
         depth += _depth(token)
         if depth or previous in {"INTO", "TABLE"} or seen[-2].text == b".":
             continue
+        if token.word == "SETTINGS" and not settings_at:
+            settings_at = token.start
         if previous == "FORMAT" and token.kind is Kind.WORD:
             head = seen[:-2]
             _check_tokens(head, rules, backup=False)
@@ -145,6 +150,7 @@ def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rule
             return Statement(
                 keyword="INSERT",
                 sql=_text(sql[: seen[-2].start]),
+                source_at=len(_text(sql[: settings_at or seen[-2].start])),
                 format=token.text.decode("ascii"),
                 data_start=data.end() if data else token.end,
                 identifiers=_identifiers(head),
@@ -157,6 +163,7 @@ def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rule
             return Statement(
                 keyword="INSERT",
                 sql=_text(sql[: token.start]),
+                source_at=len(_text(sql[: settings_at or token.start])),
                 format="Values",
                 data_start=token.end,
                 data_end=end,

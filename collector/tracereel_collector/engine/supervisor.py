@@ -232,7 +232,7 @@ class _Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=(descriptor,),
-            env=_environment(),
+            env=child_environment(),
         )
         self.pid = self._process.pid
         self._listening = threading.Thread(target=self._listen, name="engine-stderr", daemon=True)
@@ -336,7 +336,7 @@ def _with_store(settings: EngineSettings, store_dir: Path) -> EngineSettings:
     return replace(settings, store_dir=store_dir)
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """The child finds this package where the parent found it."""
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]

@@ -5,11 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tracereel_collector.errors import BadRequestError
-from tracereel_collector.ingest.check import EventCheck, Rejection
+from tracereel_collector.auth.claims import HINT, TenantClaimedError
+from tracereel_collector.errors import BadRequestError, ForbiddenError
+from tracereel_collector.ingest.check import Checked, EventCheck, Rejection
 from tracereel_collector.ingest.events import split_events
-from tracereel_collector.ingest.otlp import CheckedRequest, OtlpCheck
+from tracereel_collector.ingest.heartbeats import check_heartbeats
+from tracereel_collector.ingest.otlp import FOREIGN, CheckedRequest, OtlpCheck
 from tracereel_collector.ingest.otlp_schema import Signal
+from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.telemetry import OtlpMetrics
 
@@ -42,6 +45,8 @@ class OtlpAnswer:
 
     refused: int
     message: str
+    records: int
+    """All that the request held."""
 
 
 class EveryEventRejectedError(BadRequestError):
@@ -49,10 +54,15 @@ class EveryEventRejectedError(BadRequestError):
 
     code = "rejected"
 
-    def __init__(self, rejected: list[Rejection], *, single: bool) -> None:
+    def __init__(
+        self, rejected: list[Rejection], *, single: bool, refused: int = 1, misclaimed: int = 0
+    ) -> None:
         first = rejected[0].reason
         super().__init__(first if single else f"all events were rejected, the first: {first}")
         self.rejected = rejected
+        self.refused = refused
+        if refused == misclaimed:  # nothing wrong with the events but whose they say they are
+            self.status = ForbiddenError.status
 
 
 class Accept:
@@ -65,11 +75,14 @@ class Accept:
         max_event_bytes: int,
         now_unix_nano: Callable[[], int],
         metrics: OtlpMetrics,
+        redactor: Redactor | None = None,
     ) -> None:
         self._queue = queue
         self._metrics = metrics
-        self._check = EventCheck(max_event_bytes=max_event_bytes)
-        self._otlp = OtlpCheck(why_no_event=self._why_no_event)
+        self._check = EventCheck(max_event_bytes=max_event_bytes, redactor=redactor)
+        # Asked whether a log record is an event: what it hides is counted when the event is taken.
+        self._asked = EventCheck(max_event_bytes=max_event_bytes)
+        self._otlp = OtlpCheck(why_no_event=self._why_no_event, redactor=redactor)
         self._now = now_unix_nano
 
     async def events(self, data: bytes, *, tenant: str, content_type: str) -> Accepted:
@@ -80,21 +93,26 @@ class Accept:
             EveryEventRejectedError: it can, but no event in it is acceptable.
         """
         if len(data) > LARGE_BODY:
-            body, rejected, single = await asyncio.to_thread(
+            body, checked, single = await asyncio.to_thread(
                 self._events_body, data, tenant, content_type
             )
         else:
-            body, rejected, single = self._events_body(data, tenant, content_type)
+            body, checked, single = self._events_body(data, tenant, content_type)
         receipt = await self._queue.append(body)
-        if rejected and not body.records:
-            raise EveryEventRejectedError(rejected, single=single)
-        return Accepted(receipt, rejected, body.rejected)
+        if checked.rejected and not body.records:
+            raise EveryEventRejectedError(
+                checked.rejected,
+                single=single,
+                refused=checked.refused,
+                misclaimed=checked.misclaimed,
+            )
+        return Accepted(receipt, checked.rejected, body.rejected)
 
     def _events_body(
         self, data: bytes, tenant: str, content_type: str
-    ) -> tuple[Body, list[Rejection], bool]:
+    ) -> tuple[Body, Checked, bool]:
         lines, changed, single = split_events(data, content_type=content_type)
-        checked = self._check.check(lines)
+        checked = self._check.check(lines, tenant=tenant)
         as_it_came = not (changed or checked.changed or single)
         body = Body(
             kind=Kind.EVENTS,
@@ -103,21 +121,24 @@ class Accept:
             data=data.strip() if as_it_came else b"\n".join(checked.lines),
             records=len(checked.lines),
             rejected=checked.refused,
+            rejected_reasons=tuple(checked.reasons.items()),
             runs=checked.runs,
+            owners=checked.owners,
         )
-        return body, checked.rejected, single
+        return body, checked, single
 
     async def otlp(self, signal: Signal, data: bytes, *, tenant: str, is_json: bool) -> OtlpAnswer:
         """An OTLP request of any signal, in protobuf or JSON.
 
         Raises:
             BadRequestError: it is not one.
+            TenantClaimedError: all of it says that it belongs to another tenant.
         """
         check = self._otlp.json if is_json else self._otlp.protobuf
         checked = (
-            await asyncio.to_thread(check, signal, data)
+            await asyncio.to_thread(check, signal, data, tenant=tenant)
             if len(data) > (LARGE_JSON if is_json else LARGE_BODY)
-            else check(signal, data)
+            else check(signal, data, tenant=tenant)
         )
         refused = checked.refused.total()
         bodies = []
@@ -137,7 +158,9 @@ class Accept:
         # Both or an error: a sender that sends again is known by what was kept of the first time.
         await asyncio.gather(*(self._queue.append(body) for body in bodies))
         self._count(signal, checked)
-        return OtlpAnswer(refused, checked.message())
+        if refused and refused == checked.refused[FOREIGN] and not checked.kept:
+            raise TenantClaimedError(checked.hint, hint=HINT)
+        return OtlpAnswer(refused, checked.message(), checked.kept + refused)
 
     def _count(self, signal: Signal, checked: CheckedRequest) -> None:
         for reason, count in checked.refused.items():
@@ -145,6 +168,26 @@ class Accept:
         for what, count in checked.mended.items():
             self._metrics.mended.labels(signal.kind, what).inc(count)
 
-    def _why_no_event(self, line: bytes) -> str | None:
-        rejected = self._check.check([line]).rejected
+    def _why_no_event(self, line: bytes, tenant: str) -> str | None:
+        rejected = self._asked.check([line], tenant=tenant).rejected
         return rejected[0].reason if rejected else None
+
+    async def heartbeats(self, data: bytes, *, tenant: str) -> Accepted:
+        """What emitters say of themselves.
+
+        Raises:
+            BadRequestError: the body cannot be read, or nothing in it is acceptable.
+        """
+        checked = check_heartbeats(data)
+        body = Body(
+            kind=Kind.HEARTBEATS,
+            tenant=tenant,
+            received_unix_nano=self._now(),
+            data=b"\n".join(checked.lines),
+            records=len(checked.lines),
+            rejected=len(checked.rejected),
+        )
+        receipt = await self._queue.append(body)
+        if not checked.lines:
+            raise BadRequestError(f"no heartbeat is acceptable: {checked.rejected[0].reason}")
+        return Accepted(receipt, checked.rejected, len(checked.rejected))

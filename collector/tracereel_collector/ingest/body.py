@@ -16,8 +16,12 @@ from tracereel_collector.errors import (
 from tracereel_collector.ingest.zstd import Unzstd
 
 PAUSE_SECONDS = 10.0
-BODY_SECONDS = 60.0
+BODY_SECONDS = 30.0
+MIN_BODY_RATE = 128 * 1024
+"""Bytes per second: what a body may take longer for every byte of it that has come."""
 SMALL_BODY = 1024 * 1024
+SMALL_BODIES = 64 * SMALL_BODY
+"""What the first megabytes of all bodies may hold together."""
 MAX_GZIP_MEMBERS = 1000
 ENCODINGS = ("identity", "gzip", "deflate", "zstd")
 _CHUNK = 256 * 1024
@@ -26,10 +30,18 @@ _CHUNK = 256 * 1024
 class BodyReader:
     """Reads bodies for all requests and bounds what they hold together."""
 
-    def __init__(self, *, max_body_bytes: int, max_inflight_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        max_body_bytes: int,
+        max_inflight_bytes: int,
+        body_seconds: float = BODY_SECONDS,
+    ) -> None:
         self.max_body_bytes = self._max_body = max_body_bytes
         self._max_inflight = max_inflight_bytes
+        self._seconds = body_seconds
         self._held = 0
+        self._held_small = 0
 
     @asynccontextmanager
     async def read(
@@ -59,39 +71,55 @@ class BodyReader:
             raise _too_large(self._max_body)
         decoder = _decoder_of(encoding, self._max_body)
         parts: list[bytes] = []
-        held = 0
-        # Small bodies are not counted: large ones that dawdle must not keep them out.
-        free = SMALL_BODY
+        held = held_small = 0
         try:
-            async for chunk in _in_time(chunks, pause_seconds):
+            async for chunk in _in_time(chunks, self._seconds, pause_seconds):
                 fresh = decoder.feed(chunk)
                 size = sum(map(len, fresh))
-                counted, free = max(0, size - free), max(0, free - size)
-                if self._held + counted > self._max_inflight:
-                    raise ThrottledError("too many large requests at once", hint="try again soon")
-                self._held += counted
-                held += counted
+                # Small bodies have room of their own: large ones that dawdle must not keep them out.
+                small = min(size, SMALL_BODY - held_small)
+                large = size - small
+                if (
+                    self._held_small + small > SMALL_BODIES
+                    or self._held + large > self._max_inflight
+                ):
+                    raise ThrottledError("too many requests at once", hint="try again soon")
+                self._held_small += small
+                self._held += large
+                held_small += small
+                held += large
                 parts.extend(fresh)
             decoder.finish()
-            yield parts[0] if len(parts) == 1 else b"".join(parts)
+            data = parts[0] if len(parts) == 1 else b"".join(parts)
+            parts.clear()  # or every body would be held twice while it is worked on
+            yield data
         finally:
             self._held -= held
+            self._held_small -= held_small
 
 
-async def _in_time(chunks: AsyncIterator[bytes], pause: float) -> AsyncIterator[bytes]:
-    """The chunks, as long as they keep coming."""
+async def _in_time(
+    chunks: AsyncIterator[bytes], seconds: float, pause: float
+) -> AsyncIterator[bytes]:
+    """The chunks, as long as they keep coming and do not only trickle."""
+    seconds = max(seconds, pause) if pause > PAUSE_SECONDS else seconds
     waiting = aiter(chunks)
     started = time.monotonic()
+    came = 0
     while True:
+        left = started + seconds + came / MIN_BODY_RATE - time.monotonic()
         try:
-            async with asyncio.timeout(pause):
+            async with asyncio.timeout(min(pause, left)):
                 chunk = await anext(waiting)
         except StopAsyncIteration:
             return
         except TimeoutError as error:
+            if left < pause:
+                raise TooSlowError(
+                    f"the body took longer than {seconds:g} s and a second per {MIN_BODY_RATE} bytes"
+                ) from error
             raise TooSlowError(f"nothing more of the body came for {pause:g} s") from error
-        if time.monotonic() - started > BODY_SECONDS:
-            raise TooSlowError(f"the body took longer than {BODY_SECONDS:g} s")
+        came += len(chunk)
         yield chunk
 
 

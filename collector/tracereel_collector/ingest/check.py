@@ -1,20 +1,25 @@
 """Checking events at the door: as strict as the engine that will decode them, and every refusal named.
 
-Two decodings, both by msgspec: an untyped one that is at least as strict as ClickHouse's JSON reader
-over the whole line (numbers that overflow, broken UTF-8 and surrogates, depth), and a typed one that
-holds the contract. No row is built here: lines that pass go on as the bytes that came.
+A line is decoded once, by msgspec without a type: that is at least as strict as ClickHouse's JSON
+reader over the whole line (numbers that overflow, broken UTF-8 and surrogates, depth). What came out
+is then held against the contract, which is cheaper than reading the text a second time; only a line
+that fails is, for the sake of its message. No row is built: lines that pass go on as they came.
 """
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from tracereel.events import RESERVED_FIELDS, UnknownEventTypeError
+from tracereel_collector.auth.claims import EVENT_FIELD, refusal
 from tracereel_collector.ingest.decoders import EventDecoders
 from tracereel_collector.ingest.explain import explain_field, explain_line, json_name
-from tracereel_collector.model import Run
+from tracereel_collector.ingest.redaction import Redactor
+from tracereel_collector.model import SESSION_FLAG, Owner, Run
 
 MIN_YEAR, MAX_YEAR = 1970, 2261
 """What fits a nanosecond clock of 64 bits."""
@@ -22,6 +27,9 @@ MAX_TIMESTAMP = len("2026-01-23T10:00:00.123456789+00:00")
 MAX_DEPTH = 200
 REJECTIONS_KEPT = 1_000
 """Reasons kept of one body; further refusals are only counted."""
+_OURS = RESERVED_FIELDS | {SESSION_FLAG}
+"""Fields that only the collector may set."""
+TENANT_CLAIM = "tenant_claim"
 _TOO_DEEP = f"nested too deep; at most {MAX_DEPTH} levels are accepted"
 
 
@@ -49,13 +57,20 @@ class Checked:
     rejected: list[Rejection]
     """The first of the refused, with reasons."""
     refused: int
+    reasons: Mapping[str, int]
+    """How many were refused for which of a few kinds of reason."""
+    owners: tuple[Owner, ...] = ()
+    """The sessions of the lines that enter, with the users they claim; each pair once."""
+    misclaimed: int = 0
+    """How many were refused because they name another tenant."""
 
 
 class _RefusedError(Exception):
     """This line does not enter."""
 
-    def __init__(self, reason: str, event_id: str | None = None) -> None:
+    def __init__(self, code: str, reason: str, event_id: str | None = None) -> None:
         super().__init__(reason)
+        self.code = code
         self.reason = reason
         self.event_id = event_id
 
@@ -63,95 +78,149 @@ class _RefusedError(Exception):
 class EventCheck:
     """Checks lines against the contract; stateless after construction, safe to share."""
 
-    def __init__(self, *, max_event_bytes: int) -> None:
+    def __init__(self, *, max_event_bytes: int, redactor: Redactor | None = None) -> None:
         self._decoders = EventDecoders()
         self._untyped: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
         self._max_event_bytes = max_event_bytes
+        self._redactor = redactor
 
-    def check(self, lines: list[bytes]) -> Checked:
-        """Sort the lines of a body into those that enter and those that do not."""
+    def check(self, lines: list[bytes], *, tenant: str) -> Checked:
+        """Sort the lines of a tenant's body into those that enter and those that do not."""
         kept: list[bytes] = []
         rejected: list[Rejection] = []
-        refused = 0
+        refused = keys = 0
+        reasons: Counter[str] = Counter()
+        reserved = redacted = False
         runs = _Runs()
-        changed = False
+        owners: dict[Owner, None] = {}
         for index, line in enumerate(lines):
             event: Any = None
             try:
                 event = self._decode(line)
                 typed = self._typed(line, event)
-                entering = _mended(line, event)
-            except _RefusedError as refusal:
+                if self._redactor is not None and self._redactor.event(event):
+                    redacted = True
+                    line = msgspec.json.encode(event)
+                    typed = self._typed(line, event)
+                if not _OURS.isdisjoint(event):
+                    reserved = True
+                    _check_claim(event, tenant)
+            except _RefusedError as no:
                 refused += 1
+                reasons[no.code] += 1
                 if refused <= REJECTIONS_KEPT:
-                    rejected.append(
-                        Rejection(index, refusal.event_id or _id_of(event), refusal.reason)
-                    )
+                    rejected.append(Rejection(index, no.event_id or _id_of(event), no.reason))
                 continue
-            changed = changed or entering is not line
-            kept.append(entering)
+            kept.append(line)
             runs.add(typed.emitter_id, typed.emitter_seq)
-        return Checked(kept, changed or bool(refused), runs.finish(), rejected, refused)
+            if typed.session_id is not None and typed.user_id is not None:
+                owners[typed.session_id, typed.user_id] = None
+            keys += _count_keys(event) if _may_nest(line) else len(event)
+        if reserved or not _says_all_once(kept, keys):
+            mended = [_mended(line, self._untyped.decode(line)) for line in kept]
+        else:
+            mended = kept
+        return Checked(
+            mended,
+            bool(refused) or redacted or mended != kept,
+            runs.finish(),
+            rejected,
+            refused,
+            reasons,
+            tuple(owners),
+            reasons[TENANT_CLAIM],
+        )
 
     def _decode(self, line: bytes) -> Any:
         if len(line) > self._max_event_bytes:
             raise _RefusedError(
-                f"the event has {len(line)} bytes; at most {self._max_event_bytes} are accepted"
+                "too_large",
+                f"the event has {len(line)} bytes; at most {self._max_event_bytes} are accepted",
             )
         try:
             event = self._untyped.decode(line)
         except RecursionError as error:
-            raise _RefusedError(_TOO_DEEP) from error
+            raise _RefusedError("too_deep", _TOO_DEEP) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _RefusedError(*explain_line(line, f"not valid JSON: {error}")) from error
-        if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_deeper(event, MAX_DEPTH):
-            raise _RefusedError(_TOO_DEEP)
+            raise _RefusedError(
+                "bad_json", *explain_line(line, f"not valid JSON: {error}")
+            ) from error
+        if _may_nest(line) and _is_deeper(event, MAX_DEPTH):
+            raise _RefusedError("too_deep", _TOO_DEEP)
         return event
 
     def _typed(self, line: bytes, event: Any) -> Any:
         if not isinstance(event, dict):
-            raise _RefusedError(f"expected a JSON object, got {json_name(event)}")
+            raise _RefusedError("bad_json", f"expected a JSON object, got {json_name(event)}")
         if "event_type" not in event:
-            raise _RefusedError("event_type: missing; expected the type of the event")
+            raise _RefusedError("bad_field", "event_type: missing; expected the type of the event")
         try:
-            typed = self._decoders.of(event["event_type"]).decode(line)
+            decoder = self._decoders.of(event["event_type"])
         except UnknownEventTypeError as error:
-            raise _RefusedError(str(error)) from error
-        except msgspec.ValidationError as error:
-            raise _RefusedError(explain_field(str(error), event)) from error
+            raise _RefusedError("unknown_type", str(error)) from error
+        try:
+            typed = msgspec.convert(event, decoder.type)
+        except msgspec.ValidationError:
+            typed = _explained(decoder, line, event)
         if len(event["timestamp"]) > MAX_TIMESTAMP:
             raise _RefusedError(
-                f"timestamp: {event['timestamp'][:60]!r} is too long; expected at most nanoseconds"
+                "bad_timestamp",
+                f"timestamp: {event['timestamp'][:60]!r} is too long; expected at most nanoseconds",
             )
         if not MIN_YEAR <= typed.timestamp.year <= MAX_YEAR:
             raise _RefusedError(
+                "bad_timestamp",
                 f"timestamp: {event['timestamp']!r} is out of range;"
-                f" expected a year from {MIN_YEAR} to {MAX_YEAR}"
+                f" expected a year from {MIN_YEAR} to {MAX_YEAR}",
             )
         return typed
 
 
+def _may_nest(line: bytes) -> bool:
+    """Cheap and never wrong when it says no, as of most lines: nothing is nested in the object."""
+    return b"[" in line or line.find(b"{", 1) >= 0
+
+
+def _says_all_once(lines: list[bytes], keys: int) -> bool:
+    """Whether no key is said twice and no line is broken; cheap, and never wrong when it says yes.
+
+    There are as many keys in the text as were decoded, and no white space hides one from the count.
+    """
+    text = b"\n".join(lines)
+    return (
+        text.count(b'":') == keys
+        and b"\t" not in text
+        and b"\r" not in text
+        and b" :" not in text
+        and not any(b"\n" in line for line in lines)
+    )
+
+
+def _check_claim(event: dict[str, Any], tenant: str) -> None:
+    claimed = event.get(EVENT_FIELD)
+    if claimed not in (None, "", tenant):
+        raise _RefusedError(TENANT_CLAIM, refusal(EVENT_FIELD, claimed, tenant))
+
+
 def _mended(line: bytes, event: dict[str, Any]) -> bytes:
     """The line itself, or a new one where it says a thing twice or what only the collector may say."""
-    if not RESERVED_FIELDS.isdisjoint(event):
-        return msgspec.json.encode(
-            {key: value for key, value in event.items() if key not in RESERVED_FIELDS}
-        )
+    if not _OURS.isdisjoint(event):
+        return msgspec.json.encode({key: value for key, value in event.items() if key not in _OURS})
     said_once = msgspec.json.encode(event)
     if said_once == line:
-        return line  # what our own SDK writes: compact, so that this comparison settles it
-    if _may_repeat_keys(line, event) and _repeats_keys(line):
+        return line  # compact, as our own SDK writes: this settles it
+    if _repeats_keys(line):
         # The engine takes the first of two equal keys, we the last.
         return said_once
     return b" ".join(line.splitlines()) if b"\n" in line or b"\r" in line else line
 
 
-def _may_repeat_keys(line: bytes, event: dict[str, Any]) -> bool:
-    """Cheap and never wrong when it says no: as many keys in the text as in what was decoded."""
-    if b'" ' in line or b'"\t' in line or b"\n" in line or b"\r" in line:
-        return True  # white space before a colon would hide a key from the count
-    found = line.count(b'":')
-    return found != len(event) and found != _count_keys(event)
+def _explained(decoder: "msgspec.json.Decoder[Any]", line: bytes, event: dict[str, Any]) -> Any:
+    """Read a line as its type once more, to say of what came what is wrong with it."""
+    try:
+        return decoder.decode(line)
+    except msgspec.ValidationError as error:
+        raise _RefusedError("bad_field", explain_field(str(error), event)) from error
 
 
 def _count_keys(value: Any) -> int:

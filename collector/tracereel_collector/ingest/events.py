@@ -23,12 +23,8 @@ def split_events(body: bytes, *, content_type: str) -> tuple[list[bytes], bool, 
         TooLargeError: it holds too many events.
     """
     stripped = body.strip()
-    if stripped.count(b"\n") >= MAX_RECORDS or (
-        stripped[:1] == b"[" and stripped.count(b",") > MAX_COMMAS
-    ):
-        raise TooLargeError(
-            f"the body holds more than {MAX_RECORDS} events", hint="send them in several requests"
-        )
+    if stripped[:1] == b"[" and stripped.count(b",") > MAX_COMMAS:
+        raise _too_many()
     if not stripped:
         raise BadRequestError("the body is empty", hint=_SHAPES)
     if content_type in NDJSON:
@@ -36,18 +32,23 @@ def split_events(body: bytes, *, content_type: str) -> tuple[list[bytes], bool, 
     if stripped[:1] == b"[":
         elements = _split_array(stripped)
         if len(elements) > MAX_RECORDS:
-            raise TooLargeError(
-                f"the body holds {len(elements)} events; at most {MAX_RECORDS} are accepted",
-                hint="send them in several requests",
-            )
+            raise _too_many()
         return elements, True, False
     if b"\n" not in stripped or not _is_whole(stripped.split(b"\n", 1)[0]):
         return [stripped], False, True
     return (*_split_lines(stripped), False)
 
 
+def _too_many() -> TooLargeError:
+    return TooLargeError(
+        f"the body holds more than {MAX_RECORDS} events", hint="send them in several requests"
+    )
+
+
 def _split_lines(body: bytes) -> tuple[list[bytes], bool]:
-    lines = body.split(b"\n")
+    lines = body.split(b"\n", MAX_RECORDS)  # one more than may be, however many there are
+    if len(lines) > MAX_RECORDS:
+        raise _too_many()
     if b"\r" not in body and b"" not in lines:
         return lines, False
     return [line for line in (line.strip() for line in lines) if line], True

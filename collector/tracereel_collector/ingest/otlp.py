@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from tracereel_collector.ingest.claims import names_another, remove_foreign
 from tracereel_collector.ingest.otlp_events import event_line, event_type_of, may_hold_events
 from tracereel_collector.ingest.otlp_json import request_from_json
 from tracereel_collector.ingest.otlp_mend import (
@@ -23,6 +24,7 @@ from tracereel_collector.ingest.otlp_mend import (
     refuse_spans,
 )
 from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, SIGNALS, TRACES, Signal
+from tracereel_collector.ingest.redaction import Redactor
 
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
 _ZERO_PARENT_FIELD = b"\x22\x08" + _NO_SPAN
@@ -30,8 +32,10 @@ _POINTS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
 REFUSED_EVENT = "tracereel.event_refused"
 """The attribute of a log record that names an event of ours and is none, with the reason."""
 
-Refusal = Callable[[bytes], str | None]
-"""Why a line is no event; None when it is one."""
+Refusal = Callable[[bytes, str], str | None]
+"""Why a line is no event of a tenant; None when it is one."""
+FOREIGN = "another tenant"
+REDACTED = "redacted"
 _SAID = {
     BAD_TEXT: "{} strings were not UTF-8; U+FFFD stands for the bytes that were not",
     BAD_TIME: f"{{}} times are after {MAX_UNIX_NANO} ns; attributes keep what was sent",
@@ -53,6 +57,11 @@ class CheckedRequest:
     """What was changed so that it can enter, by what it was."""
     hint: str = ""
 
+    @property
+    def kept(self) -> int:
+        """Records of all kinds that enter."""
+        return self.records + len(self.events)
+
     def message(self) -> str:
         """What the sender should know, in a sentence or two; empty when all went in as it came."""
         said = [f"{count} refused: {reason}" for reason, count in self.refused.items()]
@@ -65,11 +74,12 @@ class CheckedRequest:
 class OtlpCheck:
     """Checks requests of all signals; stateless after construction, safe to share."""
 
-    def __init__(self, *, why_no_event: Refusal) -> None:
+    def __init__(self, *, why_no_event: Refusal, redactor: Redactor | None = None) -> None:
         self._why_no_event = why_no_event
+        self._redactor = redactor
         self._bounded = {signal.name: signal.bounded for signal in SIGNALS}
 
-    def protobuf(self, signal: Signal, data: bytes) -> CheckedRequest:
+    def protobuf(self, signal: Signal, data: bytes, *, tenant: str) -> CheckedRequest:
         """Check a request in protobuf.
 
         Raises:
@@ -79,44 +89,58 @@ class OtlpCheck:
             request = self._bounded[signal.name].FromString(data)
             records, odd = _LOOKS[signal.name](request)
             odd = odd or (may_hold_events(data) if signal is LOGS else _ZERO_PARENT_FIELD in data)
+            odd = odd or self._redactor is not None or names_another(request, tenant)
             if not odd and request.IsInitialized():
                 return CheckedRequest(data=data, records=records)
             # What is too deep for the bounded classes was not read yet.
             official = signal.request.FromString(data)
         except DecodeError:
             official, mended = read_with_bad_text(signal, data)
-            return self._mended(signal, official, Counter({BAD_TEXT: mended}))
-        checked = self._mended(signal, official, Counter(), bounded=request)
+            return self._mended(signal, official, Counter({BAD_TEXT: mended}), tenant)
+        checked = self._mended(signal, official, Counter(), tenant, bounded=request)
         changed = checked.mended or checked.refused or checked.events
         return checked if changed else CheckedRequest(data=data, records=records)
 
-    def json(self, signal: Signal, data: bytes) -> CheckedRequest:
+    def json(self, signal: Signal, data: bytes, *, tenant: str) -> CheckedRequest:
         """Check a request in OTLP's JSON.
 
         Raises:
             BadRequestError: it is not one; the message names the field.
         """
         request, mended = request_from_json(signal, data)
-        return self._mended(signal, request, mended)
+        return self._mended(signal, request, mended, tenant)
 
     def _mended(
-        self, signal: Signal, request: Any, mended: Counter[str], *, bounded: Any = None
+        self,
+        signal: Signal,
+        request: Any,
+        mended: Counter[str],
+        tenant: str,
+        *,
+        bounded: Any = None,
     ) -> CheckedRequest:
         """The request with everything in it that must change changed."""
         refused: Counter[str] = Counter()
         events: list[bytes] = []
         hint = ""
+        if names_another(request, tenant):
+            came, _ = _LOOKS[signal.name](request)
+            hint = remove_foreign(request, tenant)
+            refused[FOREIGN] = came - _LOOKS[signal.name](request)[0]
+            bounded = None
         if signal is LOGS:
             # Before anything becomes text: the fields of an event keep their shape.
-            events, reasons = self._take_events(request)
+            events, reasons = self._take_events(request, tenant)
             mended[NO_EVENT] += len(reasons)
-            hint = reasons[0] if reasons else ""
+            hint = hint or (reasons[0] if reasons else "")
         same_records = bounded if not events else None
         mended[DEEP_VALUE] += flatten_deep_values(request, same_records)
         if signal is TRACES:
-            refused = refuse_spans(request)
+            refused += refuse_spans(request)
             mended[BAD_TIME] += keep_original_times(request)
             mended[ZERO_PARENT] += clear_zero_parents(request)
+        if self._redactor is not None:
+            mended[REDACTED] += self._redactor.otlp(request)
         records, _ = _LOOKS[signal.name](request)
         return CheckedRequest(
             data=request.SerializeToString(),
@@ -127,7 +151,7 @@ class OtlpCheck:
             hint=hint,
         )
 
-    def _take_events(self, request: Any) -> tuple[list[bytes], list[str]]:
+    def _take_events(self, request: Any, tenant: str) -> tuple[list[bytes], list[str]]:
         """Take the records that are events out of a request of logs; why others were not taken."""
         lines: list[bytes] = []
         reasons: list[str] = []
@@ -139,7 +163,7 @@ class OtlpCheck:
                     event_type = event_type_of(record)
                     if event_type is not None:
                         line = event_line(record, event_type, service=service)
-                        reason = self._why_no_event(line)
+                        reason = self._why_no_event(line, tenant)
                         if reason is None:
                             lines.append(line)
                             continue

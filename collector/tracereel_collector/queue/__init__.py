@@ -5,6 +5,7 @@ Layout (`schema.sql`)
     batches     sealed ranges of bodies: what one insert carries, under one token, for ever
     emitters    which numbers of each emitter have been seen (drops what a shipper sends twice)
     digests     recent bodies by digest (drops what an exporter sends twice)
+    gauges      bytes pending, unsealed and in quarantine, the same way
     counters    the conservation counters, changed in the transaction they speak of
     quarantine  records the store refused for what they contain, with the reason
 
@@ -13,7 +14,8 @@ Invariants
     2. Numbers are never used twice: sequence numbers come from a counter in the same transaction,
        body and batch ids are AUTOINCREMENT, and tokens carry the queue's own UUID.
     3. A sealed batch keeps its range and token on every retry, across restarts.
-    4. received = rejected + duplicate + appended; appended = stored + quarantined + pending.
+    4. received = rejected + appended;
+       appended = stored + duplicate + quarantined - retried + pending.
     5. Everything is bounded: bytes waiting for a commit, bytes undelivered, delivered bodies kept.
 
 Failure

@@ -5,11 +5,15 @@ import sqlite3
 from collections import OrderedDict
 from dataclasses import replace
 
-from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.model import SESSION_FLAG, Body, Kind, Receipt
+from tracereel_collector.queue import gauges
 from tracereel_collector.queue.database import checksum
 from tracereel_collector.queue.ledger import Seen, new_positions
+from tracereel_collector.queue.sessions import Sessions, flag
 
 EMITTERS_CACHED = 10_000
+REJECTED = "rejected:"
+"""Before a reason, the name of its counter."""
 
 
 def count(connection: sqlite3.Connection, name: str, kind: Kind, by: int) -> None:
@@ -22,25 +26,49 @@ def count(connection: sqlite3.Connection, name: str, kind: Kind, by: int) -> Non
         )
 
 
+def _count_rejected(connection: sqlite3.Connection, body: Body) -> None:
+    count(connection, "rejected", body.kind, body.rejected)
+    named = 0
+    for reason, records in body.rejected_reasons:
+        count(connection, f"{REJECTED}{reason}", body.kind, records)
+        named += records
+    count(connection, f"{REJECTED}other", body.kind, body.rejected - named)
+
+
 class Appender:
     """Appends bodies within a transaction of the commit thread; remembers emitters between them."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
+        self._sessions = Sessions()
+        self._version = 0
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """A transaction has begun: what another process wrote since the last one counts."""
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._version = version
+            self.forget()
 
     def forget(self) -> None:
         """After a rollback, what is remembered may be ahead of the file."""
         self._seen.clear()
+        self._sessions.forget()
 
     def append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
         """Keep what is new in a body."""
         fresh = self._without_duplicates(connection, body) if body.records else None
+        if fresh and fresh.owners:
+            fresh = self._with_flags(connection, fresh)
         kept = fresh.records if fresh else 0
         count(connection, "received", body.kind, body.records + body.rejected)
-        count(connection, "rejected", body.kind, body.rejected)
+        count(connection, "appended", body.kind, body.records)
         count(connection, "duplicate", body.kind, body.records - kept)
-        count(connection, "appended", body.kind, kept)
+        _count_rejected(connection, body)
         number = _take_numbers(connection, kept) if fresh else None
+        if fresh:
+            gauges.add(connection, gauges.PENDING, body.kind, len(fresh.data))
+            gauges.add(connection, gauges.UNSEALED, body.kind, len(fresh.data))
         return Receipt(
             appended=kept,
             duplicates=body.records - kept,
@@ -71,6 +99,17 @@ class Appender:
         lines = body.data.split(b"\n")
         data = b"\n".join(line for start, end in positions for line in lines[start:end])
         return replace(body, data=data, records=kept)
+
+    def _with_flags(self, connection: sqlite3.Connection, body: Body) -> Body:
+        """The body with a flag on events that claim a session of somebody else's."""
+        mismatched = self._sessions.mismatches(
+            connection, body.tenant, body.owners, body.received_unix_nano
+        )
+        if not mismatched:
+            return body
+        data, flagged = flag(body.data, mismatched)
+        count(connection, SESSION_FLAG, body.kind, flagged)
+        return replace(body, data=data)
 
     def _seen_of(self, connection: sqlite3.Connection, tenant: str, emitter: str) -> Seen:
         key = (tenant, emitter)

@@ -3,6 +3,7 @@
 import sqlite3
 
 from tracereel_collector.model import Batch, Kind, Quarantined, QueuedBody
+from tracereel_collector.queue import gauges, quarantine, sessions
 from tracereel_collector.queue.append import count
 from tracereel_collector.queue.database import checksum
 
@@ -21,7 +22,6 @@ _WAITING = (
     " WHERE kind=?1 AND id > coalesce((SELECT max(last_body) FROM batches WHERE kind=?1), 0)"
     " ORDER BY id"
 )
-UNSEALED_BYTES = f"SELECT coalesce(sum(bytes), 0) FROM ({_WAITING})"
 
 
 def open_or_seal(
@@ -66,6 +66,7 @@ def _seal(
         "INSERT INTO batches (kind, first_body, last_body, records, bytes) VALUES (?, ?, ?, ?, ?)",
         (kind, first, last, records, size),
     )
+    gauges.add(connection, gauges.UNSEALED, kind, -size)
     return cursor.lastrowid or 0, first, last, records, size
 
 
@@ -101,22 +102,8 @@ def mark_done(
 ) -> None:
     """Write down that a batch is in the store, less what was quarantined."""
     connection.execute("UPDATE batches SET done_unix_nano=? WHERE id=?", (now, batch.id))
-    connection.executemany(
-        "INSERT INTO quarantine (kind, tenant, sequence_number, records, reason,"
-        " quarantined_unix_nano, data) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                each.kind,
-                each.tenant,
-                each.sequence_number,
-                each.records,
-                each.reason,
-                now,
-                each.data,
-            )
-            for each in quarantined
-        ],
-    )
+    quarantine.put(connection, quarantined, now=now)
+    gauges.add(connection, gauges.PENDING, batch.kind, -batch.size)
     count(connection, "stored", batch.kind, stored)
     # What is neither stored nor named was damaged on disk: it is counted all the same.
     count(connection, "quarantined", batch.kind, batch.records - stored)
@@ -142,3 +129,4 @@ def forget_old(connection: sqlite3.Connection, *, now: int, retain_seconds: floa
     connection.execute(
         "DELETE FROM emitters WHERE last_unix_nano < ?", (now - EMITTER_SECONDS * _SECOND,)
     )
+    sessions.forget_old(connection, now=now)

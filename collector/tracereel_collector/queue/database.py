@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tracereel_collector.errors import StartupError
+from tracereel_collector.queue import sessions
 
 SCHEMA_VERSION = 1
 _DAMAGED = ".damaged-"
@@ -43,6 +44,8 @@ def connect(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA wal_autocheckpoint=2000")
     connection.execute("PRAGMA cache_size=-16384")
+    # Some builds of SQLite overwrite what is deleted: every delivered body would be written again.
+    connection.execute("PRAGMA secure_delete=FAST")
     return connection
 
 
@@ -81,10 +84,15 @@ def _open(path: Path) -> sqlite3.Connection:
         if new or not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             _create(connection)
             _sync_directory(path.parent)
+        sessions.create(connection)
         problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
             raise sqlite3.DatabaseError(problem)
         version = connection.execute("SELECT value FROM meta WHERE key='schema'").fetchone()[0]
+        if version == SCHEMA_VERSION and not new:
+            # What a version before this one did not have; it may still read the file afterwards.
+            connection.executescript(f"BEGIN; {_schema()} COMMIT;")
+            _add_columns(connection)
     except BaseException:
         connection.close()
         raise
@@ -98,12 +106,23 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    schema = resources.files(__package__).joinpath("schema.sql").read_text()
     connection.executescript(
-        f"BEGIN; {schema}"
+        f"BEGIN; {_schema()}"
         f" INSERT INTO meta VALUES ('schema', {SCHEMA_VERSION}), ('next_sequence_number', 1),"
         f" ('queue_id', '{uuid.uuid4()}'); COMMIT;"
     )
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(quarantine)")}
+    if "received_unix_nano" not in columns:
+        connection.execute(
+            "ALTER TABLE quarantine ADD COLUMN received_unix_nano INTEGER NOT NULL DEFAULT 0"
+        )
+
+
+def _schema() -> str:
+    return resources.files(__package__).joinpath("schema.sql").read_text()
 
 
 def _sync_directory(directory: Path) -> None:

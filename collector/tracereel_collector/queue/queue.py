@@ -1,5 +1,6 @@
 """The queue as the rest of the collector sees it: append, take a batch, mark it done, look in."""
 
+import contextlib
 import sqlite3
 import threading
 import time
@@ -7,25 +8,48 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tracereel_collector.errors import QueueUnavailableError, ThrottledError
-from tracereel_collector.model import Batch, Body, Kind, Quarantined, QueuedBody, Receipt
-from tracereel_collector.queue import batches
-from tracereel_collector.queue.append import Appender
+from tracereel_collector.model import (
+    SESSION_FLAG,
+    Batch,
+    Body,
+    Kind,
+    Quarantined,
+    QuarantineEntry,
+    QueuedBody,
+    Receipt,
+)
+from tracereel_collector.queue import batches, gauges, quarantine
+from tracereel_collector.queue.append import REJECTED, Appender
 from tracereel_collector.queue.database import (
     Rescued,
     connect,
     open_or_set_aside,
     rescued_mark,
 )
-from tracereel_collector.queue.reserve import Reserve
+from tracereel_collector.queue.reserve import FreeSpace, Reserve
+from tracereel_collector.queue.turns import Turns
 from tracereel_collector.queue.writer import CommitThread
 
-COUNTERS = ("received", "rejected", "appended", "stored", "duplicate", "quarantined")
+COUNTERS = (
+    *("received", "rejected", "appended", "stored"),
+    *("duplicate", "quarantined", "retried", "dropped"),
+)
 RESERVE_BYTES = 16 * 1024 * 1024
 FORGET_EVERY_SECONDS = 1.0
+LOOK_AGAIN_SECONDS = 0.1
+NUMBERS_LEFT_OUT = 1_000_000
 _TOUCH = "UPDATE meta SET value = value WHERE key = 'next_sequence_number'"
+
+
+class Ring(Protocol):
+    """How a guest tells the owner."""
+
+    def __call__(self, kinds: set[Kind], /, *, hurry: bool) -> None:
+        """Bodies of these kinds were appended, or are waited for."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +59,15 @@ class QueueLimits:
     commit_bytes: int
     max_pending_bytes: int
     retain_seconds: float
+    min_free_bytes: int = 0
 
 
 class DurableQueue:
-    """One SQLite file; every method may be called from any thread."""
+    """One SQLite file; every method may be called from any thread.
+
+    Several processes may have it open: the one that owns it makes, mends and empties it, the guests
+    append. `shared` makes them take turns; `ring` tells the owner what a guest has appended.
+    """
 
     def __init__(
         self,
@@ -46,34 +75,51 @@ class DurableQueue:
         limits: QueueLimits,
         *,
         now_unix_nano: Callable[[], int] = time.time_ns,
+        free_bytes: Callable[[], int] | None = None,
+        shared: bool = False,
+        ring: Ring | None = None,
     ) -> None:
         self._limits = limits
+        self._free = FreeSpace(path.parent, free_bytes)
         self._now = now_unix_nano
+        self._ring = ring
         self._appender = Appender()
+        self._fresh: set[Kind] = set()
         self._appended = threading.Condition()
-        self._unsealed = dict.fromkeys(Kind, 0)
         self._hurried: set[Kind] = set()
         self._forgotten_at = 0.0
+        self._looked_at = 0.0
         self._disk_full = False
         self._trouble: str | None = None
+        self.damaged_files: list[Path] = []
+        self.rescued_bodies = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self._reserve = Reserve(path.with_name("reserve"), size=RESERVE_BYTES)
-        self._connection, damaged = open_or_set_aside(path)
-        self.damaged_files = [rescue.aside for rescue in damaged]
-        self.rescued_bodies = sum(self._take_over(rescue) for rescue in damaged)
+        self._turns = Turns(path.with_name("turns")) if shared else None
+        self._connection = connect(path) if ring is not None else self._own(path)
         self._reader = connect(path)
         self._reader_lock = threading.Lock()
         self.id = str(self._read("SELECT value FROM meta WHERE key='queue_id'")[0][0])
-        self.pending_bytes = self._quarantined_bytes = 0
-        self._measure()
+        self._bytes = gauges.read(self._reader)
         self._disk_full = not self._reserve.keep()
         self._writer = CommitThread(
             self._connection,
             commit_bytes=limits.commit_bytes,
+            turn=self._turns.mine if self._turns else contextlib.nullcontext,
+            on_begin=self._appender.begin,
             on_commit=self._after_commit,
             on_rollback=self._after_rollback,
         )
         self._writer.start()
+
+    def _own(self, path: Path) -> sqlite3.Connection:
+        connection, damaged = open_or_set_aside(path)
+        self.damaged_files = [rescue.aside for rescue in damaged]
+        self.rescued_bodies = sum(self._take_over(connection, rescue) for rescue in damaged)
+        connection.execute("BEGIN IMMEDIATE")
+        gauges.measure(connection)
+        connection.execute("COMMIT")
+        return connection
 
     def close(self) -> None:
         """Commit what waits and let go of the file; safe to call twice."""
@@ -81,6 +127,9 @@ class DurableQueue:
         self._connection.close()
         with self._reader_lock:
             self._reader.close()
+        if self._turns is not None:
+            self._turns.close()
+            self._turns = None
 
     # The door
 
@@ -98,23 +147,39 @@ class DurableQueue:
 
     def _append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
         receipt = self._appender.append(connection, body)
-        self.pending_bytes += receipt.size
-        with self._appended:
-            self._unsealed[body.kind] += receipt.size
-            self._appended.notify_all()
+        if receipt.size:
+            self._fresh.add(body.kind)
         return receipt
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes acknowledged and not yet in the store."""
+        return self._bytes.pending
 
     def _refuse_when_full(self, size: int) -> None:
         if self._disk_full:
             if not self._reserve.keep():
                 raise QueueUnavailableError("the disk is full", hint="free space in the data dir")
             self._disk_full = False
-        if self.pending_bytes + self._quarantined_bytes + size > self._limits.max_pending_bytes:
+        if self._free.bytes < self._limits.min_free_bytes:
+            raise QueueUnavailableError(
+                f"{self._free.bytes} bytes of disk are free,"
+                f" {self._limits.min_free_bytes} are kept free",
+                hint="free space in the data dir, or lower TRACEREEL_MIN_FREE_BYTES",
+            )
+        if self._is_over(size) and time.monotonic() - self._looked_at > LOOK_AGAIN_SECONDS:
+            self._look()  # another process may have made room
+        if self._is_over(size):
             raise ThrottledError(
-                f"{self.pending_bytes} bytes wait for the store,"
+                f"{self._bytes.pending} bytes wait for the store,"
                 f" the limit is {self._limits.max_pending_bytes}",
                 hint="is the store reachable? see /readyz/query",
             )
+
+    def _is_over(self, size: int) -> bool:
+        # What is in quarantine stays until somebody looks: it takes its share of the same limit.
+        held = self._bytes.pending + self._bytes.quarantined + self._writer.waiting_bytes
+        return held + size > self._limits.max_pending_bytes
 
     @property
     def accepts(self) -> bool:
@@ -134,14 +199,25 @@ class DurableQueue:
         """Sleep until so many unsealed bytes of a kind wait, somebody hurries, or time is over."""
         with self._appended:
             self._appended.wait_for(
-                lambda: self._unsealed[kind] >= at_least or kind in self._hurried, timeout
+                lambda: self._bytes.unsealed.get(kind, 0) >= at_least or kind in self._hurried,
+                timeout,
             )
-            return self._unsealed[kind]
+            return self._bytes.unsealed.get(kind, 0)
 
     def hurry(self, kind: Kind) -> None:
         """Somebody waits for the store: let the next batch go as it is."""
+        if self._ring is not None:
+            self._ring({kind}, hurry=True)
+            return
         with self._appended:
             self._hurried.add(kind)
+            self._appended.notify_all()
+
+    def heard(self, hurried: set[Kind]) -> None:
+        """Another process has appended; some of its kinds are waited for."""
+        self._look()
+        with self._appended:
+            self._hurried |= hurried
             self._appended.notify_all()
 
     def has_open_batch(self, kind: Kind) -> bool:
@@ -164,7 +240,6 @@ class DurableQueue:
                 max_bytes=max_bytes,
             )
             with self._appended:
-                self._unsealed[kind] = self._unsealed_bytes(connection, kind)
                 self._hurried.discard(kind)
             return batch
 
@@ -182,8 +257,6 @@ class DurableQueue:
         def work(connection: sqlite3.Connection) -> None:
             now = self._now()
             batches.mark_done(connection, batch, quarantined=quarantined, stored=stored, now=now)
-            self.pending_bytes -= batch.size
-            self._quarantined_bytes += sum(len(each.data) for each in quarantined)
             self._forget(connection, now)
 
         self._writer.submit(work).result()
@@ -198,20 +271,71 @@ class DurableQueue:
             self._forgotten_at = time.monotonic()
             batches.forget_old(connection, now=now, retain_seconds=self._limits.retain_seconds)
 
+    def number_after(self, highest: int) -> None:
+        """Give no number that the store already has: this file may be new, or an old copy."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            (following,) = connection.execute(
+                "SELECT value FROM meta WHERE key='next_sequence_number'"
+            ).fetchone()
+            if following <= highest:
+                # The rows of one request may share their first number: leave room for the rest.
+                connection.execute(
+                    "UPDATE meta SET value=? WHERE key='next_sequence_number'",
+                    (highest + NUMBERS_LEFT_OUT,),
+                )
+
+        self._writer.submit(work).result()
+
     # Looking in
 
     def counters(self) -> dict[tuple[str, str], int]:
         """The conservation counters by name and kind, as committed."""
         counts = {(name, kind.value): 0 for name in COUNTERS for kind in Kind}
         for name, kind, value in self._read("SELECT name, kind, value FROM counters"):
-            counts[name, kind] = value
+            if name in COUNTERS or name.startswith(REJECTED):
+                counts[name, kind] = value
         return counts
 
-    def quarantine(self, limit: int = 100) -> list[tuple[str, str, int, str]]:
-        """The newest quarantined records: kind, tenant, sequence number, reason."""
-        return self._read(
-            "SELECT kind, tenant, sequence_number, reason FROM quarantine ORDER BY id DESC LIMIT ?",
-            limit,
+    def session_mismatches(self) -> int:
+        """Events flagged because they claim a session of somebody else's, as committed."""
+        found = self._read("SELECT sum(value) FROM counters WHERE name=?", SESSION_FLAG)
+        return int(found[0][0] or 0)
+
+    @property
+    def quarantined_bytes(self) -> int:
+        """Bytes set aside, for somebody to look at."""
+        return self._bytes.quarantined
+
+    def quarantined(
+        self, *, tenant: str, before: int | None = None, limit: int = 100
+    ) -> list[QuarantineEntry]:
+        """A tenant's quarantined records, the newest first; `before` an id continues a list."""
+        with self._reader_lock:
+            return quarantine.entries(self._reader, tenant=tenant, before=before, limit=limit)
+
+    def quarantine_entry(self, entry_id: int, *, tenant: str) -> QuarantineEntry | None:
+        """One of a tenant's quarantined records, with its data."""
+        with self._reader_lock:
+            return quarantine.entry(self._reader, entry_id, tenant=tenant)
+
+    def retry_quarantined(self, entry_id: int, *, tenant: str) -> bool:
+        """Let delivery try a quarantined record again; whether there is such a record."""
+
+        def work(connection: sqlite3.Connection) -> Kind | None:
+            kind = quarantine.retry(connection, entry_id, tenant=tenant)
+            if kind is not None:
+                self._fresh.add(kind)
+            return kind
+
+        return self._writer.submit(work).result() is not None
+
+    def drop_quarantined(self, entry_id: int, *, tenant: str) -> bool:
+        """Forget a quarantined record for good; whether there was such a record."""
+        return bool(
+            self._writer.submit(
+                lambda connection: quarantine.drop(connection, entry_id, tenant=tenant)
+            ).result()
         )
 
     def newest_body(self, kind: Kind) -> int | None:
@@ -237,40 +361,34 @@ class DurableQueue:
         with self._reader_lock:
             return self._reader.execute(query, parameters).fetchall()
 
-    def _after_commit(self) -> None:
+    def _look(self) -> None:
+        self._looked_at = time.monotonic()
+        with self._reader_lock:
+            self._bytes = gauges.read(self._reader)
+
+    def _after_commit(self, connection: sqlite3.Connection) -> None:
         self._trouble = None
+        try:
+            self._bytes = gauges.read(connection)
+        except sqlite3.Error:
+            pass  # what was committed stays committed; the next one reads again
+        fresh, self._fresh = self._fresh, set()
+        if self._ring is not None and fresh:
+            self._ring(fresh, hurry=False)
+        with self._appended:
+            self._appended.notify_all()
 
     def _after_rollback(self, error: BaseException) -> None:
         self._appender.forget()
-        self._measure()
+        self._fresh.clear()
         if isinstance(error, sqlite3.Error):
             self._trouble = str(error)
         if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
             self._disk_full = True
             self._reserve.give_up()
 
-    def _measure(self) -> None:
-        total, done = self._read(
-            "SELECT (SELECT coalesce(sum(bytes), 0) FROM bodies),"
-            " (SELECT coalesce(sum(bytes), 0) FROM batches WHERE done_unix_nano IS NOT NULL)"
-        )[0]
-        self.pending_bytes = total - done
-        # What is in quarantine stays until somebody looks: it takes its share of the same limit.
-        (self._quarantined_bytes,) = self._read(
-            "SELECT coalesce(sum(length(data)), 0) FROM quarantine"
-        )[0]
-        with self._reader_lock, self._appended:
-            for kind in Kind:
-                self._unsealed[kind] = self._unsealed_bytes(self._reader, kind)
-
-    @staticmethod
-    def _unsealed_bytes(connection: sqlite3.Connection, kind: Kind) -> int:
-        row = connection.execute(batches.UNSEALED_BYTES, (kind,)).fetchone()
-        return int(row[0])
-
-    def _take_over(self, rescued: Rescued) -> int:
+    def _take_over(self, connection: sqlite3.Connection, rescued: Rescued) -> int:
         """Put what a damaged queue still held into the new one."""
-        connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(
             "UPDATE meta SET value=max(value, ?) WHERE key='next_sequence_number'",

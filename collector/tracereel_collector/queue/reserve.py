@@ -2,7 +2,28 @@
 
 import os
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+LOOK_EVERY_SECONDS = 0.25
+
+
+class FreeSpace:
+    """How much of the disk is free, asked a few times a second at most."""
+
+    def __init__(self, folder: Path, ask: Callable[[], int] | None = None) -> None:
+        self._ask = ask or (lambda: shutil.disk_usage(folder).free)
+        self._looked_at = float("-inf")
+        self._bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes free for us, as of a moment ago."""
+        if time.monotonic() - self._looked_at > LOOK_EVERY_SECONDS:
+            self._bytes = self._ask()
+            self._looked_at = time.monotonic()
+        return self._bytes
 
 
 class Reserve:

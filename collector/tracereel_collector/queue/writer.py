@@ -5,10 +5,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from tracereel_collector import crash
 from tracereel_collector.errors import QueueUnavailableError, ThrottledError
+from tracereel_collector.telemetry import name_thread
 
 Work = Callable[[sqlite3.Connection], Any]
 
@@ -30,11 +33,15 @@ class CommitThread:
         connection: sqlite3.Connection,
         *,
         commit_bytes: int,
-        on_commit: Callable[[], None],
+        turn: Callable[[], AbstractContextManager[None]],
+        on_begin: Work,
+        on_commit: Work,
         on_rollback: Callable[[BaseException], None],
     ) -> None:
         self._connection = connection
         self._commit_bytes = commit_bytes
+        self._turn = turn
+        self._on_begin = on_begin
         self._on_commit = on_commit
         self._on_rollback = on_rollback
         self._jobs: deque[_Job] = deque()
@@ -73,7 +80,13 @@ class CommitThread:
         if self._thread.is_alive():
             self._thread.join()
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of jobs that no transaction has taken yet."""
+        return self._waiting_bytes
+
     def _run(self) -> None:
+        name_thread("commit")
         while True:
             with self._wake:
                 while not self._jobs and not self._stopping:
@@ -98,9 +111,15 @@ class CommitThread:
 
     def _commit(self, jobs: list[_Job]) -> None:
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            results = [job.work(self._connection) for job in jobs]
-            self._connection.execute("COMMIT")
+            with self._turn():
+                if self._connection.in_transaction:  # the disk failed so badly that this did too
+                    self._connection.execute("ROLLBACK")
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._on_begin(self._connection)
+                results = [job.work(self._connection) for job in jobs]
+                crash.here("before_commit")
+                self._connection.execute("COMMIT")
+                crash.here("after_commit")
         except Exception as error:  # noqa: BLE001 - every waiting request must get an answer
             self._roll_back(error)
             if len(jobs) > 1:
@@ -110,7 +129,7 @@ class CommitThread:
             else:
                 jobs[0].done.set_exception(_as_collector_error(error))
             return
-        self._on_commit()
+        self._on_commit(self._connection)
         for job, result in zip(jobs, results, strict=True):
             job.done.set_result(result)
 

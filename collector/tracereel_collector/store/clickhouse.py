@@ -13,23 +13,32 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError
 from urllib3.exceptions import HTTPError
 
-from tracereel_collector.errors import PermanentError, StartupError, StoreUnavailableError
+from tracereel_collector.errors import (
+    PermanentError,
+    StartupError,
+    StoreUnavailableError,
+    TooMuchAtOnceError,
+)
 from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.store.canonical import canonical
 from tracereel_collector.store.envelope import messages_of_requests, rows_of_events
 from tracereel_collector.store.otlp_signals import LOGS_SCHEMA, METRICS_SCHEMA
 from tracereel_collector.store.otlp_types import PROTO_SCHEMA
+from tracereel_collector.store.sql import query
 
 DATA_ERRORS = frozenset(
-    {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 444, 636}
+    {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 444, 469, 636}
 )
 """ClickHouse error codes that mean: this data, not this moment (parsing, conversion, schema of a body)."""
 
+MEMORY_LIMIT = 241
 BAD_ARGUMENTS, INVALID_PROTOBUF = 36, "Invalid protobuf data"
 """A code that means many things, and the one of them that is about the data."""
 
 _INSERT = {
     "async_insert": 0,
+    # On a cluster the views write to distributed tables: done means done on the shards.
+    "distributed_foreground_insert": 1,
     "insert_deduplicate": 1,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
     # The blocks of a retried insert must be cut as they were the first time.
@@ -163,6 +172,14 @@ class ClickHouseStore:
         except StoreUnavailableError:
             return False
 
+    def highest_number(self) -> int:
+        """The highest sequence number that any stored row carries; 0 when there is none."""
+        found = [
+            int(self.rows(f"SELECT max({column}) FROM {table}")[0][0])
+            for table, column in self.rows(query("numbered_tables"))
+        ]
+        return max(found, default=0)
+
     def insert(self, kind: Kind, bodies: Sequence[QueuedBody], *, token: str) -> None:
         """Store bodies of one kind, once per token however often it is called.
 
@@ -173,6 +190,9 @@ class ClickHouseStore:
         settings: dict[str, Any] = {**_INSERT, "insert_deduplication_token": token}
         if kind is Kind.EVENTS:
             self._insert_block("events_in", rows_of_events(bodies), "RowBinary", settings)
+            return
+        if kind is Kind.HEARTBEATS:
+            self._insert_block("heartbeats_in", rows_of_events(bodies), "RowBinary", settings)
             return
         table, schema = _OTLP[kind]
         settings |= {**_PROTOBUF, "format_schema": schema}
@@ -234,6 +254,8 @@ def _translate(error: DatabaseError) -> Exception:
     code = getattr(error, "code", None)
     if code is None:
         return StoreUnavailableError(f"the store does not answer: {_brief(error)}")
+    if code == MEMORY_LIMIT:
+        return TooMuchAtOnceError(f"ClickHouse code {code}: {_brief(error)}")
     if code in DATA_ERRORS or (code == BAD_ARGUMENTS and INVALID_PROTOBUF in str(error)):
         return BadDataError(f"ClickHouse code {code}: {_brief(error)}")
     return StoreUnavailableError(f"ClickHouse code {code}: {_brief(error)}")

@@ -8,6 +8,7 @@ from importlib import resources
 from string import Template
 
 from tracereel_collector.store import otlp_signals
+from tracereel_collector.store.dialects import columns, content, own
 from tracereel_collector.store.otlp_types import FRAGMENTS
 
 MERGE_TREE_SETTINGS = (
@@ -20,6 +21,9 @@ MERGE_TREE_SETTINGS = (
 _VALUES = {
     **FRAGMENTS,
     **otlp_signals.FRAGMENTS,
+    **columns.FRAGMENTS,
+    **content.FRAGMENTS,
+    **own.FRAGMENTS,
     "merge_tree_settings": MERGE_TREE_SETTINGS,
     "max_unix_nano": "9223372036854775807",
 }

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
-from tracereel import _context, _emission, _failures, _guard, _recorder, _remote, _spans
+from tracereel import _context, _emission, _failures, _guard, _recorder, _remote, _spans, semconv
 from tracereel._clock import sortable_suffix
 from tracereel._context import Attachment, Execution, Kind, Tally
 from tracereel._exits import too_late
@@ -126,8 +126,15 @@ class Scope:
                 session_id, user_id = session_id or caller.session_id, user_id or caller.user_id
                 if caller.hlc is not None:
                     self.recorder.observe_clock(caller.hlc)
+        # The request id that it will have, unless the program gives one.
+        made = f"req_{suffix}" if parent is None else parent.trace.request_id
+        attributes = {
+            **view.attributes,
+            semconv.SPAN_EXECUTION_ID: execution_id,
+            semconv.SPAN_REQUEST_ID: made,
+        }
         started = self.recorder.spans.start(
-            view.span_name, view.attributes, self._start_ns, context, self.span_kind
+            view.span_name, attributes, self._start_ns, context, self.span_kind
         )
         if parent is None:
             trace = self.recorder.trace(trace_id or started.otel_trace_id, suffix)
@@ -155,28 +162,27 @@ class Scope:
         )
         self._span_context = started.context
         if started.records:
-            self._identify(execution)
+            self._identify(execution, made)
         self.opened()
         event = self.opening()
         if event is not None:
             self._emit(event, self._start_ns)
 
-    def _identify(self, execution: Execution) -> None:
-        def shown(name: str, value: str | None) -> str | None:
-            return None if value is None else self.recorder.owner(name, value)
-
-        trace, request_id = execution.trace, execution.request_id
-        _spans.set_identity(
-            execution.span,
-            trace.trace_id,
-            execution.state.execution_id,
-            # One that we made is known to be harmless.
-            request_id
-            if request_id is trace.request_id
-            else self.recorder.owner("request_id", request_id),
-            shown("session_id", execution.session_id),
-            shown("user_id", execution.user_id),
-        )
+    def _identify(self, execution: Execution, made: str) -> None:
+        """Put on the span what is not there since its beginning of the ids that it is found by."""
+        ids: dict[str, str] = {}
+        if execution.request_id != made:
+            request_id = self.recorder.owner("request_id", execution.request_id)
+            ids[semconv.SPAN_REQUEST_ID] = request_id
+        if execution.session_id is not None:
+            session_id = self.recorder.owner("session_id", execution.session_id)
+            ids[semconv.SPAN_SESSION_ID] = ids[semconv.SPAN_CONVERSATION_ID] = session_id
+        if execution.user_id is not None:
+            ids[semconv.SPAN_USER_ID] = self.recorder.owner("user_id", execution.user_id)
+        if ids:
+            # What the program wants dropped is empty.
+            shown = {name: value for name, value in ids.items() if value}
+            _spans.write_clean(execution.span, shown)
 
     def opened(self) -> None:
         """The execution is there, nothing is recorded yet."""
@@ -309,7 +315,12 @@ class Scope:
             # After the event, which has cleaned what goes onto the span as well.
             try:
                 _spans.finish(
-                    execution.span, event or {}, error, end_ns=end_ns, failed=error is not None
+                    execution.span,
+                    event or {},
+                    error,
+                    trace_id=execution.trace.trace_id,
+                    end_ns=end_ns,
+                    failed=error is not None,
                 )
             except Exception as trouble:  # noqa: BLE001
                 _guard.report("span", trouble)

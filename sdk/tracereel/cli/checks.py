@@ -172,7 +172,10 @@ def _ready(client: ReplayClient) -> Iterator[Check]:
     else:
         advice = "events are kept meanwhile; look at the collector's log"
         yield Check("reachable", "queries", "warn", _shown_body(queries), advice)
-    if probe.status in (401, 403):
+    if probe.status == 403:
+        advice = "it can still send, if it has the scope write; replay needs the scope read"
+        yield Check("reachable", "api key", "warn", f"may not read: {_shown_body(probe)}", advice)
+    elif probe.status == 401:
         advice = "pass --api-key or set TRACEREEL_API_KEY to a key the collector knows"
         yield Check("reachable", "api key", "fail", f"refused: {_shown_body(probe)}", advice)
     else:

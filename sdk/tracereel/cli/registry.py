@@ -34,6 +34,7 @@ BASE_COMMANDS: Final = {
 COLLECTOR_COMMANDS: Final = {
     "serve": "Run the collector: receive, store and replay events.",
     "engine": "Run the embedded column store alone.",
+    "keys": "Make, list and revoke API keys.",
 }
 """Known commands of the collector; listed from here so that `--help` does not import it."""
 

@@ -49,10 +49,13 @@ _TOOL_PROMPT: Final = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
 def usage_of(message: Any) -> Usage | None:
     """What an answer (a message, a response, as data) says of its tokens; null if nothing."""
     found: Usage | None = None
+    said = mapping(message)
     for place in PLACES:
-        value: Any = message
-        for name in place:
+        value = said.get(place[0])
+        for name in place[1:]:
             value = mapping(value).get(name)
+        if value is None:
+            continue
         usage = read_usage(value)
         if usage is not None:
             found = usage if found is None else _completed(found, usage)

@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 
 from tests.support.contract import EXAMPLES, PRINTED, example
 from tracereel_collector.ingest.check import EventCheck
+from tracereel_collector.ingest.decoders import EventDecoders
 from tracereel_collector.model import Run
 
 door = EventCheck(max_event_bytes=100_000)
+decoders = EventDecoders()
 COMPLETED = example("agent.execution.completed")
 
 
 def reason(line):
-    checked = door.check([line if isinstance(line, bytes) else json.dumps(line).encode()])
+    checked = door.check(
+        [line if isinstance(line, bytes) else json.dumps(line).encode()], tenant="default"
+    )
     assert checked.lines == []
     (rejection,) = checked.rejected
     return rejection.reason
@@ -28,7 +32,7 @@ def without(field):
 
 @pytest.mark.parametrize("printed", PRINTED, ids=[each["event_type"] for each in EXAMPLES])
 def test_the_contracts_examples_pass_with_every_field(printed):
-    checked = door.check([printed])
+    checked = door.check([printed], tenant="default")
 
     assert checked.rejected == []
     assert json.loads(checked.lines[0]) == json.loads(printed)
@@ -38,7 +42,7 @@ def test_the_contracts_examples_pass_with_every_field(printed):
 def test_a_line_that_passes_is_the_very_bytes_that_came():
     lines = [json.dumps(each).encode() for each in EXAMPLES]
 
-    checked = door.check(lines)
+    checked = door.check(lines, tenant="default")
 
     assert all(kept is line for kept, line in zip(checked.lines, lines, strict=True))
     assert not checked.changed
@@ -94,7 +98,7 @@ def test_a_refusal_names_the_field_and_what_was_expected(event, said):
 def test_any_version_1_is_accepted(version):
     line = json.dumps({**COMPLETED, "event_version": version}).encode()
 
-    assert door.check([line]).rejected == []
+    assert door.check([line], tenant="default").rejected == []
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ def test_any_version_1_is_accepted(version):
 def test_what_an_agent_does_not_have_may_be_null_or_absent(field):
     lines = [json.dumps({**COMPLETED, field: None}).encode(), json.dumps(without(field)).encode()]
 
-    assert door.check(lines).rejected == []
+    assert door.check(lines, tenant="default").rejected == []
 
 
 def test_users_own_types_and_unknown_fields_pass():
@@ -117,7 +121,7 @@ def test_users_own_types_and_unknown_fields_pass():
         }
     ).encode()
 
-    assert door.check([line]).lines == [line]
+    assert door.check([line], tenant="default").lines == [line]
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["compact", "spaced"])
@@ -131,21 +135,21 @@ def test_depth_is_told_the_same_way_however_it_is_written(depth, enters, separat
         value = shape % value
     line = json.dumps(COMPLETED, separators=separators).encode()[:-1] + b', "x": ' + value + b"}"
 
-    checked = door.check([line])
+    checked = door.check([line], tenant="default")
 
     assert bool(checked.lines) is enters
     assert enters or "nested too deep" in checked.rejected[0].reason
 
 
 def test_of_very_many_refusals_the_first_are_explained_and_all_counted():
-    checked = door.check([b"1"] * 5_000)
+    checked = door.check([b"1"] * 5_000, tenant="default")
 
     assert len(checked.rejected) == 1_000
     assert checked.refused == 5_000
 
 
 def test_the_id_of_a_line_that_is_no_json_is_told_where_it_can_be_seen():
-    (rejection,) = door.check([b'{"event_id": "evt_1", "x": NaN}']).rejected
+    (rejection,) = door.check([b'{"event_id": "evt_1", "x": NaN}'], tenant="default").rejected
 
     assert rejection.event_id == "evt_1"
 
@@ -153,7 +157,9 @@ def test_the_id_of_a_line_that_is_no_json_is_told_where_it_can_be_seen():
 def test_in_a_batch_the_bad_are_named_by_position_and_the_good_kept():
     good = json.dumps(COMPLETED).encode()
 
-    checked = door.check([good, b"nonsense", json.dumps({**COMPLETED, "confidence": 9}).encode()])
+    checked = door.check(
+        [good, b"nonsense", json.dumps({**COMPLETED, "confidence": 9}).encode()], tenant="default"
+    )
 
     assert checked.lines == [good]
     assert checked.changed
@@ -163,12 +169,46 @@ def test_in_a_batch_the_bad_are_named_by_position_and_the_good_kept():
     ]
 
 
-@pytest.mark.parametrize("field", ["tenant", "sequence_number", "ingested_at"])
-def test_what_only_the_collector_may_say_is_removed(field):
-    checked = door.check([json.dumps({**COMPLETED, field: "forged"}).encode()])
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("tenant", "default"),
+        ("tenant", None),
+        ("sequence_number", "forged"),
+        ("ingested_at", "forged"),
+        ("session_user_mismatch", True),
+    ],
+)
+def test_what_only_the_collector_may_say_is_removed(field, said):
+    checked = door.check([json.dumps({**COMPLETED, field: said}).encode()], tenant="default")
 
     assert json.loads(checked.lines[0]) == COMPLETED
     assert checked.changed
+
+
+@pytest.mark.parametrize("claimed", ["other", 7, ["default"], {"name": "default"}, True])
+def test_an_event_that_names_another_tenant_is_refused_and_told_apart(claimed):
+    lines = [json.dumps(each).encode() for each in ({**COMPLETED, "tenant": claimed}, COMPLETED)]
+
+    checked = door.check(lines, tenant="default")
+
+    assert checked.lines == [lines[1]]
+    assert (checked.refused, checked.misclaimed) == (1, 1)
+    assert "another tenant" in checked.rejected[0].reason
+
+
+def test_sessions_and_their_users_are_named_once_in_the_order_they_came():
+    claims = [("s1", "ana"), ("s1", "bob"), ("s2", "ana"), ("s1", "ana"), ("s3", None), (None, "x")]
+    lines = [
+        json.dumps({**COMPLETED, "session_id": session, "user_id": user}).encode()
+        for session, user in claims
+    ]
+
+    assert door.check(lines, tenant="default").owners == (
+        ("s1", "ana"),
+        ("s1", "bob"),
+        ("s2", "ana"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,7 +220,7 @@ def test_what_only_the_collector_may_say_is_removed(field):
     ],
 )
 def test_a_key_said_twice_is_said_once_so_that_door_and_engine_read_the_same(line):
-    checked = door.check([line])
+    checked = door.check([line], tenant="default")
 
     pairs = json.loads(checked.lines[0], object_pairs_hook=list)
     assert [value for key, value in pairs if key == "event_id"] == ["second"]
@@ -189,7 +229,7 @@ def test_a_key_said_twice_is_said_once_so_that_door_and_engine_read_the_same(lin
 def test_text_that_looks_like_a_key_is_not_taken_for_one():
     line = json.dumps({**COMPLETED, "reasoning": '{"event_id": 1}', "x": {"event_id": 2}}).encode()
 
-    assert door.check([line]).lines == [line]
+    assert door.check([line], tenant="default").lines == [line]
 
 
 numbers = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(1, 5)), max_size=30)
@@ -202,7 +242,7 @@ def test_runs_tell_every_records_emitter_and_number(records):
         ledger = {"emitter_id": emitter, "emitter_seq": number} if emitter else {}
         lines.append(msgspec.json.encode({**COMPLETED, **ledger}))
 
-    runs = door.check(lines).runs
+    runs = door.check(lines, tenant="default").runs
 
     unfolded = [
         (run.emitter_id, run.first + step if run.emitter_id else None)
@@ -215,7 +255,32 @@ def test_runs_tell_every_records_emitter_and_number(records):
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_either_kept_or_refused_with_a_reason(line):
-    checked = door.check([line])
+    checked = door.check([line], tenant="default")
 
     assert len(checked.lines) + len(checked.rejected) == 1
     assert all(each.reason for each in checked.rejected)
+
+
+@given(
+    st.sampled_from(EXAMPLES),
+    st.data(),
+    st.one_of(
+        st.integers(-(2**70), 2**70),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(max_size=20),
+        st.sampled_from([None, True, [], ["a"], [1], {}, {"a": 1}, "2026-01-23", "1.0", 1.0]),
+    ),
+)
+def test_the_door_takes_exactly_what_the_types_of_the_contract_take(event, data, value):
+    field = data.draw(st.sampled_from(sorted(event)))
+    line = msgspec.json.encode({**event, field: value})
+    if field in ("event_type", "timestamp"):
+        return  # those have rules beyond their type
+
+    try:
+        decoders.of(event["event_type"]).decode(line)
+        accepted = True
+    except msgspec.ValidationError:
+        accepted = False
+
+    assert bool(door.check([line], tenant="t").lines) is accepted

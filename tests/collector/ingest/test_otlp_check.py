@@ -21,8 +21,8 @@ from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, SIGNALS, TRACE
 events = EventCheck(max_event_bytes=1 << 20)
 
 
-def why_no_event(line):
-    rejected = events.check([line]).rejected
+def why_no_event(line, tenant):
+    rejected = events.check([line], tenant=tenant).rejected
     return rejected[0].reason if rejected else None
 
 
@@ -60,7 +60,11 @@ def nested(value, levels):
 
 @pytest.mark.parametrize("signal", SIGNALS, ids=lambda signal: signal.name)
 def test_an_empty_request_is_one_without_records(signal):
-    for checked in (door.protobuf(signal, b""), door.json(signal, b""), door.json(signal, b"{}")):
+    for checked in (
+        door.protobuf(signal, b"", tenant="default"),
+        door.json(signal, b"", tenant="default"),
+        door.json(signal, b"{}", tenant="default"),
+    ):
         assert (checked.records, checked.message()) == (0, "")
 
 
@@ -72,7 +76,7 @@ def test_an_ordinary_request_stays_the_bytes_that_came():
     # A field of a later version of OTLP, in a place where none is now.
     data = request.SerializeToString() + b"\xfa\x01\x03new"
 
-    checked = door.protobuf(TRACES, data)
+    checked = door.protobuf(TRACES, data, tenant="default")
 
     assert checked.data is data
     assert (checked.records, checked.message(), checked.mended) == (2, "", {})
@@ -80,7 +84,7 @@ def test_an_ordinary_request_stays_the_bytes_that_came():
 
 def test_what_is_not_protobuf_is_refused_by_name():
     with pytest.raises(BadRequestError, match="not an OTLP ExportLogsServiceRequest in protobuf"):
-        door.protobuf(LOGS, b"\xff\xff\xff")
+        door.protobuf(LOGS, b"\xff\xff\xff", tenant="default")
 
 
 def test_a_value_deeper_than_the_store_reads_becomes_its_json():
@@ -89,7 +93,7 @@ def test_a_value_deeper_than_the_store_reads_becomes_its_json():
     nested(first.attributes.add(key="deep").value, 5)
     nested(second.attributes.add(key="shallow").value, 1)
 
-    checked = door.protobuf(TRACES, request.SerializeToString())
+    checked = door.protobuf(TRACES, request.SerializeToString(), tenant="default")
 
     deep, shallow = spans_of(checked.data)
     assert deep.attributes[0].value.string_value == "[[[[[7]]]]]"
@@ -104,7 +108,7 @@ def test_messages_of_a_model_call_keep_every_level(levels):
     record = request.resource_logs.add().scope_logs.add().log_records.add()
     nested(record.body, levels)
 
-    checked = door.protobuf(LOGS, request.SerializeToString())
+    checked = door.protobuf(LOGS, request.SerializeToString(), tenant="default")
 
     (stored,) = ExportLogsServiceRequest.FromString(checked.data).resource_logs
     text = stored.scope_logs[0].log_records[0].body.string_value
@@ -118,7 +122,7 @@ def test_nesting_without_end_is_refused_not_followed():
     attribute = field(2, field(5, value))
     request = field(1, field(1, field(1, attribute)))
     with pytest.raises(BadRequestError, match="in protobuf"):
-        door.protobuf(TRACES, request)
+        door.protobuf(TRACES, request, tenant="default")
 
 
 def test_text_that_is_not_utf8_is_mended_and_the_rest_is_untouched():
@@ -126,7 +130,7 @@ def test_text_that_is_not_utf8_is_mended_and_the_rest_is_untouched():
     request.resource_spans[0].scope_spans[0].spans[1].attributes.add(key="k").value.int_value = 9
     data = request.SerializeToString().replace(b"bad NAME", b"bad \xff\xfeME")
 
-    checked = door.protobuf(TRACES, data)
+    checked = door.protobuf(TRACES, data, tenant="default")
 
     good, bad = spans_of(checked.data)
     assert (good.name, bad.name) == ("good", "bad \ufffd\ufffdME")
@@ -146,7 +150,7 @@ def test_text_is_mended_wherever_it_stands():
     inner.array_value.values.add().array_value.values.add().string_value = "BAD"
     data = request.SerializeToString().replace(b"BAD", b"B\xffD")
 
-    checked = door.protobuf(TRACES, data)
+    checked = door.protobuf(TRACES, data, tenant="default")
 
     (mended,) = spans_of(checked.data)
     assert str(mended).count("B\ufffdD") == 9
@@ -165,7 +169,7 @@ def test_text_is_mended_wherever_it_stands():
 def test_a_span_without_valid_ids_is_refused_and_the_others_enter(fields, reason):
     request = request_of({"name": "a"}, {"name": "invalid", **fields}, {"name": "c"})
 
-    checked = door.protobuf(TRACES, request.SerializeToString())
+    checked = door.protobuf(TRACES, request.SerializeToString(), tenant="default")
 
     assert [span.name for span in spans_of(checked.data)] == ["a", "c"]
     assert (checked.records, checked.refused.total()) == (2, 1)
@@ -176,7 +180,7 @@ def test_times_the_store_cannot_hold_are_kept_as_attributes():
     request = request_of({"start_time_unix_nano": 2**63, "end_time_unix_nano": 2**64 - 1})
     request.resource_spans[0].scope_spans[0].spans[0].events.add(time_unix_nano=2**63)
 
-    checked = door.protobuf(TRACES, request.SerializeToString())
+    checked = door.protobuf(TRACES, request.SerializeToString(), tenant="default")
 
     (span,) = spans_of(checked.data)
     assert {each.key: each.value.string_value for each in span.attributes} == {
@@ -190,7 +194,7 @@ def test_times_the_store_cannot_hold_are_kept_as_attributes():
 def test_a_parent_of_zeros_is_no_parent():
     request = request_of({"parent_span_id": b"\0" * 8}, {"parent_span_id": b"\1" * 8})
 
-    checked = door.protobuf(TRACES, request.SerializeToString())
+    checked = door.protobuf(TRACES, request.SerializeToString(), tenant="default")
 
     assert [span.parent_span_id for span in spans_of(checked.data)] == [b"", b"\1" * 8]
     assert checked.message() == ""
@@ -207,7 +211,7 @@ def test_points_of_every_type_are_counted():
     for _ in range(2):
         metrics.add(name="q").summary.data_points.add()
 
-    assert door.protobuf(METRICS, request.SerializeToString()).records == 6
+    assert door.protobuf(METRICS, request.SerializeToString(), tenant="default").records == 6
 
 
 # Events of ours among log records
@@ -244,7 +248,7 @@ def test_a_record_with_our_event_name_becomes_the_event_and_others_stay_logs():
     started = without_ids(EXAMPLES[0])
     request = logs_of((EXAMPLES[0]["event_type"], started), ("some.other.event", {"n": 1}))
 
-    checked = door.protobuf(LOGS, request.SerializeToString())
+    checked = door.protobuf(LOGS, request.SerializeToString(), tenant="default")
 
     (line,) = checked.events
     event = json.loads(line)
@@ -259,7 +263,9 @@ def test_a_record_with_our_event_name_becomes_the_event_and_others_stay_logs():
 
 def test_what_the_event_says_of_itself_wins_over_the_record():
     fields = {"trace_id": "trc_own", "event_id": "evt_own", "timestamp": "2026-01-01T00:00:00Z"}
-    checked = door.protobuf(LOGS, logs_of(("custom.mine", fields)).SerializeToString())
+    checked = door.protobuf(
+        LOGS, logs_of(("custom.mine", fields)).SerializeToString(), tenant="default"
+    )
 
     event = json.loads(checked.events[0])
 
@@ -273,7 +279,7 @@ def test_the_older_attribute_names_the_event_and_attributes_are_its_fields():
     record.attributes.add(key="event.name").value.string_value = "custom.old"
     record.attributes.add(key="in_attributes").value.bool_value = True
 
-    event = json.loads(door.protobuf(LOGS, request.SerializeToString()).events[0])
+    event = json.loads(door.protobuf(LOGS, request.SerializeToString(), tenant="default").events[0])
 
     assert (event["event_type"], event["in_body"], event["in_attributes"]) == (
         "custom.old",
@@ -285,12 +291,17 @@ def test_the_older_attribute_names_the_event_and_attributes_are_its_fields():
 def test_the_same_record_makes_the_same_line_so_that_a_resend_is_known():
     data = logs_of(("custom.mine", {"n": 1})).SerializeToString()
 
-    assert door.protobuf(LOGS, data).events == door.protobuf(LOGS, data).events
+    assert (
+        door.protobuf(LOGS, data, tenant="default").events
+        == door.protobuf(LOGS, data, tenant="default").events
+    )
 
 
 def test_a_record_that_names_an_event_and_is_none_stays_a_log_with_the_reason():
     checked = door.protobuf(
-        LOGS, logs_of(("agent.execution.started", {"agent_name": "a"})).SerializeToString()
+        LOGS,
+        logs_of(("agent.execution.started", {"agent_name": "a"})).SerializeToString(),
+        tenant="default",
     )
 
     (kept,) = ExportLogsServiceRequest.FromString(checked.data).resource_logs
@@ -307,7 +318,7 @@ def test_a_record_that_names_an_event_and_is_none_stays_a_log_with_the_reason():
 def test_any_bytes_are_checked_or_refused(signal, data):
     for check in (door.protobuf, door.json):
         try:
-            checked = check(signal, data)
+            checked = check(signal, data, tenant="default")
         except BadRequestError:
             continue
         signal.request.FromString(checked.data)
@@ -323,7 +334,7 @@ def test_damaged_requests_are_checked_or_refused(data):
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
-        checked = door.protobuf(TRACES, bytes(body))
+        checked = door.protobuf(TRACES, bytes(body), tenant="default")
     except BadRequestError:
         return
     assert checked.records + checked.refused.total() <= 3

@@ -55,7 +55,7 @@ def migrated(engine):
 @pytest.fixture
 def store(migrated):
     """A migrated store with nothing in it; tokens are still remembered, so use `token`."""
-    for table in ("agent_events", "otel_spans"):
+    for table in ("agent_events", "otel_spans", "otel_span_events", "model_usage", "model_prices"):
         migrated.command(f"TRUNCATE TABLE {table}")
     return migrated
 

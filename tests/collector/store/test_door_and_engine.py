@@ -56,7 +56,7 @@ def test_the_door_is_as_strict_as_the_engine(store, queued, additions):
         BASE[:-1] + b"".join(b"," + key + b":" + value for key, value in extra) + b"}"
         for extra in additions
     ]
-    checked = door.check([line for line in lines if b"\n" not in line])
+    checked = door.check([line for line in lines if b"\n" not in line], tenant="default")
     store.command("TRUNCATE TABLE agent_events")
     if not checked.lines:
         return

@@ -61,7 +61,7 @@ def test_an_oddly_written_span_is_stored_with_the_others(store, queued, token, e
         for data in (plain.SerializeToString(), span_with(extra))
     ]
     for body in bodies:
-        assert door.protobuf(TRACES, body.data).data is body.data
+        assert door.protobuf(TRACES, body.data, tenant="t").data is body.data
 
     for _ in range(2):
         store.insert(Kind.SPANS, bodies, token=token)
@@ -95,7 +95,7 @@ def test_damaged_requests_that_pass_the_door_are_stored_span_for_span(store, que
         for _ in range(data.draw(st.integers(1, 3))):
             damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
         try:
-            checked = door.protobuf(TRACES, bytes(damaged))
+            checked = door.protobuf(TRACES, bytes(damaged), tenant="t")
         except BadRequestError:
             continue
         bodies.append(queued(checked.data, records=checked.records, kind=Kind.SPANS))

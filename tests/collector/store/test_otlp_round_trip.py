@@ -21,7 +21,7 @@ from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, TRACES
 from tracereel_collector.ingest.otlp_values import as_json
 from tracereel_collector.model import Kind
 
-door = OtlpCheck(why_no_event=lambda _line: "not asked")
+door = OtlpCheck(why_no_event=lambda _line, _tenant: "not asked")
 MANY = settings(
     max_examples=12,
     deadline=None,
@@ -99,7 +99,7 @@ def shown(given):
 
 
 def insert(store, queued, signal, request):
-    checked = door.protobuf(signal, request.SerializeToString())
+    checked = door.protobuf(signal, request.SerializeToString(), tenant="default")
     body = queued(checked.data, records=checked.records, kind=signal.kind)
     store.insert(signal.kind, [body], token=uuid.uuid4().hex)
     return checked

@@ -49,7 +49,10 @@ class AnsweringServer:
             def do_POST(self) -> None:
                 body = self._read_body()
                 self._record(body)
-                status, answer = owner.take_events(self.headers.get("Content-Encoding", ""), body)
+                status, answer = 404, _NOT_FOUND
+                if self.path.endswith("/v1/events"):
+                    encoding = self.headers.get("Content-Encoding", "")
+                    status, answer = owner.take_events(encoding, body)
                 self._send(status, answer)
 
             def _read_body(self) -> bytes:

@@ -76,6 +76,16 @@ def test_a_refused_key_is_a_failure(examine, collector):
     assert (status, found["api key"]["status"]) == (1, "fail")
 
 
+def test_a_key_that_may_only_write_is_a_warning(examine, collector):
+    """It does what most programs need."""
+    refusal = {"error": {"message": "this key has the scopes write; read is needed"}}
+    collector.answer("/v1/replay/tracereel-doctor", refusal, status=403)
+
+    status, found = examine("--endpoint", collector.url)
+
+    assert (status, found["api key"]["status"]) == (0, "warn")
+
+
 def test_settings_say_where_they_came_from_and_secrets_stay_secret(examine, collector, run_cli):
     """Option, variable, OpenTelemetry's variable or default."""
     env = {

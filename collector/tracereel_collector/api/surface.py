@@ -1,0 +1,113 @@
+"""Routers whose every route demands a scope: one that demands nothing cannot be registered."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+
+from tracereel_collector.auth import Caller, Scope
+
+_SECURITY = {
+    "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+}
+
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+def behind_gate(scope: Scope, handler: Handler) -> Handler:
+    """The handler for those who have a scope; also for ways past the router."""
+
+    async def guarded(request: Request) -> Response:
+        request.state.caller = request.app.state.parts.gate.admit(
+            request.headers,
+            scope=scope,
+            peer=request.client.host if request.client else "",
+            query=request.scope["query_string"].decode("latin-1"),
+        )
+        return await handler(request)
+
+    return guarded
+
+
+class ScopedRoute(APIRoute):
+    """A route that lets nobody in who has not its scope."""
+
+    scope: ClassVar[Scope]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        extra: dict[str, Any] = {"x-tracereel-scope": self.scope.value}
+        if self.scope is not Scope.PUBLIC:
+            extra["security"] = [{name: []} for name in _SECURITY]
+        options["openapi_extra"] = {**(options.get("openapi_extra") or {}), **extra}
+        super().__init__(*args, **options)
+        if self.body_field is not None:
+            raise TypeError(f"{self.path}: read bodies with parts.bodies; FastAPI takes any size")
+
+    def get_route_handler(self) -> Handler:
+        """The handler behind the gate."""
+        handler = super().get_route_handler()
+        return handler if self.scope is Scope.PUBLIC else behind_gate(self.scope, handler)
+
+
+class _Public(ScopedRoute):
+    scope = Scope.PUBLIC
+
+
+class _Write(ScopedRoute):
+    scope = Scope.WRITE
+
+
+class _Read(ScopedRoute):
+    scope = Scope.READ
+
+
+class _Admin(ScopedRoute):
+    scope = Scope.ADMIN
+
+
+_CLASSES: dict[Scope, type[ScopedRoute]] = {
+    each.scope: each for each in (_Public, _Write, _Read, _Admin)
+}
+
+
+class Surface(APIRouter):
+    """A router all of whose routes demand the same scope."""
+
+    def __init__(self, *, scope: Scope) -> None:
+        super().__init__(route_class=_CLASSES[scope])
+
+
+def include(app: FastAPI, router: APIRouter) -> None:
+    """Serve a surface.
+
+    Raises:
+        TypeError: a route of it has no scope.
+    """
+    for route in router.routes:
+        if not isinstance(route, ScopedRoute):
+            raise TypeError(
+                f"{getattr(route, 'path', route)}: the route has no scope; make it on a Surface"
+            )
+    app.include_router(router)
+
+
+def describe_security(app: FastAPI) -> None:
+    """Say in the OpenAPI document how a key is sent."""
+    document = app.openapi
+
+    def with_keys() -> dict[str, Any]:
+        made = document()
+        made.setdefault("components", {})["securitySchemes"] = _SECURITY
+        return made
+
+    app.openapi = with_keys  # type: ignore[method-assign]
+
+
+def caller_of(request: Request) -> Caller:
+    """Who sent a request, as the gate found out."""
+    caller: Caller = request.state.caller
+    return caller

@@ -1,0 +1,101 @@
+"""What the store refused for its content: kept with the reason until somebody retries or drops it."""
+
+import sqlite3
+import zlib
+from collections.abc import Iterable
+
+from tracereel_collector.model import Kind, Quarantined, QuarantineEntry
+from tracereel_collector.queue import gauges
+from tracereel_collector.queue.append import count
+
+_SHOWN = (
+    "id, kind, tenant, sequence_number, records, length(data), reason,"
+    " received_unix_nano, quarantined_unix_nano"
+)
+
+
+def put(connection: sqlite3.Connection, refused: Iterable[Quarantined], *, now: int) -> None:
+    """Set records aside in the transaction under way."""
+    for each in refused:
+        connection.execute(
+            "INSERT INTO quarantine (kind, tenant, sequence_number, records, reason,"
+            " quarantined_unix_nano, data, received_unix_nano) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                each.kind,
+                each.tenant,
+                each.sequence_number,
+                each.records,
+                each.reason,
+                now,
+                each.data,
+                each.received_unix_nano,
+            ),
+        )
+        gauges.add(connection, gauges.QUARANTINED, each.kind, len(each.data))
+
+
+def entries(
+    connection: sqlite3.Connection, *, tenant: str, before: int | None, limit: int
+) -> list[QuarantineEntry]:
+    """A tenant's, the newest first; `before` an id continues a list."""
+    rows = connection.execute(
+        f"SELECT {_SHOWN} FROM quarantine WHERE tenant=? AND id < ? ORDER BY id DESC LIMIT ?",
+        (tenant, before if before is not None else 2**62, limit),
+    ).fetchall()
+    return [_entry(row) for row in rows]
+
+
+def entry(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> QuarantineEntry | None:
+    """One of a tenant's, with its data; None when there is none."""
+    row = connection.execute(
+        f"SELECT {_SHOWN}, data FROM quarantine WHERE id=? AND tenant=?", (entry_id, tenant)
+    ).fetchone()
+    return _entry(row) if row else None
+
+
+def retry(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> Kind | None:
+    """Put one back in line for delivery, under its number and time of arrival; its kind, if it was."""
+    found = _take(connection, entry_id, tenant)
+    if found is None:
+        return None
+    kind = Kind(found.kind)
+    data = found.data or b""
+    connection.execute(
+        "INSERT INTO bodies (kind, tenant, first_sequence_number, records, bytes,"
+        " received_unix_nano, checksum, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            kind,
+            tenant,
+            found.sequence_number,
+            found.records,
+            len(data),
+            found.received_unix_nano or found.quarantined_unix_nano,
+            zlib.crc32(data),
+            data,
+        ),
+    )
+    gauges.add(connection, gauges.PENDING, kind, len(data))
+    gauges.add(connection, gauges.UNSEALED, kind, len(data))
+    count(connection, "retried", kind, found.records)
+    return kind
+
+
+def drop(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> bool:
+    """Forget one for good; whether it was there. It stays counted as quarantined."""
+    found = _take(connection, entry_id, tenant)
+    if found is not None:
+        count(connection, "dropped", Kind(found.kind), found.records)
+    return found is not None
+
+
+def _take(connection: sqlite3.Connection, entry_id: int, tenant: str) -> QuarantineEntry | None:
+    found = entry(connection, entry_id, tenant=tenant)
+    if found is not None:
+        connection.execute("DELETE FROM quarantine WHERE id=?", (entry_id,))
+        gauges.add(connection, gauges.QUARANTINED, Kind(found.kind), -found.size)
+    return found
+
+
+def _entry(row: tuple[object, ...]) -> QuarantineEntry:
+    names = QuarantineEntry.__dataclass_fields__
+    return QuarantineEntry(**dict(zip(names, row, strict=False)))  # type: ignore[arg-type]

@@ -1,0 +1,125 @@
+"""Who owns a session: within a tenant, the first user seen. Events that claim another are flagged.
+
+Kept in the transaction that appends, so that workers and crashes agree on who was first. Bounded: a
+session nobody spoke of for 30 days is forgotten, and beyond 500,000 the oldest are; whoever comes
+next then owns it.
+"""
+
+import hashlib
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Iterable
+from importlib import resources
+from typing import Final
+
+import msgspec
+
+from tracereel_collector.model import SESSION_FLAG, Owner
+
+SESSION_SECONDS: Final = 30 * 24 * 3600
+MAX_SESSIONS: Final = 500_000
+COUNT_EVERY: Final = 10_000
+"""New sessions between two looks at how many there are."""
+CACHED: Final = 20_000
+_TOUCH_NANO: Final = 3600 * 1_000_000_000
+"""A session's last time is written down anew when it is older than this."""
+_FLAGGED: Final = b',"%b":true}' % SESSION_FLAG.encode()
+
+
+class _Claims(msgspec.Struct, gc=False):
+    session_id: str | None = None
+    user_id: str | None = None
+
+
+_CLAIMS: Final = msgspec.json.Decoder(_Claims)
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the table where there is none yet."""
+    connection.executescript(resources.files(__package__).joinpath("sessions.sql").read_text())
+
+
+class Sessions:
+    """Finds the claims that are not the owner's; remembers owners between transactions."""
+
+    def __init__(self) -> None:
+        self._owners: OrderedDict[tuple[str, str], tuple[bytes, int]] = OrderedDict()
+        self._new = COUNT_EVERY
+
+    def forget(self) -> None:
+        """After a rollback, what is remembered may be ahead of the file."""
+        self._owners.clear()
+
+    def mismatches(
+        self, connection: sqlite3.Connection, tenant: str, owners: Iterable[Owner], now: int
+    ) -> set[Owner]:
+        """The pairs of session and user in which the user is not the one seen first."""
+        return {
+            (session, user)
+            for session, user in owners
+            if self._owner(connection, tenant, session, user, now) != _digest(user)
+        }
+
+    def _owner(
+        self, connection: sqlite3.Connection, tenant: str, session: str, user: str, now: int
+    ) -> bytes:
+        known = self._owners.get((tenant, session))
+        if known is None or now - known[1] > _TOUCH_NANO:
+            known = self._look_up(connection, tenant, session, user, now)
+            self._owners[tenant, session] = known
+            if len(self._owners) > CACHED:
+                self._owners.popitem(last=False)
+        self._owners.move_to_end((tenant, session))
+        return known[0]
+
+    def _look_up(
+        self, connection: sqlite3.Connection, tenant: str, session: str, user: str, now: int
+    ) -> tuple[bytes, int]:
+        name = _digest(tenant, session)
+        row = connection.execute(
+            "SELECT owner, last_unix_nano FROM sessions WHERE session=?", (name,)
+        ).fetchone()
+        if row is None:
+            self._new += 1
+            if self._new >= COUNT_EVERY:
+                self._new = 0
+                _trim(connection)
+            row = (_digest(user), now)
+            connection.execute("INSERT INTO sessions VALUES (?, ?, ?)", (name, *row))
+        elif now - row[1] > _TOUCH_NANO:
+            row = (row[0], now)
+            connection.execute("UPDATE sessions SET last_unix_nano=? WHERE session=?", (now, name))
+        return bytes(row[0]), int(row[1])
+
+
+def forget_old(connection: sqlite3.Connection, *, now: int) -> None:
+    """Let go of sessions nobody has spoken of for long."""
+    connection.execute(
+        "DELETE FROM sessions WHERE last_unix_nano < ?", (now - SESSION_SECONDS * 1_000_000_000,)
+    )
+
+
+def flag(data: bytes, mismatched: set[Owner]) -> tuple[bytes, int]:
+    """A body with the flag on every event that makes one of these claims, and how many they are."""
+    lines = data.split(b"\n")
+    flagged = 0
+    for index, line in enumerate(lines):
+        claims = _CLAIMS.decode(line)
+        if (claims.session_id, claims.user_id) in mismatched:
+            lines[index] = line.rstrip()[:-1] + _FLAGGED
+            flagged += 1
+    return b"\n".join(lines), flagged
+
+
+def _trim(connection: sqlite3.Connection) -> None:
+    over = connection.execute("SELECT count(*) FROM sessions").fetchone()[0] - MAX_SESSIONS
+    if over > 0:
+        connection.execute(
+            "DELETE FROM sessions WHERE session IN"
+            " (SELECT session FROM sessions ORDER BY last_unix_nano LIMIT ?)",
+            (over,),
+        )
+
+
+def _digest(*texts: str) -> bytes:
+    return hashlib.blake2b("\0".join(texts).encode(), digest_size=16).digest()

@@ -1,0 +1,1 @@
+"""How other instrumentations say what we say: one table of names, and the SQL that is made of it."""

@@ -1,0 +1,280 @@
+"""SQL for the canonical columns of a span, made of the table of names.
+
+Every attribute name is looked up once, by hash, and only those with a meaning go on: a span without
+any costs next to nothing. The expressions never throw and never ask for the time.
+
+The steps are nested subqueries, not aliases: the engine plans a view anew for each insert, and an alias
+is copied into whatever uses it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tracereel_collector.store.dialects.names import (
+    DIRECT_KINDS,
+    FINISH_REASONS,
+    KINDS,
+    PROVIDERS,
+    SLOTS,
+)
+
+_NUMBERS: Final = {slot: number for number, slot in enumerate(SLOTS, start=1)}
+_CODES: Final = {
+    name: _NUMBERS[slot] * 16 + rank
+    for slot, names in SLOTS.items()
+    for rank, name in enumerate(names)
+}
+"""A name's code is its slot and, in the last four bits, its rank in the slot."""
+
+_MOST: Final = 2**53
+"""No count is above this: sums of a few stay numbers."""
+
+
+def _list(values: Sequence[object]) -> str:
+    return f"[{', '.join(repr(value) for value in values)}]"
+
+
+def _translated(value: str, words: Mapping[str, Sequence[str]], default: str) -> str:
+    """SQL that replaces a text by the canonical word it stands for."""
+    pairs = [(spelling, word) for word, spellings in words.items() for spelling in spellings]
+    spellings, canonical = zip(*pairs, strict=True)
+    return f"transform({value}, {_list(spellings)}, {_list(canonical)}, {default})"
+
+
+def _first(*texts: str) -> str:
+    """SQL for the first text that is not empty."""
+    *others, last = texts
+    branches = "".join(f"{text} != '', {text}, " for text in others)
+    return f"multiIf({branches}{last})"
+
+
+def _count(slot: str, *keys: str) -> str:
+    """SQL for a count, from an attribute or a key of the usage object; -1 where there is none.
+
+    A sentinel instead of null: nullable steps cost several times as much.
+    """
+    said = f"toInt64OrDefault(said_{slot}, toInt64(-1))"
+    found = [
+        f"usage.2[indexOf(usage.1, '{key}')] - (indexOf(usage.1, '{key}') = 0)" for key in keys
+    ]
+    return f"least(greatest({', '.join([said, *found, '-1'])}), {_MOST})"
+
+
+def _counted(count: str, applies: str = "direct") -> str:
+    """SQL for a count as a column has it: null where there is none, or where it does not apply."""
+    return f"nullIf({count} * {applies} + {applies} - 1, -1)"
+
+
+_STEPS: Final[tuple[dict[str, str], ...]] = (
+    {
+        "codes": f"arrayMap(k -> CAST(transform(k, {_list([*_CODES])}, {_list([*_CODES.values()])}, 0)"
+        " AS UInt16), mapKeys(SpanAttributes))",
+    },
+    {
+        "slots": "arrayMap(c -> toUInt8(bitShiftRight(c, 4)), arraySort(arrayFilter("
+        "(c, v) -> c > 0 AND v != '', codes, mapValues(SpanAttributes))))",
+        "sayings": "arrayMap(p -> p.2, arraySort(p -> p.1, arrayFilter("
+        "p -> p.1 > 0 AND p.2 != '', arrayZip(codes, mapValues(SpanAttributes)))))",
+    },
+    {f"said_{slot}": f"sayings[indexOf(slots, {number})]" for slot, number in _NUMBERS.items()},
+    {
+        "kind_word": "lower(said_kind)",
+        "usage": """arrayConcat(JSONExtractKeysAndValues(said_usage_json, 'Int64'),
+            JSONExtractKeysAndValues(said_usage_json, 'prompt_tokens_details', 'Int64'),
+            JSONExtractKeysAndValues(said_usage_json, 'completion_tokens_details', 'Int64'),
+            JSONExtractKeysAndValues(said_usage_json, 'input_tokens_details', 'Int64'),
+            JSONExtractKeysAndValues(said_usage_json, 'output_tokens_details', 'Int64'))""",
+        "asked_in_json": "JSONExtractString(said_parameters_json, 'model')",
+        # Langfuse's SDK names a span after what it is.
+        "entity": "if(said_entity = '' AND ScopeName = 'langfuse-sdk', toString(SpanName), said_entity)",
+        "costs": "JSONExtractKeysAndValues(said_cost_json, 'Float64')",
+        "finishes": """multiIf(said_finish_reason = '', [],
+            startsWith(said_finish_reason, '['), JSONExtract(said_finish_reason, 'Array(String)'),
+            [said_finish_reason])""",
+        "sent_cost": "toFloat64OrDefault(said_cost, nan)",
+        "first_token_at": """toUnixTimestamp64Nano(parseDateTime64BestEffortOrZero(
+            trim(BOTH '"' FROM said_first_token_at), 9, 'UTC'))""",
+    },
+    {
+        "call_kind": f"""multiIf(
+            said_announcement = 'pending_span', '',
+            said_mcp_method != '' AND (kind_word = '' OR SpanKind = 'Server'), 'mcp',
+            kind_word != '', {_translated("kind_word", KINDS, "'other'")},
+            said_tool != '', 'tool',
+            concat(said_model_requested, said_model_served, said_model, asked_in_json) != '', 'llm',
+            '')""",
+        "sent_prompt": _count("prompt_tokens", "input", "input_tokens", "prompt_tokens"),
+        "completion": _count("completion_tokens", "output", "output_tokens", "completion_tokens"),
+        "sent_total": _count("total_tokens", "total", "total_tokens"),
+        "cache_read": _count(
+            "cache_read_tokens",
+            "cache_read_input_tokens",
+            "input_cached_tokens",
+            "input_cache_read",
+            "cached_tokens",
+        ),
+        "cache_write": _count(
+            "cache_write_tokens", "cache_creation_input_tokens", "input_cache_creation"
+        ),
+        "reasoning": _count(
+            "reasoning_tokens", "output_reasoning_tokens", "reasoning_tokens", "output_reasoning"
+        ),
+        "cost": """multiIf(
+            said_cost_currency NOT IN ('', 'USD', 'usd'), nan,
+            isFinite(sent_cost), sent_cost,
+            has(costs.1, 'total'), costs.2[indexOf(costs.1, 'total')],
+            notEmpty(costs.1), arraySum(costs.2),
+            nan)""",
+    },
+)
+"""Steps on the way to the columns, each usable in those after it."""
+
+_LAST_STEP: Final = {
+    "direct": f"toInt64(call_kind IN {DIRECT_KINDS!r})",
+    "inclusive": "toInt64(call_kind != '') - direct",
+    "cached": "greatest(cache_read, 0) + greatest(cache_write, 0)",
+    "both": "(sent_prompt >= 0) * (completion >= 0)",
+    # Cached tokens are part of the prompt, unless the numbers show that they were not counted in.
+    # (Langfuse's own keys name parts that exclude each other.)
+    "cached_apart": """(cached > 0) * (sent_prompt >= 0) * greatest(sent_prompt < cached,
+        sent_total = sent_prompt + greatest(completion, 0) + cached,
+        has(usage.1, 'input') * (sent_total != sent_prompt + greatest(completion, 0)))""",
+    "prompt": "sent_prompt + cached * cached_apart",
+    "total": "both * (prompt + completion) + (1 - both) * greatest(sent_total, prompt)",
+}
+"""The last: short enough for aliases."""
+
+COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
+    "CallKind": (
+        "LowCardinality(String)",
+        "call_kind",
+        "what kind of call it is; '' where the span says nothing of agents or models",
+    ),
+    "Provider": (
+        "LowCardinality(String)",
+        _translated("lower(said_provider)", PROVIDERS, "lower(said_provider)"),
+        "who ran the model, in OpenTelemetry's spelling",
+    ),
+    "ModelRequested": (
+        "LowCardinality(String)",
+        _first("said_model_requested", "asked_in_json", "said_model"),
+        "the model that was asked for",
+    ),
+    "ModelServed": (
+        "LowCardinality(String)",
+        _first("said_model_served", "said_model"),
+        "the model that answered, if it said so",
+    ),
+    "PromptTokens": (
+        "Nullable(UInt64)",
+        _counted("prompt"),
+        "of one model call, cached tokens included",
+    ),
+    "CompletionTokens": (
+        "Nullable(UInt64)",
+        _counted("completion"),
+        "of one model call, reasoning tokens included",
+    ),
+    "TotalTokens": ("Nullable(UInt64)", _counted("total"), "prompt and completion"),
+    "CacheReadTokens": ("Nullable(UInt64)", _counted("cache_read"), "part of the prompt"),
+    "CacheWriteTokens": ("Nullable(UInt64)", _counted("cache_write"), "part of the prompt"),
+    "ReasoningTokens": (
+        "Nullable(UInt64)",
+        _counted("reasoning"),
+        "part of the completion",
+    ),
+    "PromptFormula": (
+        "LowCardinality(String)",
+        "['', 'input', 'input + cache'][1 + direct * (sent_prompt >= 0) * (1 + cached_apart)]",
+        "how PromptTokens came about: `input` as sent, or with the cached tokens added to it",
+    ),
+    "CostUsd": (
+        "Nullable(Float64)",
+        "if(direct = 1 AND isFinite(cost), cost, NULL)",
+        "of one model call, as the sender gave it",
+    ),
+    "InclusiveTokens": (
+        "Nullable(UInt64)",
+        _counted("total", "inclusive"),
+        "of everything inside an agent, workflow or step, as sent: not to be added to its calls",
+    ),
+    "InclusiveCostUsd": (
+        "Nullable(Float64)",
+        "if(inclusive = 1 AND isFinite(cost), cost, NULL)",
+        "of everything inside, as sent",
+    ),
+    "AgentName": (
+        "LowCardinality(String)",
+        _first(
+            "said_agent",
+            "if(call_kind = 'agent', entity, '')",
+        ),
+        "the agent this is, or happens in",
+    ),
+    "WorkflowName": ("LowCardinality(String)", "said_workflow", "the workflow or pipeline"),
+    "ToolName": (
+        "LowCardinality(String)",
+        _first("said_tool", "if(call_kind = 'tool', entity, '')"),
+        "the tool that was called",
+    ),
+    "ToolCallId": ("String", "said_tool_call_id", "the model's id of the call"),
+    "SessionId": ("String", "said_session", "the conversation"),
+    "UserId": ("String", "said_user", "the user"),
+    "FinishReason": (
+        "LowCardinality(String)",
+        f"""arrayStringConcat(
+        arrayMap(r -> {_translated("lower(r)", FINISH_REASONS, "r")}, finishes), ',')""",
+        "why the model stopped; several choices with commas",
+    ),
+    "ErrorType": (
+        "LowCardinality(String)",
+        _first(
+            "said_error",
+            "`Events.Attributes`[indexOf(`Events.Name`, 'exception')]['exception.type']",
+            "if(StatusCode = 'Error', '_OTHER', '')",
+        ),
+        "the error's type; `_OTHER` where only the status says that there was one",
+    ),
+    "ResponseId": (
+        "String",
+        "said_response_id",
+        "the provider's id of the answer: two spans with one id tell of one call",
+    ),
+    "FirstTokenMs": (
+        "Nullable(Float64)",
+        """multiIf(
+        said_first_token_seconds != '', 1000 * toFloat64OrNull(said_first_token_seconds),
+        said_first_token_ms != '', toFloat64OrNull(said_first_token_ms),
+        first_token_at > 0, (first_token_at - toUnixTimestamp64Nano(Timestamp)) / 1000000, NULL)""",
+        "from the call to the first part of the answer",
+    ),
+}
+"""Column → type, SQL, what it says."""
+
+
+def _definition(name: str, kind: str, comment: str) -> str:
+    quoted = comment.replace("'", "\\'")
+    return f"{name} {kind} CODEC(ZSTD(1)) COMMENT '{quoted}'"
+
+
+def _translation() -> str:
+    """A query that gives the columns of `spans_in` and the canonical ones."""
+    steps = ",\n    ".join(f"{sql} AS {name}" for name, sql in _LAST_STEP.items())
+    added = ",\n    ".join(f"{sql} AS {name}" for name, (_, sql, _) in COLUMNS.items())
+    text = (
+        f"WITH {steps}\n"
+        f"SELECT * EXCEPT ({', '.join(name for step in _STEPS for name in step)}),\n    {added}"
+    )
+    for step in reversed(_STEPS):
+        text += "\nFROM (SELECT *, " + ", ".join(f"{sql} AS {name}" for name, sql in step.items())
+    return f"{text}\nFROM spans_in{')' * len(_STEPS)}"
+
+
+FRAGMENTS: Final = {
+    "canonical_definitions": ",\n    ".join(
+        _definition(name, kind, comment) for name, (kind, _, comment) in COLUMNS.items()
+    ),
+    "translated_spans": _translation(),
+    "direct_kinds": repr(DIRECT_KINDS),
+}
+"""What the `.sql` files call `$name`."""

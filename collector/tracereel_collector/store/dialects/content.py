@@ -1,0 +1,306 @@
+"""SQL that reads what was said to and by models and tools out of a span, whatever the dialect.
+
+Content stays where it came, in the attributes: it is large, opt-in, and looked at one trace at a time.
+`otel_content` rebuilds it on reading as one list of messages in OpenTelemetry's schema: `role` and `parts`
+(`text`, `tool_call`, `tool_call_response`; parts of any other type stay as they are).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+MAX_MESSAGES: Final = 1000
+MAX_PARTS: Final = 64
+"""Bounds on what is rebuilt from numbered attributes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbered:
+    """A dialect that spreads messages over numbered attributes."""
+
+    prefix: str
+    role: str
+    content: str
+    part_text: str
+    call_id: str
+    call_name: str
+    call_arguments: str
+    answers: str
+
+
+def _openinference(prefix: str) -> Numbered:
+    return Numbered(
+        prefix=prefix,
+        role=".message.role",
+        content=".message.content",
+        part_text=".message.contents.%.message_content.text",
+        call_id=".message.tool_calls.%.tool_call.id",
+        call_name=".message.tool_calls.%.tool_call.function.name",
+        call_arguments=".message.tool_calls.%.tool_call.function.arguments",
+        answers=".message.tool_call_id",
+    )
+
+
+def _openllmetry(prefix: str) -> Numbered:
+    return Numbered(
+        prefix=prefix,
+        role=".role",
+        content=".content",
+        part_text=".parts.%.text",
+        call_id=".tool_calls.%.id",
+        call_name=".tool_calls.%.name",
+        call_arguments=".tool_calls.%.arguments",
+        answers=".tool_call_id",
+    )
+
+
+INPUT: Final[tuple[str | Numbered, ...]] = (
+    "gen_ai.input.messages",
+    _openinference("llm.input_messages."),
+    _openllmetry("gen_ai.prompt."),
+    "ai.prompt.messages",
+    "ai.prompt",
+    "langfuse.observation.input",
+    "request_data",
+    "gen_ai.prompt",
+    "traceloop.entity.input",
+    "mlflow.spanInputs",
+    "lmnr.span.input",
+    "gcp.vertex.agent.llm_request",
+    "input.value",
+)
+OUTPUT: Final[tuple[str | Numbered, ...]] = (
+    "gen_ai.output.messages",
+    _openinference("llm.output_messages."),
+    _openllmetry("gen_ai.completion."),
+    "langfuse.observation.output",
+    "response_data",
+    "gen_ai.completion",
+    "traceloop.entity.output",
+    "mlflow.spanOutputs",
+    "lmnr.span.output",
+    "gcp.vertex.agent.llm_response",
+    "output.value",
+)
+"""Where messages are, the best form first."""
+
+ARGUMENTS: Final = (
+    "gen_ai.tool.call.arguments",
+    "tool.parameters",
+    "tool_call.function.arguments",
+    "ai.toolCall.args",
+    "gcp.vertex.agent.tool_call_args",
+)
+RESULT: Final = (
+    "gen_ai.tool.call.result",
+    "ai.toolCall.result",
+    "gcp.vertex.agent.tool_response",
+)
+WHOLE_INPUT: Final = ("input.value", "traceloop.entity.input", "langfuse.observation.input")
+WHOLE_OUTPUT: Final = ("output.value", "traceloop.entity.output", "langfuse.observation.output")
+"""Of a tool, all that goes in is its arguments and all that comes out its result."""
+
+
+def _attribute(name: str) -> str:
+    return f"SpanAttributes['{name}']"
+
+
+def _first(texts: Sequence[str]) -> str:
+    branches = "".join(f"{text} != '', {text}, " for text in texts)
+    return f"multiIf({branches}'')"
+
+
+def _text(content: str) -> str:
+    return f"""concat('{{"type":"text","content":', toJSONString({content}), '}}')"""
+
+
+def _data(text: str) -> str:
+    """SQL for JSON as it is, and for any other text as a JSON string."""
+    return f"if(isValidJSON({text}), {text}, toJSONString({text}))"
+
+
+def _call(call_id: str, name: str, arguments: str) -> str:
+    return (
+        f"""concat('{{"type":"tool_call","id":', toJSONString({call_id}), ',"name":',"""
+        f""" toJSONString({name}), ',"arguments":', {_data(arguments)}, '}}')"""
+    )
+
+
+def _answer(call_id: str, response: str) -> str:
+    return (
+        f"""concat('{{"type":"tool_call_response","id":', toJSONString({call_id}),"""
+        f""" ',"response":', {_data(response)}, '}}')"""
+    )
+
+
+def _message(role: str, parts: str) -> str:
+    return (
+        f"""concat('{{"role":', toJSONString({role}), ',"parts":[',"""
+        f""" arrayStringConcat({parts}, ','), ']}}')"""
+    )
+
+
+def _numbered(style: Numbered) -> str:
+    """SQL for the messages of numbered attributes, each as JSON."""
+
+    def of(path: str, message: str = "i", part: str = "j") -> str:
+        head, _, tail = path.partition("%")
+        inner = f", toString({part}), '{tail}'" if tail else ""
+        return f"SpanAttributes[concat('{style.prefix}', toString({message}), '{head}'{inner})]"
+
+    exists = f"{of(style.role)} != '' OR {of(style.content)} != ''"
+    count = f"toUInt32(least(length(SpanAttributes), {MAX_MESSAGES}))"
+    some = f"toUInt32(least(length(SpanAttributes), {MAX_PARTS}))"
+    parts = f"""arrayConcat(
+        multiIf({of(style.answers)} != '', [{_answer(of(style.answers), of(style.content))}],
+            {of(style.content)} != '', [{_text(of(style.content))}], []),
+        arrayMap(j -> {_text(of(style.part_text))},
+            arrayFilter(j -> {of(style.part_text)} != '', range({some}))),
+        arrayMap(j -> {_call(of(style.call_id), of(style.call_name), of(style.call_arguments))},
+            arrayFilter(j -> {of(style.call_name)} != '', range({some}))))"""
+    return (
+        f"arrayMap(i -> {_message(of(style.role), parts)},"
+        f" arrayFilter(i -> {exists}, range({count})))"
+    )
+
+
+def _block(block: str) -> str:
+    """SQL for one block of a provider's content list as a part."""
+
+    def named(*keys: str) -> str:
+        return _first([f"JSONExtractString({block}, '{key}')" for key in keys])
+
+    def raw(*keys: str) -> str:
+        return _first([f"JSONExtractRaw({block}, '{key}')" for key in keys])
+
+    kind = f"JSONExtractString({block}, 'type')"
+    # Some send the arguments as an object, some as the text of one.
+    arguments = _first([named("input", "args"), raw("input", "args")])
+    return f"""multiIf(
+        startsWith({block}, '"'), {_text(f"JSONExtractString({block})")},
+        {kind} IN ('text', 'input_text', 'output_text') AND JSONHas({block}, 'text'),
+        {_text(f"JSONExtractString({block}, 'text')")},
+        {kind} IN ('tool_use', 'tool-call'),
+        {_call(named("id", "toolCallId"), named("name", "toolName"), arguments)},
+        {kind} IN ('tool_result', 'tool-result'),
+        {_answer(named("tool_use_id", "toolCallId"), raw("content", "output", "result"))},
+        {block})"""
+
+
+def _normal(message: str, role: str) -> str:
+    """SQL for a message of any shape in the one schema."""
+    content = f"JSONExtractRaw({message}, 'content')"
+    said = f"JSONExtractString({message}, 'content')"
+    answers = f"JSONExtractString({message}, 'tool_call_id')"
+    name = _first(["JSONExtractString(t, 'function', 'name')", "JSONExtractString(t, 'name')"])
+    arguments = _first(
+        [
+            "JSONExtractString(t, 'function', 'arguments')",
+            "JSONExtractString(t, 'arguments')",
+            "JSONExtractRaw(t, 'arguments')",
+        ]
+    )
+    calls = f"JSONExtractArrayRaw({message}, 'tool_calls')"
+    parts = f"""arrayConcat(
+        multiIf({answers} != '', [{_answer(answers, said)}],
+            startsWith({message}, '"'), [{_text(f"JSONExtractString({message})")}],
+            startsWith({content}, '"'), if({said} = '', [], [{_text(said)}]),
+            startsWith({content}, '['), arrayMap(b -> {_block("b")}, JSONExtractArrayRaw({content})),
+            notEmpty({calls}), [],
+            [{_text(message)}]),
+        arrayMap(t -> {_call("JSONExtractString(t, 'id')", name, arguments)}, {calls}))"""
+    said_role = f"JSONExtractString({message}, 'role')"
+    return f"""if(JSONHas({message}, 'parts'), {message},
+        {_message(f"if({said_role} = '', '{role}', {said_role})", parts)})"""
+
+
+def _listed(text: str, role: str) -> str:
+    """SQL for the messages in a text, each as JSON in whatever shape."""
+    return f"""multiIf(
+        {text} = '', [],
+        startsWith({text}, '['), JSONExtractArrayRaw({text}),
+        JSONHas({text}, 'messages'), JSONExtractArrayRaw({text}, 'messages'),
+        JSONHas({text}, 'message'), [JSONExtractRaw({text}, 'message')],
+        JSONHas({text}, 'choices'), arrayMap(c -> JSONExtractRaw(c, 'message'),
+            JSONExtractArrayRaw({text}, 'choices')),
+        JSONHas({text}, 'role'), [{text}],
+        [{_message(f"'{role}'", f"[{_text(text)}]")}])"""
+
+
+_EVENT_ROLES: Final = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+"""Messages as events of the span (before OpenTelemetry 1.37)."""
+
+
+def _events(names: Sequence[str], role: str, whole: str, content: Sequence[str]) -> str:
+    """SQL for the messages among the span's events; `whole` is an attribute with a message in it."""
+    text = _first([f"e.2['{key}']" for key in content])
+    return f"""arrayMap(e -> if(e.2['{whole}'] != '', e.2['{whole}'], {_message(role, f"[{_text(text)}]")}),
+        arrayFilter(e -> e.1 IN {[*names]}, arrayZip(
+            arrayMap(n -> toString(n), `Events.Name`), `Events.Attributes`)))"""
+
+
+def _numbered_of(places: Sequence[str | Numbered]) -> str:
+    styles = [_numbered(place) for place in places if isinstance(place, Numbered)]
+    return f"arrayConcat({', '.join(styles)})"
+
+
+def _texts_of(places: Sequence[str | Numbered]) -> str:
+    """The attributes that hold messages as text, after the first."""
+    return _first([_attribute(place) for place in places[1:] if isinstance(place, str)])
+
+
+def _chosen(side: str, role: str) -> str:
+    """SQL for the messages of one side, each as JSON, from the best place that has any."""
+    return f"""multiIf(
+        best_{side} != '', {_listed(f"best_{side}", role)},
+        notEmpty(numbered_{side}), numbered_{side},
+        notEmpty(event_{side}), event_{side},
+        {_listed(f"other_{side}", role)})"""
+
+
+FRAGMENTS: Final = {
+    "numbered_input": _numbered_of(INPUT),
+    "numbered_output": _numbered_of(OUTPUT),
+    "other_input": _texts_of(INPUT),
+    "other_output": _first(
+        [
+            # The answer of the Vercel AI SDK is text and calls, side by side.
+            """if(SpanAttributes['ai.response.text'] = '' AND SpanAttributes['ai.response.toolCalls'] = '',
+                '', concat('[{"role":"assistant","content":[',
+                if(SpanAttributes['ai.response.text'] = '', '', concat('{"type":"text","text":',
+                    toJSONString(SpanAttributes['ai.response.text']), '}')),
+                if(SpanAttributes['ai.response.text'] = '' OR SpanAttributes['ai.response.toolCalls'] = '',
+                    '', ','),
+                arrayStringConcat(arrayMap(c -> concat('{"type":"tool-call",', substring(c, 2)),
+                    JSONExtractArrayRaw(SpanAttributes['ai.response.toolCalls'])), ','), ']}]'))""",
+            _attribute("ai.response.object"),
+            _texts_of(OUTPUT),
+        ]
+    ),
+    "event_input": _events(
+        [*_EVENT_ROLES, "gen_ai.content.prompt"],
+        f"transform(e.1, {[*_EVENT_ROLES]}, {[*_EVENT_ROLES.values()]}, 'user')",
+        "gen_ai.prompt",
+        ("content", "gen_ai.event.content"),
+    ),
+    "event_output": _events(
+        ["gen_ai.choice", "gen_ai.content.completion"],
+        "'assistant'",
+        "gen_ai.completion",
+        ("message", "content", "gen_ai.event.content"),
+    ),
+    "chosen_input": _chosen("input", "user"),
+    "chosen_output": _chosen("output", "assistant"),
+    "normal_input": _normal("m", "user"),
+    "normal_output": _normal("m", "assistant"),
+    "tool_arguments": _first([_attribute(name) for name in ARGUMENTS]),
+    "tool_result": _first([_attribute(name) for name in RESULT]),
+    "whole_input": _first([_attribute(name) for name in WHOLE_INPUT]),
+    "whole_output": _first([_attribute(name) for name in WHOLE_OUTPUT]),
+}
+"""What the `.sql` files call `$name`."""

@@ -1,0 +1,10 @@
+-- Every table whose rows carry a sequence number, and the column it is in.
+SELECT table, name
+FROM system.columns
+WHERE database = currentDatabase()
+  AND name IN ('sequence_number', 'SequenceNumber')
+  AND table IN
+  (
+      SELECT name FROM system.tables
+      WHERE database = currentDatabase() AND (engine LIKE '%MergeTree' OR engine = 'Distributed')
+  )

@@ -1,0 +1,206 @@
+"""Chaos: everything is killed, paused, cut off or refused at random under load, then counted.
+
+    python -m tests.chaos [--minutes 5] [--seed N]
+
+A collector with two workers stores through a misbehaving proxy into an engine; an oracle sends and
+remembers what was acknowledged. In the end every acknowledged event is in the table exactly once,
+nothing else is, the counters balance, and a fresh event still goes through. A seed gives the same
+sequence of faults again (not the same timing).
+"""
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+
+from tests.support.collector import CollectorProcess
+from tests.support.conservation import conserved
+from tests.support.flaky_proxy import FlakyProxy
+from tests.support.oracle_process import Oracle, free_port
+from tests.support.waiting import wait_until
+from tracereel_collector.engine.settings import EngineSettings
+from tracereel_collector.engine.supervisor import Supervisor
+from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
+
+REFUSALS = (
+    "refuse",
+    "drop_before",
+    "drop_after",
+    "cut",
+    "slow",
+    "readonly",
+    "no_space",
+    "no_memory",
+)
+
+
+class World:
+    """All the parts, and ways to hurt them."""
+
+    def __init__(self, folder):
+        self.engine = Supervisor(EngineSettings(store_dir=folder / "store"))
+        self.engine.start()
+        self.proxy = FlakyProxy(self.engine.host, self.engine.port)
+        secret = quote(self.engine.secret)
+        store = f"clickhouse://tracereel:{secret}@127.0.0.1:{self.proxy.port}/tracereel"
+        self.collector = CollectorProcess(
+            folder / "data", port=free_port(), arguments=("--workers", "2", "--store", store)
+        ).start()
+        self.done = Counter()
+
+    def close(self):
+        with suppress(Exception):
+            self.collector.stop()
+        self.proxy.close()
+        self.engine.stop()
+
+    def hurt(self, rnd):
+        """One random fault."""
+        name = rnd.choice(
+            ["worker", "worker", "pause", "supervisor", "engine", "away", *["proxy"] * 4]
+        )
+        self.done[name] += 1
+        getattr(self, f"_{name}")(rnd)
+
+    def _worker(self, rnd):
+        with suppress(psutil.Error, IndexError):
+            rnd.choice(self._workers()).kill()
+
+    def _pause(self, rnd):
+        with suppress(psutil.Error, IndexError):
+            worker = rnd.choice(self._workers())
+            worker.suspend()
+            time.sleep(rnd.uniform(0.1, 1.0))
+            worker.resume()
+
+    def _supervisor(self, _rnd):
+        self.collector.kill()
+        self.collector.start()
+
+    def _engine(self, _rnd):
+        with suppress(psutil.Error):
+            if self.engine.pid is not None:
+                psutil.Process(self.engine.pid).send_signal(signal.SIGKILL)
+
+    def _away(self, rnd):
+        self.proxy.away = True
+        time.sleep(rnd.uniform(0.5, 3.0))
+        self.proxy.away = False
+
+    def _proxy(self, rnd):
+        fault = rnd.choice(REFUSALS)
+        self.proxy.fail(fault, times=rnd.randint(1, 4))
+
+    def _workers(self):
+        children = psutil.Process(self.collector.process.pid).children()
+        return [each for each in children if "tracereel_collector.worker" in each.cmdline()]
+
+    def rows(self, statement):
+        """Asked of the engine itself, past the proxy."""
+        store = ClickHouseStore(
+            StoreAddress(
+                host=self.engine.host,
+                port=self.engine.port,
+                username="tracereel",
+                password=self.engine.secret,
+                database="tracereel",
+            ),
+            query_seconds=60,
+            query_memory_bytes=1 << 30,
+        )
+        try:
+            return store.rows(statement)
+        finally:
+            store.close()
+
+
+def run(folder, *, seed, until, pause=(0.2, 2.0)):
+    """Faults until told to stop, then the reckoning: a table of figures, all of them checked."""
+    rnd = random.Random(seed)
+    world = World(folder)
+    try:
+        oracle = Oracle(world.collector.url, f"chaos{seed}", seed)
+        while not until(world):
+            time.sleep(rnd.uniform(*pause))
+            world.hurt(rnd)
+        world.proxy.left, world.proxy.away = 0, False
+        status = oracle.finish()
+        wait_until(
+            lambda: world.collector.metric("tracereel_records_pending", kind="events") == 0,
+            timeout=180,
+            message="everything is delivered",
+        )
+        counts = conserved(world.collector)
+        stored = Counter(
+            {
+                event_id: int(times)
+                for event_id, times in world.rows(
+                    "SELECT event_id, count() FROM agent_events GROUP BY event_id"
+                )
+            }
+        )
+        acknowledged = Counter(each for ids in oracle.acknowledged.values() for each in ids)
+        fresh = world.collector.post_events(
+            [
+                {
+                    "event_id": "fresh",
+                    "event_type": "custom.fresh",
+                    "timestamp": "2026-01-23T10:00:00Z",
+                    "trace_id": "fresh",
+                }
+            ]
+        )
+        return {
+            "seed": seed,
+            "oracle ended with": status,
+            "faults": dict(world.done),
+            "inserts": dict(Counter(world.proxy.seen)),
+            "acknowledged": acknowledged.total(),
+            "missing": len(acknowledged - stored),
+            "doubled": sum(times > 1 for times in stored.values()),
+            "never acknowledged": len(set(stored) - set(acknowledged)),
+            **counts,
+            "a fresh event": fresh.json().get("status"),
+        }
+    finally:
+        world.close()
+
+
+def holds(table):
+    """Whether nothing was lost or doubled."""
+    return (
+        table["oracle ended with"] == table["missing"] == table["doubled"] == 0
+        and table["never acknowledged"] == table["quarantined"] == table["rejected"] == 0
+        and table["stored"] == table["acknowledged"] > 0
+        and table["a fresh event"] == "stored"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 10**6))
+    args = parser.parse_args()
+    over = threading.Event()
+    timer = threading.Timer(args.minutes * 60, over.set)
+    timer.start()
+    with tempfile.TemporaryDirectory(prefix="tracereel-chaos-") as folder:
+        table = run(Path(folder), seed=args.seed, until=lambda _: over.is_set())
+    timer.cancel()
+    for name, value in table.items():
+        print(f"{name:>20}  {value}")
+    print("conserved" if holds(table) else "BROKEN")
+    return 0 if holds(table) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

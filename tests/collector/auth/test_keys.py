@@ -1,0 +1,180 @@
+"""Keys: shown once, hashed at rest, told apart exactly, ended for good."""
+
+import sqlite3
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracereel_collector.auth.administration import Administration, described, parse_expiry
+from tracereel_collector.auth.keyring import Keyring, is_loopback, key_in, parse_static
+from tracereel_collector.auth.keys import Scope, digest_of, new_key, parse_scopes
+from tracereel_collector.auth.keystore import KeyStore, KeysUnreadableError
+from tracereel_collector.errors import BadRequestError, NotFoundError, StartupError
+
+WRITE = frozenset({Scope.WRITE})
+
+
+@pytest.fixture
+def store(tmp_path):
+    return KeyStore(tmp_path / "keys.sqlite", now_unix=lambda: 1000.0)
+
+
+def ring_of(store, static=""):
+    return Keyring(parse_static(static), {key.id: key for key in store.list()})
+
+
+def test_a_key_is_nowhere_on_disk_and_its_file_is_the_owners_alone(store, tmp_path):
+    secret, key = store.create(tenant="acme", scopes=WRITE, name="first")
+
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert secret.encode() not in kept
+    assert secret.rpartition("_")[2].encode() not in kept
+    assert digest_of(secret) in kept
+    assert stat.S_IMODE((tmp_path / "keys.sqlite").stat().st_mode) == 0o600
+    assert "digest" not in described(key)
+
+
+def test_a_key_is_found_with_its_tenant_and_scopes_and_no_other_is(store):
+    secret, key = store.create(tenant="acme", scopes=WRITE)
+    store.create(tenant="other", scopes=frozenset({Scope.READ}))
+    ring = ring_of(store, "static-tenant:hunter2")
+
+    found = ring.identify(secret, 1000)
+    assert (found.tenant, found.scopes, found.key_id, found.state) == (
+        *("acme", WRITE, key.id, "active"),
+    )
+    assert ring.identify("hunter2", 1000).tenant == "static-tenant"
+    assert ring.identify(new_key()[0], 1000) is None
+    assert ring.identify(f"trk_{key.id}_{'A' * 43}", 1000) is None
+    assert ring.identify("x" * 100_000, 1000) is None
+
+
+@given(st.data())
+def test_a_key_changed_in_any_way_is_nobodys(data):
+    secret, key_id = new_key()
+    position = data.draw(st.integers(0, len(secret) - 1))
+    other = data.draw(st.characters().filter(lambda each: each != secret[position]))
+    changed = secret[:position] + other + secret[position + 1 :]
+    ring = Keyring(parse_static(f"acme:{secret}"))
+
+    assert ring.identify(secret, 0) is not None
+    assert ring.identify(changed, 0) is None
+    assert ring.identify(secret + other, 0) is None
+    assert key_id in secret
+
+
+def test_a_revoked_or_expired_key_is_known_but_no_longer_good(store):
+    short, _ = store.create(tenant="acme", scopes=WRITE, expires_unix=1500)
+    ended, key = store.create(tenant="acme", scopes=WRITE)
+    assert store.revoke(key.id).revoked_unix == 1000
+    assert store.revoke(key.id).revoked_unix == 1000
+    ring = ring_of(store)
+
+    assert ring.identify(short, 1499).state == "active"
+    assert ring.identify(short, 1500).state == "expired"
+    assert ring.identify(ended, 1000).state == "revoked"
+    assert ring.has_active(1000)
+    assert not ring.has_active(1500)
+
+
+def test_revoking_the_last_key_does_not_open_the_door(store):
+    assert ring_of(store).open
+    _, key = store.create(tenant="acme", scopes=WRITE)
+    store.revoke(key.id)
+
+    assert not ring_of(store).open
+
+
+def test_a_key_of_another_tenant_cannot_be_revoked_and_does_not_seem_to_exist(store):
+    _, key = store.create(tenant="acme", scopes=WRITE)
+
+    with pytest.raises(NotFoundError) as foreign:
+        store.revoke(key.id, tenant="other")
+    with pytest.raises(NotFoundError) as unknown:
+        store.revoke("0" * 12, tenant="other")
+    assert foreign.value.message.replace(key.id, "") == unknown.value.message.replace("0" * 12, "")
+    assert store.list()[0].revoked_unix is None
+
+
+def test_a_change_by_another_connection_is_noticed_once(store, tmp_path):
+    watching = KeyStore(tmp_path / "keys.sqlite")
+    assert watching.changed()
+    assert not watching.changed()
+
+    _, key = store.create(tenant="acme", scopes=WRITE)
+    assert watching.changed()
+    assert not watching.changed()
+    store.revoke(key.id)
+    assert watching.changed()
+    (tmp_path / "keys.sqlite").unlink()
+    assert watching.changed()
+    assert not watching.changed()
+    watching.close()
+
+
+def test_a_file_that_is_no_database_is_an_error_and_not_an_open_door(store, tmp_path):
+    (tmp_path / "keys.sqlite").write_bytes(b"nonsense" * 1000)
+
+    with pytest.raises(KeysUnreadableError):
+        store.list()
+    with pytest.raises(KeysUnreadableError):
+        store.create(tenant="acme", scopes=WRITE)
+
+
+def test_what_cannot_be_written_to_the_audit_log_is_not_done(tmp_path):
+    (tmp_path / "audit").write_text("a file where the folder should be")
+    administration = Administration.of(tmp_path)
+
+    with pytest.raises(Exception, match="audit"):
+        administration.create(tenant="acme", scopes=WRITE, by="test")
+    assert administration.list() == []
+    with sqlite3.connect(tmp_path / "keys.sqlite") as file:
+        assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    file.close()
+
+
+@pytest.mark.parametrize("tenant", ["", "a b", "-x", "../up", "x" * 64, "ñ", "a\n"])
+def test_a_name_that_cannot_be_a_tenant_is_refused(store, tenant):
+    with pytest.raises(BadRequestError, match="expected 1 to 63"):
+        store.create(tenant=tenant, scopes=WRITE)
+
+
+@pytest.mark.parametrize("text", ["", "public", "write,all", "WRITE", ","])
+def test_scopes_that_cannot_be_granted_are_refused(text):
+    with pytest.raises(BadRequestError, match="expected some of admin, read, write"):
+        parse_scopes(text)
+
+
+def test_expiry_is_a_duration_or_a_date():
+    assert parse_expiry("90d", now_unix=0) == 90 * 86_400
+    assert parse_expiry("12h", now_unix=5) == 12 * 3600 + 5
+    assert parse_expiry("1970-01-02", now_unix=0) == 86_400
+    assert parse_expiry("1970-01-01T01:00:00+01:00", now_unix=0) == 0
+    for wrong in ("soon", "0d", "-3d", "9" * 20 + "d", "2027-13-01"):
+        with pytest.raises(BadRequestError, match="expected a duration"):
+            parse_expiry(wrong, now_unix=0)
+
+
+def test_a_key_that_would_have_expired_already_is_refused(store):
+    with pytest.raises(BadRequestError, match="time to come"):
+        store.create(tenant="acme", scopes=WRITE, expires_unix=1000)
+
+
+def test_a_malformed_static_pair_is_named_by_its_place_and_not_shown():
+    with pytest.raises(StartupError, match="entry 2 is not of the form") as error:
+        parse_static("a:b, hunter2")
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_key_is_read_from_two_headers_and_from_nowhere_else():
+    assert key_in({"x-api-key": "k"}) == "k"
+    assert key_in({"authorization": "bearer k"}) == "k"
+    assert key_in({"authorization": "Basic k"}) == ""
+    assert key_in({"cookie": "x-api-key=k"}) == ""
+
+
+def test_loopback_is_what_only_this_machine_reaches():
+    assert all(map(is_loopback, ["127.0.0.1", "127.8.8.8", "::1", "localhost"]))
+    assert not any(map(is_loopback, ["0.0.0.0", "::", "10.0.0.1", "example.org", ""]))

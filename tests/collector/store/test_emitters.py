@@ -1,0 +1,160 @@
+"""Emitters as the store sees them: the latest word of each, and which numbers are missing."""
+
+import json
+import uuid
+
+import pytest
+
+from tracereel_collector.model import Kind
+from tracereel_collector.query.emitters import Emitters
+
+NOW = 1_769_162_400_000
+"""Milliseconds: the moment at which the bodies of these tests arrive."""
+
+
+@pytest.fixture
+def empty(store):
+    for table in ("emitters", "emitter_numbers"):
+        store.command(f"TRUNCATE TABLE {table}")
+    return store
+
+
+@pytest.fixture
+def say(empty, queued):
+    """Stores heartbeats, as lines of one body."""
+
+    def insert(*beats, tenant="default"):
+        data = b"\n".join(json.dumps(beat(**each)).encode() for each in beats)
+        body = queued(data, kind=Kind.HEARTBEATS, tenant=tenant)
+        empty.insert(Kind.HEARTBEATS, [body], token=uuid.uuid4().hex)
+
+    return insert
+
+
+@pytest.fixture
+def store_numbers(empty, queued):
+    """Stores events of an emitter with these numbers."""
+
+    def insert(emitter_id, numbers, tenant="default"):
+        events = [
+            {
+                "event_id": f"{emitter_id}-{number}",
+                "event_type": "custom.numbered",
+                "timestamp": "2026-01-23T10:00:00Z",
+                "trace_id": "t",
+                "service": "clinic",
+                "emitter_id": emitter_id,
+                "emitter_seq": number,
+            }
+            for number in numbers
+        ]
+        body = queued(b"\n".join(json.dumps(each).encode() for each in events), tenant=tenant)
+        empty.insert(Kind.EVENTS, [body], token=uuid.uuid4().hex)
+
+    return insert
+
+
+def beat(emitter_id="emt_1", state="alive", recorded=10, **more):
+    return {
+        "emitter_id": emitter_id,
+        "state": state,
+        "sent_at": "2026-01-23T10:00:00Z",
+        "recorded": recorded,
+        "interval_seconds": 15.0,
+        **more,
+    }
+
+
+def listed(store, *, seconds=0.0, tenant="default", **filters):
+    document = Emitters(store).document(tenant, now_unix_milli=NOW + int(seconds * 1000), **filters)
+    return json.loads(document)["emitters"]
+
+
+def test_an_emitter_is_shown_with_what_it_said_and_what_is_missing(empty, say, store_numbers):
+    say(
+        {
+            "recorded": 12,
+            "rejected": 1,
+            "spooled": 4,
+            "dropped": {"spool_full": 3},
+            "service": "clinic",
+            "host": "box",
+            "pid": 77,
+            "sdk_version": "0.1.0",
+            "started_at": "2026-01-23T09:59:00Z",
+        }
+    )
+    store_numbers("emt_1", [1, 2, 3, 5, 6, 7])
+    store_numbers("emt_1", [7])
+
+    (found,) = listed(empty)
+
+    assert found == {
+        "emitter_id": "emt_1",
+        "state": "alive",
+        "service": "clinic",
+        "host": "box",
+        "pid": 77,
+        "sdk_version": "0.1.0",
+        "started_at": "2026-01-23T09:59:00.000000Z",
+        "last_heartbeat_at": "2026-01-23T10:00:00.000000Z",
+        "last_event_at": "2026-01-23T10:00:00.000000Z",
+        "interval_seconds": 15.0,
+        "claimed": 12,
+        "stored": 6,
+        "refused": 1,
+        "missing": 5,
+        "spooled": 4,
+        "dropped": {"spool_full": 3},
+    }
+
+
+def test_no_word_for_three_intervals_is_silence_unless_it_had_ended(empty, say):
+    say({"emitter_id": "emt_1"}, {"emitter_id": "emt_2", "state": "ended"})
+
+    def states(seconds):
+        return {each["emitter_id"]: each["state"] for each in listed(empty, seconds=seconds)}
+
+    assert states(45.0) == {"emt_1": "alive", "emt_2": "ended"}
+    assert states(45.1) == {"emt_1": "silent", "emt_2": "ended"}
+    assert [each["emitter_id"] for each in listed(empty, seconds=60, state="silent")] == ["emt_1"]
+
+
+def test_the_latest_word_counts(empty, say):
+    say({"recorded": 3})
+    say({"recorded": 9, "state": "recovered"})
+
+    (found,) = listed(empty, seconds=3600)
+
+    assert (found["state"], found["claimed"], found["missing"]) == ("recovered", 9, 9)
+
+
+def test_numbers_without_a_word_show_their_gaps_all_the_same(empty, store_numbers):
+    store_numbers("emt_mute", [1, 2, 4])
+
+    (found,) = listed(empty)
+
+    assert (found["state"], found["service"]) == ("unknown", "clinic")
+    assert (found["claimed"], found["stored"], found["missing"]) == (4, 3, 1)
+    assert found["last_heartbeat_at"] is None
+
+
+def test_a_tenant_sees_its_own_emitters_only(empty, say, store_numbers):
+    say({"emitter_id": "emt_same", "recorded": 5}, tenant="blue")
+    store_numbers("emt_same", [1, 2], tenant="red")
+
+    assert [each["claimed"] for each in listed(empty, tenant="blue")] == [5]
+    assert [each["claimed"] for each in listed(empty, tenant="red")] == [2]
+    assert listed(empty, tenant="green") == []
+
+
+def test_filters_and_limit(empty, say):
+    say(*({"emitter_id": f"emt_{n}", "service": f"s{n % 2}"} for n in range(6)))
+
+    assert [each["emitter_id"] for each in listed(empty, service="s1")] == [
+        "emt_1",
+        "emt_3",
+        "emt_5",
+    ]
+    assert [each["emitter_id"] for each in listed(empty, emitter_id="emt_4")] == ["emt_4"]
+    assert len(listed(empty, limit=2)) == 2

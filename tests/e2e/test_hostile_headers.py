@@ -1,0 +1,73 @@
+"""Headers made to break things: refused or ignored, never a server error of the 500 kind."""
+
+import itertools
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.collector import http
+
+VALUES = [
+    b"",
+    b"[",
+    b"[::1",
+    b"//",
+    b"http://[",
+    b"\xff\xfe",
+    b"a" * 5000,
+    b"%00",
+    b"null",
+    b"-1",
+    b"1e5",
+    b"99999999999999999999999999",
+    b"gzip, gzip",
+    b"Bearer",
+    b"Bearer  ",
+    b"application/json; charset=\xff",
+]
+NAMES = [
+    b"Host",
+    b"Origin",
+    b"Authorization",
+    b"x-api-key",
+    b"x-tenant",
+    b"Content-Type",
+    b"Content-Encoding",
+    b"Accept",
+    b"traceparent",
+    b"Cookie",
+]
+TARGETS = [
+    (b"GET", b"/v1/replay/trc"),
+    (b"POST", b"/v1/events"),
+    (b"POST", b"/v1/traces"),
+    (b"GET", b"/v1/keys"),
+    (b"GET", b"/nothing"),
+    (b"GET", b"/v1/replay/%ff%fe?wait=%ff&tenant=%00"),
+]
+
+
+def status_of(collector, request):
+    url = urlsplit(collector.url)
+    with socket.create_connection((url.hostname, url.port), timeout=20) as connection:
+        connection.sendall(request)
+        answer = connection.recv(4096)
+    return int(answer.split(b" ", 2)[1])
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: b" ".join(target).decode())
+def test_no_header_makes_a_server_error(collector, target):
+    method, path = target
+    odd = {}
+    for name, value in itertools.product(NAMES, VALUES):
+        host = b"" if name == b"Host" else b"Host: localhost\r\n"
+        request = (
+            b"%b %b HTTP/1.1\r\n%b%b: %b\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+            % (*(method, path, host, name, value),)
+        )
+        status = status_of(collector, request)
+        if not 200 <= status < 500:
+            odd[name, value] = status
+    assert odd == {}
+    assert http("GET", f"{collector.url}/healthz").status == 200

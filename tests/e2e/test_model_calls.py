@@ -1,0 +1,100 @@
+"""Model calls through the whole line: recorded spans in at the door, priced calls out of the store."""
+
+import json
+
+import clickhouse_connect
+import pytest
+
+from tests.dialects.golden import FIXTURES
+from tests.dialects.handwritten import request
+from tests.support.collector import CollectorProcess, http
+from tests.support.waiting import wait_until
+
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
+CALL = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": "openai",
+    "gen_ai.usage.input_tokens": 1_000_000,
+    "gen_ai.usage.output_tokens": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def priced(tmp_path_factory):
+    """A collector with a price file of its user."""
+    folder = tmp_path_factory.mktemp("priced")
+    file = folder / "prices.csv"
+    file.write_text(
+        "providers,model,valid_from,input,output,cache_read,cache_write,source\n"
+        "openai,house-model,2020-01-01,3,4,,,us\n"
+    )
+    running = CollectorProcess(folder / "data", environ={"TRACEREEL_PRICE_FILE": str(file)}).start()
+    yield running
+    running.stop()
+
+
+def rows(collector, query):
+    address = http("GET", f"{collector.url}/readyz").json()["store"]["address"]
+    host, port = address.split(":")
+    secret = (collector.data_dir / "store" / "engine.secret").read_text().strip()
+    client = clickhouse_connect.get_client(
+        host=host, port=int(port), username="u", password=secret, database="tracereel"
+    )
+    try:
+        return client.query(query).result_rows
+    finally:
+        client.close()
+
+
+def test_calls_are_priced_by_the_users_file_and_unknown_models_are_counted(priced):
+    calls = [
+        # Messages as a structured value, not as JSON text.
+        {
+            **CALL,
+            "gen_ai.request.model": "house-model",
+            "gen_ai.input.messages": [{"role": "user", "content": "hi"}],
+        },
+        {**CALL, "gen_ai.request.model": "mystery-1"},
+    ]
+    for body in (request("e2e", calls), (FIXTURES / "openinference-anthropic.pb").read_bytes()):
+        assert http("POST", f"{priced.url}/v1/traces", body, PROTOBUF).status == 200
+
+    found = wait_until(
+        lambda: (
+            len(
+                answer := rows(
+                    priced, "SELECT Model, CostUsd, CostSource FROM model_calls ORDER BY Model"
+                )
+            )
+            == 3
+            and answer
+        ),
+        timeout=60,
+    )
+    assert found == [
+        ("claude-sonnet-4-5-20250929", pytest.approx(0.0005625), "prices"),
+        ("house-model", 3.0, "prices"),
+        ("mystery-1", None, "unknown_model"),
+    ]
+
+    ((messages,),) = rows(
+        priced, "SELECT InputMessages FROM otel_content WHERE position(InputMessages, 'hi') > 0"
+    )
+    assert json.loads(messages) == [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]
+
+    def counted():
+        try:
+            return priced.metric("tracereel_unpriced_model_calls", model="mystery-1")
+        except AssertionError:
+            return None  # not read from the store yet
+
+    assert wait_until(counted, timeout=60) == 1
+
+
+def test_a_price_file_that_cannot_be_used_is_said_at_the_start(new_collector, tmp_path):
+    file = tmp_path / "prices.csv"
+    file.write_text("model,price\n")
+    process = new_collector(environ={"TRACEREEL_PRICE_FILE": str(file)}).start(wait=False)
+
+    assert process.process.wait(timeout=60) != 0
+    wait_until(lambda: "expected the columns providers," in "\n".join(process.output))

@@ -1,0 +1,21 @@
+"""A short form of `make chaos`: faults of every kind under load, and every event is there once."""
+
+import os
+import random
+
+import pytest
+
+from tests import chaos
+
+SEED = int(os.environ.get("TRACEREEL_CHAOS_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
+FAULTS = 8
+
+
+@pytest.mark.fault
+@pytest.mark.timeout(600)
+def test_chaos_for_a_moment_loses_and_doubles_nothing(tmp_path):
+    table = chaos.run(
+        tmp_path, seed=SEED, until=lambda world: world.done.total() >= FAULTS, pause=(0.1, 0.6)
+    )
+
+    assert chaos.holds(table), table

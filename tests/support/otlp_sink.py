@@ -1,0 +1,116 @@
+"""A small real HTTP server that speaks OTLP's `POST /v1/traces`, and misbehaves when told to."""
+
+import gzip
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+
+@dataclass
+class Answers:
+    """How the sink answers; change it while it runs."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    content_type: str = "application/x-protobuf"
+    refused: int = 0
+    max_spans: int = 1_000_000
+    hang: bool = False
+
+
+class OtlpSink:
+    """The server; a context manager. Events and heartbeats that come are swallowed."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.answers = Answers()
+        self.requests = 0
+        self.headers: dict[str, str] = {}
+        self.spans: list[Any] = []
+        self.resources: list[dict[str, str]] = []
+        self._release = threading.Event()
+        sink = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                if self.path == "/v1/traces":
+                    sink._take(self, body)
+                else:
+                    lines = body.count(b"\n")
+                    sink._answer(self, 200, "application/json", b'{"accepted":%d}' % lines)
+
+            def do_GET(self) -> None:
+                sink._answer(self, 200, "text/plain", b"hello")
+
+            def log_message(self, *args: object) -> None:
+                """Say nothing."""
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                """A client that was killed in the middle is not news."""
+
+        self._server = Server(("127.0.0.1", port), Handler)
+        self.port = int(self._server.server_address[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def names(self) -> list[str]:
+        return [span.name for span in self.spans]
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """Those of a span, texts only."""
+        (span,) = [each for each in self.spans if each.name == name]
+        return {each.key: each.value.string_value for each in span.attributes}
+
+    def _take(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        self.requests += 1
+        self.headers = {name.lower(): value for name, value in handler.headers.items()}
+        answers = self.answers
+        if answers.hang:
+            self._release.wait()
+            handler.close_connection = True
+            return
+        if handler.headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
+        request = ExportTraceServiceRequest.FromString(body)
+        found = []
+        for each in request.resource_spans:
+            self.resources.append(
+                {pair.key: pair.value.string_value for pair in each.resource.attributes}
+            )
+            found += [span for scope in each.scope_spans for span in scope.spans]
+        status = answers.status if len(found) <= answers.max_spans else 413
+        response = ExportTraceServiceResponse()
+        if status == 200:
+            self.spans += found
+            response.partial_success.rejected_spans = answers.refused
+        self._answer(handler, status, answers.content_type, response.SerializeToString())
+
+    def _answer(self, handler: BaseHTTPRequestHandler, status: int, kind: str, body: bytes) -> None:
+        handler.send_response(status)
+        handler.send_header("content-type", kind)
+        for name, value in self.answers.headers.items():
+            handler.send_header(name, value)
+        handler.send_header("content-length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
