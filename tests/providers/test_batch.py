@@ -226,12 +226,14 @@ def test_an_execution_nobody_asked_for_is_told_whole_and_reported():
 
 
 def test_the_same_request_twice_is_told_once_but_an_id_used_again_is_not_the_same():
-    same = normalize([ai(tool_calls=[call()]), ai(tool_calls=[call()])])
+    message = ai(tool_calls=[call()], usage_metadata={"input_tokens": 5, "output_tokens": 1})
+    same = normalize([message, message])
     again = normalize(
         [ai(tool_calls=[call()]), tool("1"), ai(tool_calls=[call(args={"n": 2})]), tool("2")]
     )
 
-    assert [event.type for event in same.events].count("tool_request") == 1
+    assert [event.type for event in same.events] == ["tool_request"]
+    assert same.usage.input_tokens == 5
     assert same.duplicate_tool_events == 1
     assert [e.tool_result.content for e in again.events if e.tool_result] == ["1", "2"]
 

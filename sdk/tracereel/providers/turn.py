@@ -120,6 +120,9 @@ class Turn:
         if answer.failure is not None:
             content = answer.failure.message or None
             self._add("error", content=content, failure=answer.failure, **about)
+        if len(self._events) == first and answer.pieces:
+            self._placed(answer, index)
+            return  # the same message again: all of it, its tokens too, has been told
         if len(self._events) == first:
             self._add("assistant_message", content="", block_index=0, **about)
         self._seal(
