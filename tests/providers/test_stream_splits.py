@@ -147,6 +147,73 @@ def test_an_answer_with_everything_in_it(provider, answer, stream):
     _check(provider, answer, events, wire.sse(events), Random(8))
 
 
+def _choice(index: int, finish: str, **message: Any) -> dict[str, Any]:
+    return {"index": index, "message": {"role": "assistant", **message}, "finish_reason": finish}
+
+
+CITED = {"url": "https://x.example", "title": "X", "start_index": 0, "end_index": 4}
+
+
+@pytest.mark.parametrize(
+    ("provider", "answer", "stream"),
+    [
+        (
+            "openai",
+            samples.OPENAI
+            | {
+                "choices": [
+                    _choice(0, "stop", content="One way."),
+                    _choice(1, "length", content="Another w"),
+                ]
+            },
+            wire.openai_chunks,
+        ),
+        (
+            "openai",
+            samples.OPENAI | {"choices": [_choice(0, "stop", content=None, refusal="I cannot.")]},
+            wire.openai_chunks,
+        ),
+        (
+            "openai",
+            samples.OPENAI
+            | {
+                "choices": [
+                    _choice(
+                        0,
+                        "stop",
+                        content="Said so.",
+                        annotations=[{"type": "url_citation", "url_citation": CITED}],
+                    )
+                ]
+            },
+            wire.openai_chunks,
+        ),
+        (
+            "openai",
+            samples.RESPONSES
+            | {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+            wire.responses_events,
+        ),
+        (
+            "google",
+            samples.GOOGLE
+            | {
+                "candidates": [
+                    {"content": {"parts": [{"text": "One."}]}, "finishReason": "STOP", "index": 0},
+                    {"content": {"parts": [{"text": "T"}]}, "finishReason": "SAFETY", "index": 1},
+                ]
+            },
+            wire.google_chunks,
+        ),
+    ],
+    ids=["choices", "refusal", "annotations", "incomplete", "candidates"],
+)
+def test_answers_of_other_shapes(provider, answer, stream):
+    events = stream(answer, Random(5))
+
+    _check(provider, answer, events, wire.sse(events), Random(6))
+
+
 @FEW
 @given(chance=chances, words=texts, given=arguments)
 def test_what_deltas_of_a_response_make_up_without_its_last_word(chance, words, given):
