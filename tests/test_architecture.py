@@ -51,6 +51,7 @@ def test_every_module_says_its_job_first():
         ("tracereel_collector.app", ["chdb"]),
         ("tracereel_collector.serve", ["chdb"]),
         ("tracereel", ["fastapi", "uvicorn", "clickhouse_connect", "chdb", "tracereel_collector"]),
+        ("tracereel.providers", ["anthropic", "openai", "langchain_core", "pydantic", "structlog"]),
         ("tracereel.cli", ["fastapi", "chdb", "tracereel_collector", "pydantic"]),
     ],
 )

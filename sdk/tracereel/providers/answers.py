@@ -1,0 +1,53 @@
+"""What a provider's answer says, before it has a place in a turn: pieces in order, and how it ended."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracereel.providers.base import (
+    Citation,
+    EventType,
+    Failure,
+    Problem,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+
+
+@dataclass(slots=True)
+class Piece:
+    """One block of a message, as the event it will be."""
+
+    type: EventType
+    block_index: int
+    content: str | None = None
+    tool_call: ToolCall | None = None
+    tool_result: ToolResult | None = None
+    citations: tuple[Citation, ...] = ()
+    raw: Any = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """One message of a model, a tool or a person."""
+
+    role: str
+    """`assistant`, `user`, `tool` or `system`."""
+    provider: str
+    model: str | None = None
+    message_id: str | None = None
+    pieces: list[Piece] = field(default_factory=list)
+    usage: Usage | None = None
+    stop_word: str | None = None
+    refusal: str | None = None
+    """The model's own words for not answering, or a filter's explanation."""
+    failure: Failure | None = None
+    candidate_index: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    agent_name: str | None = None
+    forced_stop: StopReason | None = None
+    """How it ended where that was not the provider's doing."""
+
+    def report(self, code: str, message: str, block_index: int | None, raw: Any) -> None:
+        self.problems.append(Problem(code=code, message=message, block_index=block_index, raw=raw))

@@ -1,0 +1,99 @@
+"""Canonical events as the fields of an `agent.message.normalized` event."""
+
+from typing import Any, Final
+
+import msgspec
+
+from tracereel.providers.base import NormalizedEvent, StreamEvent
+from tracereel.providers.reading import as_data
+
+MESSAGE_NORMALIZED: Final = "agent.message.normalized"
+
+
+def message_fields(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
+    """Everything the event says, by the contract's names; what has none there keeps its own."""
+    fields: dict[str, Any] = {
+        "event_type": MESSAGE_NORMALIZED,
+        "message_type": event.type,
+        "role": event.role,
+        "content": event.content,
+        "original_index": event.original_index,
+        "block_index": event.block_index,
+        "is_streaming": event.is_streaming,
+        "is_final": event.is_final,
+        "persistence_strategy": event.persistence_strategy,
+        "llm_provider": event.provider,
+        "llm_model": event.model,
+        "message_id": event.message_id,
+        "stop_reason": event.stop_reason,
+        "stop_reason_raw": event.stop_reason_raw,
+        "raw": as_data(event.raw),
+    }
+    if (usage := event.usage) is not None:
+        fields |= {
+            "llm_prompt_tokens": usage.input_tokens,
+            "llm_completion_tokens": usage.output_tokens,
+            "llm_tokens_used": usage.total_tokens,
+            "llm_cached_tokens": usage.cached_tokens,
+            "llm_cache_creation_tokens": usage.cache_creation_tokens,
+            "llm_reasoning_tokens": usage.reasoning_tokens,
+        }
+    if (call := event.tool_call) is not None:
+        fields |= {
+            "tool_call_id": call.id,
+            "provider_tool_call_id": call.provider_id,
+            "tool_name": call.name,
+            "arguments": call.arguments,
+            "arguments_text": call.arguments_text,
+            "runs_at_provider": call.runs_at_provider,
+        }
+    if (failure := event.failure) is not None:
+        fields |= {
+            "error_type": failure.type,
+            "error_message": failure.message,
+            "error_code": failure.code,
+        }
+    if isinstance(event, StreamEvent):
+        _add_stream(fields, event)
+    else:
+        _add_normalized(fields, event)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _add_stream(fields: dict[str, Any], event: StreamEvent) -> None:
+    if event.reasoning is not None:
+        fields["content"] = event.reasoning
+    if event.citation is not None:
+        fields["citations"] = [msgspec.to_builtins(event.citation)]
+    if event.timings is not None:
+        fields["timings"] = msgspec.to_builtins(event.timings)
+
+
+def _add_normalized(fields: dict[str, Any], event: NormalizedEvent) -> None:
+    fields |= {
+        "agent_name": event.agent_name,
+        "session_id": event.session_id,
+        "normalized_id": event.event_id,
+        "message_index": event.message_index,
+        "candidate_index": event.candidate_index,
+    }
+    if (result := event.tool_result) is not None:
+        fields |= {
+            "tool_call_id": result.call_id,
+            "provider_tool_call_id": result.provider_id,
+            "tool_name": result.name,
+            "content": result.content,
+            "tool_success": result.success,
+            "tool_error": result.error,
+            "runs_at_provider": result.runs_at_provider,
+        }
+    if event.citations:
+        fields["citations"] = [msgspec.to_builtins(each) for each in event.citations]
+    if (approval := event.approval) is not None:
+        fields["approval"] = msgspec.to_builtins(approval)
+        fields["waited_seconds"] = approval.waited_seconds
+    if event.problems:
+        fields["problems"] = [
+            {"code": each.code, "message": each.message, "block_index": each.block_index}
+            for each in event.problems
+        ]

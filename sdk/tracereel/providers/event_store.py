@@ -1,0 +1,90 @@
+"""Our events under the names of an event store and of the messages to its frontend."""
+
+from typing import Any, Final
+
+from tracereel.providers.base import NormalizedEvent, StreamEvent
+
+EVENT_STORE_TYPES: Final[dict[str, str]] = {
+    "user_message": "user_message_sent",
+    "thinking": "agent_thinking_block",
+    "assistant_message": "agent_message_sent",
+    "tool_request": "tool_use_requested",
+    "tool_call": "tool_use_requested",
+    "tool_response": "tool_use_completed",
+    "error": "error_occurred",
+}
+"""Our type → the type in an event store; others have none there."""
+
+FRONTEND_TYPES: Final[dict[str, str]] = {
+    "session_start": "session_start",
+    "user_message": "user_message_confirmed",
+    "thinking": "thinking_complete",
+    "tool_request": "tool_use",
+    "tool_call": "tool_use",
+    "tool_response": "tool_result",
+    "assistant_message": "message",
+    "complete": "complete",
+    "error": "error",
+    "approval_requested": "approval_requested",
+    "approval_resolved": "approval_resolved",
+    "turn_paused": "turn_paused",
+    "content_refused": "content_refused",
+}
+"""Our type → the type that a frontend is sent. Parts of streams have none: those names are retired."""
+
+
+def to_event_store(event: NormalizedEvent | StreamEvent) -> dict[str, Any] | None:
+    """An event as such systems know it; null for parts of a stream, which they do not know.
+
+    `event_type` is the store's name and null where it has none, `type` the frontend's.
+    `persistence_state` says whether it is kept before it is shown (`persisted`) or not.
+    """
+    frontend = FRONTEND_TYPES.get(event.type)
+    if frontend is None:
+        return None
+    is_kept = event.persistence_strategy == "sync"
+    return {
+        "event_type": EVENT_STORE_TYPES.get(event.type),
+        "type": frontend,
+        "persistence_state": "persisted" if is_kept else "transient",
+        "persistence_strategy": event.persistence_strategy,
+        "event_index": event.original_index,
+        "data": _data(event),
+    }
+
+
+def _data(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
+    data: dict[str, Any] = {"model": event.model, "provider": event.provider}
+    if event.message_id is not None:
+        data["message_id"] = event.message_id
+    if event.content is not None:
+        data["content"] = event.content
+    if event.stop_reason is not None:
+        data["stop_reason"] = event.stop_reason
+    if (usage := event.usage) is not None:
+        data["token_usage"] = {"input": usage.input_tokens, "output": usage.output_tokens}
+        if usage.reasoning_tokens is not None:
+            data["token_usage"]["thinking"] = usage.reasoning_tokens
+    if (call := event.tool_call) is not None:
+        data |= {"tool_use_id": call.id, "tool_name": call.name, "tool_args": call.arguments}
+    if (failure := event.failure) is not None:
+        data |= {"error": failure.message, "error_type": failure.type, "error_code": failure.code}
+    if isinstance(event, StreamEvent):
+        return data
+    data |= {"event_id": event.event_id, "session_id": event.session_id}
+    if (result := event.tool_result) is not None:
+        data |= {
+            "tool_use_id": result.call_id,
+            "tool_name": result.name,
+            "tool_result": result.content,
+            "success": result.success,
+            "error": result.error,
+        }
+    if (approval := event.approval) is not None:
+        data |= {
+            "approval_id": approval.id,
+            "tool_name": approval.tool_name,
+            "question": approval.question,
+            "approved": approval.approved,
+        }
+    return data

@@ -1,0 +1,128 @@
+"""Google's generateContent: the candidates of an answer.
+
+The wire says `finishReason`, the client's objects `finish_reason`; both are read.
+"""
+
+from typing import Any, Final
+
+from tracereel.providers.answers import Answer, Piece
+from tracereel.providers.base import ToolResult
+from tracereel.providers.blocks import add_request, said
+from tracereel.providers.citations import read_grounding
+from tracereel.providers.failures import read_failure
+from tracereel.providers.reading import get, items, mapping, plain_text, text, word
+from tracereel.providers.usage import usage_of
+
+FINISH: Final = ("finishReason", "finish_reason")
+_CALL: Final = ("functionCall", "function_call")
+_RESPONSE: Final = ("functionResponse", "function_response")
+SIGNATURE: Final = ("thoughtSignature", "thought_signature")
+_CODE: Final = ("executableCode", "executable_code")
+_CODE_RESULT: Final = ("codeExecutionResult", "code_execution_result")
+SOURCES: Final = (
+    *("groundingMetadata", "grounding_metadata", "citationMetadata", "citation_metadata"),
+    *("safetyRatings", "safety_ratings", "finishMessage", "finish_message"),
+)
+
+
+def read(response: dict[str, Any], provider: str = "google") -> list[Answer]:
+    """The answers, one for each candidate; the tokens of all of them stand on the last."""
+    answers = []
+    for position, candidate in enumerate(items(response.get("candidates"))):
+        answer = Answer("assistant", provider, candidate_index=position)
+        if isinstance(candidate, dict):
+            _read_candidate(answer, candidate)
+        else:
+            answer.report("malformed_message", "a candidate is no object", None, candidate)
+        answers.append(answer)
+    if not answers:
+        answer = Answer("assistant", provider)
+        feedback = get(response, "promptFeedback", "prompt_feedback")
+        answer.stop_word = word(get(feedback, "blockReason", "block_reason"))
+        answer.refusal = text(get(feedback, "blockReasonMessage", "block_reason_message"))
+        answer.failure = read_failure(response)
+        if answer.stop_word is None and answer.failure is None:
+            answer.report("malformed_message", "the response has no candidates", None, response)
+        answers.append(answer)
+    for answer in answers:
+        answer.model = text(get(response, "modelVersion", "model_version"))
+        answer.message_id = text(get(response, "responseId", "response_id"))
+    answers[-1].usage = usage_of(response)
+    return answers
+
+
+def _read_candidate(answer: Answer, candidate: dict[str, Any]) -> None:
+    answer.stop_word = word(get(candidate, *FINISH))
+    for index, part in enumerate(items(mapping(candidate.get("content")).get("parts"))):
+        read_part(answer, part, index)
+    citations = read_grounding(candidate)
+    spoken = [piece for piece in answer.pieces if piece.type == "assistant_message"]
+    if citations and spoken:
+        spoken[-1].citations = citations
+
+
+def read_part(answer: Answer, part: Any, index: int) -> None:
+    """Adds the piece of one part."""
+    if not isinstance(part, dict):
+        answer.report("malformed_block", "a part is no object", index, part)
+    elif (call := get(part, *_CALL)) is not None:
+        name = text(get(call, "name"))
+        if name is None:
+            answer.report("malformed_block", "a function call names no function", index, part)
+        else:
+            own = text(get(call, "id"))
+            add_request(
+                answer, index, identity=own, name=name, arguments=get(call, "args"), raw=part
+            )
+    elif (response := get(part, *_RESPONSE)) is not None:
+        _read_response(answer, mapping(response), index, part)
+    elif (code := get(part, *_CODE)) is not None:
+        add_request(
+            answer,
+            index,
+            identity=None,
+            name="code_execution",
+            arguments=mapping(code),
+            raw=part,
+            at_provider=True,
+        )
+    elif (result := get(part, *_CODE_RESULT)) is not None:
+        _read_code_result(answer, mapping(result), index, part)
+    elif isinstance(content := part.get("text"), str):
+        if content and part.get("thought") is True:
+            answer.pieces.append(Piece("thinking", index, content, raw=part))
+        elif content:
+            answer.pieces.append(said(answer.role, content, index, raw=part))
+    elif get(part, *SIGNATURE) is None:
+        kinds = ", ".join(sorted(key for key, each in part.items() if each is not None))
+        answer.report("unknown_block", f"parts with {kinds[:80]!r} are not known", index, part)
+
+
+def _read_response(answer: Answer, response: dict[str, Any], index: int, part: Any) -> None:
+    content = response.get("response")
+    error = mapping(content).get("error")
+    result = ToolResult(
+        call_id=text(response.get("id")) or "",
+        name=text(response.get("name")),
+        content=content,
+        success=error is None,
+        error=None if error is None else (error if isinstance(error, str) else "failed"),
+    )
+    shown = mapping(content).get("result", mapping(content).get("output"))
+    answer.pieces.append(
+        Piece("tool_response", index, plain_text(shown), tool_result=result, raw=part)
+    )
+
+
+def _read_code_result(answer: Answer, result: dict[str, Any], index: int, part: Any) -> None:
+    outcome = word(result.get("outcome")) or ""
+    output = text(result.get("output"))
+    told = ToolResult(
+        call_id="",
+        name="code_execution",
+        content=output,
+        success=outcome in ("OUTCOME_OK", ""),
+        error=None if outcome in ("OUTCOME_OK", "") else outcome,
+        runs_at_provider=True,
+    )
+    answer.pieces.append(Piece("tool_response", index, output, tool_result=told, raw=part))

@@ -1,0 +1,162 @@
+"""Whole results, of a graph's state or of one provider's answer, as canonical events in order."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tracereel.providers import shapes
+from tracereel.providers.answers import Answer
+from tracereel.providers.base import Failure, Normalized, Problem, StopReason
+from tracereel.providers.errors import UnknownProviderError
+from tracereel.providers.failures import failure_of
+from tracereel.providers.langchain import read_message
+from tracereel.providers.names import PROVIDERS, provider_named
+from tracereel.providers.reading import as_data, fields_text, get, text
+from tracereel.providers.tools import Execution, read_execution
+from tracereel.providers.turn import Turn
+
+_EXECUTIONS: Final = ("toolExecutions", "tool_executions")
+_USED_MODEL: Final = ("usedModel", "used_model")
+
+
+class BatchResultNormalizer:
+    """Tells a finished result in canonical events; nothing it is given makes it raise.
+
+    `provider` says whose answers these are where they do not (Azure's look like OpenAI's), `model`
+    what was asked for, used where no answer names the model that gave it.
+    """
+
+    def __init__(
+        self,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        session_id: str | None = None,
+        keep_raw: bool = True,
+    ) -> None:
+        self._provider = None
+        if provider is not None:
+            self._provider = provider_named(provider)
+            if self._provider is None:
+                raise UnknownProviderError(provider, PROVIDERS)
+        self._model = model
+        self._session_id = session_id
+        self._keep_raw = keep_raw
+
+    def normalize(
+        self, result: Any, *, user_messages: bool = False, whole_turn: bool = False
+    ) -> Normalized:
+        """A state (`messages`, `tool_executions`, `used_model`), a list of messages, or an answer.
+
+        What people said is counted in the order and left out, unless `user_messages` asks for it.
+        `whole_turn` tells that too, and `session_start` and `complete` around everything.
+        """
+        return self._tell(result, user_messages=user_messages, whole_turn=whole_turn)
+
+    def normalize_stream(
+        self,
+        response: Any,
+        *,
+        stop: StopReason | None = None,
+        failure: Failure | None = None,
+        problems: Sequence[Problem] = (),
+    ) -> Normalized:
+        """An answer put together from a stream, which may have ended in its own way."""
+        return self._tell(response, stop=stop, failure=failure, problems=problems)
+
+    def _tell(
+        self,
+        result: Any,
+        *,
+        user_messages: bool = False,
+        whole_turn: bool = False,
+        stop: StopReason | None = None,
+        failure: Failure | None = None,
+        problems: Sequence[Problem] = (),
+    ) -> Normalized:
+        messages = shapes.messages_of(result)
+        executions: list[Execution] = []
+        used_model = self._model
+        state: Any = None
+        if messages is None:
+            answers = self._read_response(result)
+        else:
+            state = result if not isinstance(result, (list, tuple)) else None
+            answers = [self._read_message(each) for each in messages]
+            executions = _executions(state)
+            used_model = text(get(state, *_USED_MODEL)) or used_model
+        if stop is not None or failure is not None:
+            _force(answers, stop, failure, self._provider or "langchain")
+        turn = Turn(
+            session_id=self._session_id or _session_of(state),
+            default_model=used_model,
+            provider=self._provider,
+            keep_raw=self._keep_raw,
+            user_messages=user_messages or whole_turn,
+            executions=executions,
+        )
+        turn.report(problems)
+        if whole_turn:
+            turn.open()
+        turn.tell(answers)
+        if state is not None:
+            turn.tell_waits(as_data(get(state, "approvals")), as_data(get(state, "__interrupt__")))
+        if whole_turn:
+            turn.close()
+        return turn.result()
+
+    def _read_response(self, result: Any) -> list[Answer]:
+        provider = self._provider
+        if isinstance(result, BaseException):
+            failure = failure_of(result)
+            return [Answer("assistant", provider or "langchain", failure=failure)]
+        data = as_data(result)
+        read = shapes.reader_of(data, provider)
+        if read is None:
+            answer = Answer("assistant", provider or "langchain")
+            answer.report("malformed_message", "the result has no known shape", None, data)
+            return [answer]
+        try:
+            return read(data)
+        except Exception as raised:  # noqa: BLE001 - an answer of whatever shape is reported, never fatal
+            return [_unreadable(raised, data, provider)]
+
+    def _read_message(self, message: Any) -> Answer:
+        # `langchain` says who carries the messages, not who answers: that each message says.
+        provider = None if self._provider == "langchain" else self._provider
+        try:
+            return read_message(as_data(message), provider)
+        except Exception as raised:  # noqa: BLE001 - one bad message does not sink the others
+            return _unreadable(raised, None, self._provider)
+
+
+def _unreadable(raised: Exception, raw: Any, provider: str | None) -> Answer:
+    answer = Answer("system", provider or "langchain")
+    message = f"{type(raised).__name__}: {fields_text(raised)}"
+    answer.report("malformed_message", message, None, raw)
+    return answer
+
+
+def _executions(state: Any) -> list[Execution]:
+    given = get(state, *_EXECUTIONS)
+    if not isinstance(given, (list, tuple)):
+        return []
+    return [read_execution(each, position) for position, each in enumerate(given)]
+
+
+def _session_of(state: Any) -> str | None:
+    found = get(state, "session_id", "sessionId") or get(
+        get(state, "context"), "session_id", "sessionId"
+    )
+    return text(found)
+
+
+def _force(
+    answers: list[Answer], stop: StopReason | None, failure: Failure | None, provider: str
+) -> None:
+    """Ends the last answer of the model the way its stream did."""
+    spoken = [answer for answer in answers if answer.role == "assistant"]
+    if not spoken:
+        spoken = [Answer("assistant", provider)]
+        answers.append(spoken[0])
+    spoken[-1].forced_stop = stop
+    spoken[-1].failure = failure

@@ -1,0 +1,84 @@
+"""OpenAI's Responses API: the output items of an answer."""
+
+from typing import Any, Final
+
+from tracereel.providers.answers import Answer, Piece
+from tracereel.providers.base import ToolResult
+from tracereel.providers.blocks import add_request, read_block
+from tracereel.providers.failures import read_failure
+from tracereel.providers.reading import items, mapping, text, word
+from tracereel.providers.usage import usage_of
+
+CALLS: Final = frozenset({"function_call", "custom_tool_call"})
+"""Tools that the program runs; the others are the provider's own."""
+
+
+def read(response: dict[str, Any], provider: str = "openai") -> list[Answer]:
+    """The answer in a response."""
+    answer = Answer("assistant", provider)
+    answer.model = text(response.get("model"))
+    answer.message_id = text(response.get("id"))
+    answer.usage = usage_of(response)
+    answer.stop_word = stop_word_of(response)
+    answer.failure = read_failure(response)
+    for index, item in enumerate(items(response.get("output"))):
+        read_item(answer, item, index)
+    return [answer]
+
+
+def stop_word_of(response: dict[str, Any]) -> str | None:
+    """The reason of an incomplete answer, else its status; null while it is not over."""
+    reason = word(mapping(response.get("incomplete_details")).get("reason"))
+    status = word(response.get("status"))
+    return reason or (None if status in ("in_progress", "queued") else status)
+
+
+def read_item(answer: Answer, item: Any, index: int) -> None:
+    """Adds the pieces of one output item."""
+    kind = text(mapping(item).get("type"))
+    if kind == "message":
+        for part in items(item.get("content")):
+            read_block(answer, part, index)
+    elif kind is not None and kind.endswith("_call") and kind not in CALLS:
+        _read_builtin(answer, item, kind, index)
+    else:
+        read_block(answer, item, index)
+
+
+def _read_builtin(answer: Answer, item: dict[str, Any], kind: str, index: int) -> None:
+    """A tool that the provider ran: what was asked, and, once it is over, what came of it."""
+    identity = text(item.get("call_id")) or text(item.get("id"))
+    name = text(item.get("name")) or kind.removesuffix("_call")
+    asked = item.get("arguments")
+    add_request(
+        answer,
+        index,
+        identity=identity,
+        name=name,
+        arguments=_described(item) if asked is None else asked,
+        raw=item,
+        at_provider=True,
+    )
+    status, error = item.get("status"), item.get("error")
+    if status in ("completed", "failed", "incomplete") or item.get("output") is not None or error:
+        failed = status == "failed" or bool(error)
+        content = next(
+            (item[each] for each in ("output", "results", "outputs") if item.get(each)), None
+        )
+        result = ToolResult(
+            call_id=identity or "",
+            name=name,
+            content=content,
+            success=not failed,
+            error=(error if isinstance(error, str) else "failed") if failed else None,
+            runs_at_provider=True,
+        )
+        piece = Piece("tool_response", index, text(content), tool_result=result, raw=item)
+        answer.pieces.append(piece)
+
+
+def _described(item: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a tool that has none by that name: its action, its queries, its code."""
+    action = mapping(item.get("action"))
+    names = ("queries", "code", "operation")
+    return {**action, **{each: item[each] for each in names if item.get(each) is not None}}

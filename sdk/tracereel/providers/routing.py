@@ -1,0 +1,46 @@
+"""How a router chose an agent, as a decision of type `routing`."""
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+Rule = Literal["slash_command", "keyword", "attachment", "model"]
+RULES: Final[tuple[str, ...]] = get_args(Rule)
+"""What may decide, the strongest first."""
+
+
+class Routing(msgspec.Struct, frozen=True, kw_only=True):
+    """Which agents could have taken a request, which one did, and by which rule."""
+
+    candidates: Sequence[str]
+    chosen: str
+    rule: Rule
+    matched: str | None = None
+    """The command, the word or the file that decided."""
+    reasoning: str | None = None
+    confidence: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise ValueError(f"rule {self.rule!r} is not known; known are {', '.join(RULES)}")
+
+    def as_decision(self) -> dict[str, Any]:
+        """The arguments for `tracereel.record_decision`.
+
+        A rule is certain of what it found; how sure a model was, only the model can say.
+        """
+        certain = None if self.rule == "model" else 1.0
+        return {
+            "decision_type": "routing",
+            "category": "routing",
+            "candidates": list(self.candidates),
+            "chosen": self.chosen,
+            "reasoning": self.reasoning or self._reason(),
+            "confidence": certain if self.confidence is None else self.confidence,
+            "output_data": {"agent": self.chosen, "rule": self.rule, "matched": self.matched},
+        }
+
+    def _reason(self) -> str:
+        found = f" {self.matched!r}" if self.matched else ""
+        return f"decided by {self.rule.replace('_', ' ')}{found}"

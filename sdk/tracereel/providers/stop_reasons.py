@@ -1,0 +1,87 @@
+"""Why an answer ended: the providers' words and the canonical ones."""
+
+from typing import Final
+
+from tracereel.providers.base import Problem, StopReason
+
+CANONICAL: Final[tuple[StopReason, ...]] = (
+    "success",
+    "max_tokens",
+    "paused",
+    "refused",
+    "error",
+    "user_cancelled",
+)
+
+_OPENAI: Final[dict[str, StopReason]] = {
+    "stop": "success",
+    "tool_calls": "success",
+    "function_call": "success",
+    "length": "max_tokens",
+    "content_filter": "refused",
+    # The Responses API: a status, and the reason where it is incomplete.
+    "completed": "success",
+    "max_output_tokens": "max_tokens",
+    "failed": "error",
+    "cancelled": "user_cancelled",
+}
+
+STOP_REASONS: Final[dict[str, dict[str, StopReason]]] = {
+    "anthropic": {
+        "end_turn": "success",
+        "tool_use": "success",
+        "max_tokens": "max_tokens",
+        "stop_sequence": "success",
+        "pause_turn": "paused",
+        "refusal": "refused",
+        "model_context_window_exceeded": "max_tokens",
+    },
+    "openai": _OPENAI,
+    "azure_openai": _OPENAI,
+    "google": {
+        "STOP": "success",
+        "MAX_TOKENS": "max_tokens",
+        "SAFETY": "refused",
+        "RECITATION": "refused",
+        "BLOCKLIST": "refused",
+        "PROHIBITED_CONTENT": "refused",
+        "SPII": "refused",
+        "IMAGE_SAFETY": "refused",
+        "IMAGE_PROHIBITED_CONTENT": "refused",
+        "IMAGE_RECITATION": "refused",
+        "MODEL_ARMOR": "refused",
+        "JAILBREAK": "refused",
+        "LANGUAGE": "error",
+        "MALFORMED_FUNCTION_CALL": "error",
+        "MALFORMED_RESPONSE": "error",
+        "UNEXPECTED_TOOL_CALL": "error",
+        "TOO_MANY_TOOL_CALLS": "error",
+        "NO_IMAGE": "error",
+        "IMAGE_OTHER": "error",
+    },
+    # Words of Amazon Bedrock, which reach us through LangChain.
+    "langchain": {
+        "guardrail_intervened": "refused",
+        "content_filtered": "refused",
+    },
+}
+"""Provider → its word → the canonical one."""
+
+_EVERY_WORD: Final[dict[str, StopReason]] = {
+    **{word: word for word in CANONICAL},
+    **{word.lower(): meaning for table in STOP_REASONS.values() for word, meaning in table.items()},
+}
+
+
+def canonical_stop_reason(
+    word: str | None, provider: str = "langchain"
+) -> tuple[StopReason | None, Problem | None]:
+    """The canonical word for a provider's; an unknown one is a success, with a warning."""
+    if word is None:
+        return None, None
+    found = STOP_REASONS.get(provider, {}).get(word) or _EVERY_WORD.get(word.lower())
+    if found is not None:
+        return found, None
+    known = ", ".join(sorted(STOP_REASONS.get(provider) or _EVERY_WORD))
+    message = f"stop reason {word[:80]!r} is not known (known: {known}); taken for a success"
+    return "success", Problem(code="unknown_stop_reason", message=message, raw=word)

@@ -1,0 +1,35 @@
+"""Stream adapters: one for each provider, and for LangChain's event streams."""
+
+from typing import Any, Final
+
+from tracereel.providers.errors import UnknownProviderError
+from tracereel.providers.names import provider_named
+from tracereel.providers.streams.anthropic import AnthropicStreamAdapter
+from tracereel.providers.streams.azure_openai import AzureOpenAIStreamAdapter
+from tracereel.providers.streams.base import StreamAdapter
+from tracereel.providers.streams.google import GoogleStreamAdapter
+from tracereel.providers.streams.langchain import LangChainStreamAdapter
+from tracereel.providers.streams.openai import OpenAIStreamAdapter
+
+ADAPTERS: Final[dict[str, type[StreamAdapter]]] = {
+    adapter.provider: adapter
+    for adapter in (
+        AnthropicStreamAdapter,
+        AzureOpenAIStreamAdapter,
+        GoogleStreamAdapter,
+        LangChainStreamAdapter,
+        OpenAIStreamAdapter,
+    )
+}
+
+
+def adapter_for(provider: str, **options: Any) -> StreamAdapter:
+    """A new adapter for one stream of a provider; `options` are those of `StreamAdapter`.
+
+    Raises:
+        UnknownProviderError: no adapter is known by that name; the message lists those that are.
+    """
+    name = provider_named(provider) if isinstance(provider, str) else None
+    if name is None:
+        raise UnknownProviderError(provider, ADAPTERS)
+    return ADAPTERS[name](**options)

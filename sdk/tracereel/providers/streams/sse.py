@@ -1,0 +1,72 @@
+"""Server-Sent Events, from bytes cut anywhere to the JSON that the frames carry."""
+
+from typing import Any, Final
+
+import msgspec
+
+DONE: Final = object()
+"""What `data: [DONE]` stands for: the provider has sent everything."""
+MAX_FRAME_BYTES: Final = 16 * 2**20
+"""Longest frame that is put together; a longer one is given up as malformed."""
+
+
+class SseDecoder:
+    """Puts frames together and decodes their data.
+
+    Event names and ids are left out: the providers repeat what matters in the data.
+    """
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._data: list[bytes] = []
+        self._size = 0
+        self._is_too_long = False
+        self._ended_with_return = False
+
+    def feed(self, data: bytes) -> list[Any]:
+        """The frames that are complete now: decoded JSON, `DONE`, or null where it is no JSON."""
+        frames: list[Any] = []
+        if self._ended_with_return and data:
+            # The line ended with \r; a \n right after it belongs to the same end.
+            self._ended_with_return = False
+            if data[:1] == b"\n":
+                data = data[1:]
+        lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._ended_with_return = data.endswith(b"\r")
+        for part in lines[:-1]:
+            self._extend(part)
+            self._end_line(frames)
+        self._extend(lines[-1])
+        return frames
+
+    def _extend(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= MAX_FRAME_BYTES:
+            self._line += part
+        elif part or self._line:
+            self._is_too_long = True
+            self._data.clear()
+            self._line[:] = b":"  # a comment: there was something in this line
+
+    def _end_line(self, frames: list[Any]) -> None:
+        line = bytes(self._line)
+        self._line.clear()
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].removeprefix(b" "))
+        elif line == b"":
+            if self._is_too_long:
+                frames.append(None)
+            elif self._data:
+                frames.append(_decoded(b"\n".join(self._data)))
+            self._data.clear()
+            self._size = 0
+            self._is_too_long = False
+
+
+def _decoded(data: bytes) -> Any:
+    if data.strip() == b"[DONE]":
+        return DONE
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None

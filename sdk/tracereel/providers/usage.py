@@ -1,0 +1,116 @@
+"""Token counts, wherever a provider or framework puts them and however it splits them."""
+
+from typing import Any, Final
+
+from tracereel.providers.base import Usage
+from tracereel.providers.reading import count, mapping
+
+PLACES: Final[tuple[tuple[str, ...], ...]] = (
+    ("response_metadata", "usage"),
+    ("usage_metadata",),
+    ("response_metadata", "token_usage"),
+    ("response_metadata", "usage_metadata"),
+    ("response_metadata", "amazon-bedrock-invocationMetrics"),
+    ("usage",),
+    ("usageMetadata",),
+    ("token_usage",),
+    ("llm_output", "token_usage"),
+    ("llm_output", "usage"),
+    ("generation_info", "token_usage"),
+    ("generation_info", "usage_metadata"),
+    ("additional_kwargs", "usage"),
+)
+"""Where usage is looked for, in this order; a later place adds what earlier ones left unsaid."""
+
+_INPUT: Final = (
+    *("input_tokens", "prompt_tokens", "promptTokenCount", "prompt_token_count"),
+    *("inputTokens", "inputTokenCount"),
+)
+_OUTPUT: Final = (
+    *("output_tokens", "completion_tokens", "candidatesTokenCount", "candidates_token_count"),
+    *("outputTokens", "outputTokenCount"),
+)
+_BESIDE_READ: Final = (
+    *("cache_read_input_tokens", "cacheReadInputTokens", "cacheReadInputTokenCount"),
+    "cacheReadInputTokensCount",
+)
+_BESIDE_WRITTEN: Final = (
+    *("cache_creation_input_tokens", "cacheWriteInputTokens", "cacheWriteInputTokenCount"),
+    "cacheWriteInputTokensCount",
+)
+"""Cached input that the provider counts beside its input (Anthropic, Bedrock), not in it."""
+_WITHIN_READ: Final = ("cachedContentTokenCount", "cached_content_token_count")
+_DETAILS_IN: Final = ("input_token_details", "input_tokens_details", "prompt_tokens_details")
+_DETAILS_OUT: Final = ("output_token_details", "output_tokens_details", "completion_tokens_details")
+_THOUGHTS: Final = ("thoughtsTokenCount", "thoughts_token_count")
+_TOOL_PROMPT: Final = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
+
+
+def usage_of(message: Any) -> Usage | None:
+    """What an answer (a message, a response, as data) says of its tokens; null if nothing."""
+    found: Usage | None = None
+    said = mapping(message)
+    for place in PLACES:
+        value = said.get(place[0])
+        for name in place[1:]:
+            value = mapping(value).get(name)
+        if value is None:
+            continue
+        usage = read_usage(value)
+        if usage is not None:
+            found = usage if found is None else _completed(found, usage)
+    return found
+
+
+def read_usage(value: Any) -> Usage | None:
+    """One usage object of any provider; null where it counts nothing."""
+    if not isinstance(value, dict):
+        return None
+    input_tokens = _first(value, _INPUT)
+    output_tokens = _first(value, _OUTPUT)
+    read, written = _first(value, _BESIDE_READ), _first(value, _BESIDE_WRITTEN)
+    thoughts = _first(value, _THOUGHTS)
+    if all(each is None for each in (input_tokens, output_tokens, read, written, thoughts)):
+        return None
+    total_in = (input_tokens or 0) + (_first(value, _TOOL_PROMPT) or 0)
+    inside_in, inside_out = _details(value, _DETAILS_IN), _details(value, _DETAILS_OUT)
+    if not inside_in:  # LangChain's details mean that its input has the cached parts in it already
+        total_in += (read or 0) + (written or 0)
+    if read is None:
+        read = _first(value, _WITHIN_READ)
+    return Usage(
+        input_tokens=total_in,
+        output_tokens=(output_tokens or 0) + (thoughts or 0),
+        cached_tokens=_either(read, _first(inside_in, ("cache_read", "cached_tokens"))),
+        cache_creation_tokens=_either(
+            written, _first(inside_in, ("cache_creation", "cache_write_tokens"))
+        ),
+        reasoning_tokens=_either(
+            thoughts, _first(inside_out, ("reasoning", "reasoning_tokens", "thinking_tokens"))
+        ),
+    )
+
+
+def _details(value: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return next((mapping(value[name]) for name in names if value.get(name)), {})
+
+
+def _first(value: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    for name in names:
+        if (found := count(value.get(name))) is not None:
+            return found
+    return None
+
+
+def _either(first: int | None, second: int | None) -> int | None:
+    return second if first is None else first
+
+
+def _completed(first: Usage, second: Usage) -> Usage:
+    return Usage(
+        input_tokens=first.input_tokens or second.input_tokens,
+        output_tokens=first.output_tokens or second.output_tokens,
+        cached_tokens=_either(first.cached_tokens, second.cached_tokens),
+        cache_creation_tokens=_either(first.cache_creation_tokens, second.cache_creation_tokens),
+        reasoning_tokens=_either(first.reasoning_tokens, second.reasoning_tokens),
+    )

@@ -1,0 +1,82 @@
+"""Waiting for a person: who was asked, for how long, and what an agent's time is without it."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from tracereel.providers.base import Approval, NormalizedEvent
+from tracereel.providers.reading import get, items, mapping, text
+
+
+def read_approvals(value: Any) -> list[Approval]:
+    """The entries of a state's `approvals`; those without an id are numbered."""
+    return [
+        Approval(
+            id=text(get(each, "id", "approval_id", "approvalId")) or f"approval_{position}",
+            tool_name=text(get(each, "tool_name", "toolName", "name")),
+            question=get(each, "question", "description", "args"),
+            approved=_flag(get(each, "approved")),
+            requested_at=_seconds(get(each, "requested_at", "requestedAt")),
+            resolved_at=_seconds(get(each, "resolved_at", "resolvedAt")),
+        )
+        for position, each in enumerate(items(value))
+        if isinstance(each, dict)
+    ]
+
+
+def read_interrupts(value: Any) -> list[Approval]:
+    """LangGraph's `__interrupt__`: one question, or one for each action that needs a yes."""
+    found: list[Approval] = []
+    for position, interrupt in enumerate(items(value)):
+        asked = mapping(interrupt).get("value")
+        identity = text(get(mapping(interrupt), "id", "interrupt_id")) or f"interrupt_{position}"
+        actions = items(mapping(asked).get("action_requests"))
+        if not actions:
+            found.append(Approval(id=identity, question=asked))
+        for number, action in enumerate(actions):
+            name = text(get(mapping(action), "name", "action"))
+            found.append(Approval(id=f"{identity}:{number}", tool_name=name, question=action))
+    return found
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _seconds(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e12:
+        return None
+    return None if math.isnan(value) else float(value)
+
+
+def waited_seconds(events: Iterable[NormalizedEvent], *, since: float, until: float) -> float:
+    """How much of a stretch of time was spent waiting for people; overlapping waits count once.
+
+    An approval that nobody has answered waits until the end.
+    """
+    asked: dict[str, float] = {}
+    waits: list[tuple[float, float]] = []
+    for event in events:
+        approval = event.approval
+        if approval is None:
+            continue
+        if event.type == "approval_requested" and approval.requested_at is not None:
+            asked[approval.id] = approval.requested_at
+        elif event.type == "approval_resolved":
+            start = asked.pop(approval.id, approval.requested_at)
+            if start is not None:
+                end = until if approval.resolved_at is None else approval.resolved_at
+                waits.append((start, end))
+    waits.extend((start, until) for start in asked.values())
+    total, reached = 0.0, since
+    for start, end in sorted(waits):
+        begin, stop = max(start, reached), min(end, until)
+        if stop > begin:
+            total += stop - begin
+            reached = stop
+    return total
+
+
+def active_seconds(events: Iterable[NormalizedEvent], *, since: float, until: float) -> float:
+    """The agent's own time in a stretch: all of it, less the waits for people."""
+    return max(0.0, until - since - waited_seconds(events, since=since, until=until))
