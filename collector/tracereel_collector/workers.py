@@ -1,7 +1,6 @@
 """Keeps the worker processes alive: one per listening socket, started again when it dies."""
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from tracereel_collector.bells import Bell
 from tracereel_collector.engine.supervisor import child_environment
 from tracereel_collector.errors import StartupError
 from tracereel_collector.link import READY, Link
+from tracereel_collector.pipes import can_be_read
 
 log = structlog.get_logger(__name__)
 
@@ -115,8 +115,7 @@ class WorkerPool:
         assert process is not None and process.stdout is not None  # noqa: S101, PT018 - launched
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and not self._stopping.is_set():
-            readable, _, _ = select.select([process.stdout], [], [], 0.2)
-            if not readable:
+            if not can_be_read(process.stdout.fileno(), within=0.2):
                 continue
             if process.stdout.readline().decode().strip() == READY:
                 return

@@ -8,7 +8,6 @@ import contextlib
 import http.client
 import os
 import secrets
-import select
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from typing import Literal, Self
 from tracereel_collector.engine.process import EXIT_STORE_IN_USE, READY
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.errors import StartupError
+from tracereel_collector.pipes import can_be_read
 
 State = Literal["new", "starting", "running", "restarting", "stopped", "failed"]
 OnEvent = Callable[[str, Mapping[str, object]], None]
@@ -257,8 +257,7 @@ class _Child:
         if pipe is None:
             return "the engine has no stdout"
         while time.monotonic() < deadline and not stopping.is_set():
-            readable, _, _ = select.select([pipe], [], [], 0.2)
-            if not readable:
+            if not can_be_read(pipe.fileno(), within=0.2):
                 continue
             if pipe.readline().decode("utf-8", "replace").strip() == READY:
                 return None

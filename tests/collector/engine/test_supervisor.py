@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -50,6 +51,24 @@ def can_bind(port: int) -> bool:
 def test_the_supervisor_never_imports_chdb() -> None:
     code = "import sys, tracereel_collector.engine; sys.exit('chdb' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_it_starts_in_a_process_that_has_more_than_1024_files_open(
+    settings: EngineSettings,
+) -> None:
+    """A collector with many connections must be able to start its engine again."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2_000:
+        pytest.skip(f"the system allows {hard} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_000), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        with Supervisor(settings) as supervisor:
+            assert supervisor.state == "running"
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_stop_is_safe_without_start_and_twice(settings: EngineSettings) -> None:
