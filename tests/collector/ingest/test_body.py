@@ -77,13 +77,17 @@ def test_an_undeclared_body_stops_at_the_limit():
         read(b"x" * 600, b"x" * 600)
 
 
-def test_a_bomb_stops_at_the_limit_without_being_unpacked():
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_bomb_stops_at_the_limit_without_being_unpacked(encoding):
+    bomb = PACKERS[encoding](bytes(200_000_000))
     with pytest.raises(TooLargeError):
-        read(gzip.compress(bytes(200_000_000), 9), headers=GZIP, max_body=1 << 20, inflight=1 << 22)
+        read(bomb, headers={"content-encoding": encoding}, max_body=1 << 20, inflight=1 << 22)
 
 
 @pytest.mark.parametrize(
-    "broken", [b"not gzip", gzip.compress(b"x" * 100)[:-9]], ids=["nonsense", "cut short"]
+    "broken",
+    [b"not gzip", gzip.compress(b"x" * 100)[:-9], gzip.compress(b"x") + b"trailing"],
+    ids=["nonsense", "cut short", "something behind it"],
 )
 def test_broken_compression_is_a_bad_request(broken):
     with pytest.raises(BadRequestError):
