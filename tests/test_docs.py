@@ -96,6 +96,22 @@ def test_links_between_documents_lead_somewhere():
     assert broken == []
 
 
+def test_every_fault_has_a_row_and_every_test_named_there_exists():
+    text = (DOCS / "reliability.md").read_text(encoding="utf-8")
+    files = set(re.findall(r"tests/[\w/]+\.py", text))
+    assert [name for name in sorted(files) if not (DOCS.parent / name).is_file()] == []
+
+    rows = re.findall(r"(?m)^\| (T\d+) \|(.*)", text)
+    assert [row for row, _ in rows] == [f"T{number}" for number in range(1, 26)]
+    for row, cells in rows:
+        proofs = re.findall(r"`(tests/[\w/]+\.py)`: ((?:`test_\w+`(?:, )?)+)", cells)
+        named = [(file, name) for file, names in proofs for name in re.findall(r"\w+", names)]
+        assert len(named) == cells.count("`test_") > 0, f"{row}: each test stands behind its file"
+        for file, name in named:
+            source = (DOCS.parent / file).read_text(encoding="utf-8")
+            assert re.search(rf"(?m)^ *(async )?def {name}\(", source), f"{row}: {file} {name}"
+
+
 def test_the_readmes_example_runs(tmp_path, monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.setenv("TRACEREEL_SPOOL_DIR", str(tmp_path))
