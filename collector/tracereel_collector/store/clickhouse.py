@@ -11,6 +11,8 @@ from urllib.parse import unquote, urlsplit
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError
+from clickhouse_connect.driver.httputil import get_pool_manager_options
+from urllib3 import PoolManager
 from urllib3.exceptions import HTTPError
 
 from tracereel_collector.errors import (
@@ -127,6 +129,7 @@ class ClickHouseStore:
             "max_memory_usage": query_memory_bytes,
         }
         self._timeout = query_seconds
+        self._pool = _NoRedirects(**get_pool_manager_options(maxsize=max_clients))
         self._idle: list[Client] = []
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(max_clients)
@@ -144,6 +147,7 @@ class ClickHouseStore:
             idle, self._idle = self._idle, []
         for client in idle:
             client.close()
+        self._pool.clear()
 
     def command(self, statement: str) -> None:
         """Run a statement that returns nothing."""
@@ -247,7 +251,17 @@ class ClickHouseStore:
             connect_timeout=10,
             send_receive_timeout=int(self._timeout) + 30,
             autogenerate_session_id=False,
+            pool_mgr=self._pool,
         )
+
+
+class _NoRedirects(PoolManager):
+    """Connections to the store alone: an address that it names is not the one that was configured."""
+
+    def urlopen(self, method: str, url: str, *args: Any, **given: Any) -> Any:  # type: ignore[override]
+        """As urllib3 does it, but where an answer points elsewhere, that is the answer."""
+        del args  # only whether to follow
+        return super().urlopen(method, url, **{**given, "redirect": False})
 
 
 def _translate(error: DatabaseError) -> Exception:
