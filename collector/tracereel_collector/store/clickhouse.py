@@ -258,7 +258,7 @@ class ClickHouseStore:
 class _NoRedirects(PoolManager):
     """Connections to the store alone: an address that it names is not the one that was configured."""
 
-    def urlopen(self, method: str, url: str, *args: Any, **given: Any) -> Any:  # type: ignore[override]
+    def urlopen(self, method: str, url: str, *args: Any, **given: Any) -> Any:
         """As urllib3 does it, but where an answer points elsewhere, that is the answer."""
         del args  # only whether to follow
         return super().urlopen(method, url, **{**given, "redirect": False})
