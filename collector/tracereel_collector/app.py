@@ -12,7 +12,6 @@ from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import ASGIApp
 
 from tracereel_collector.api.build import build_api
@@ -52,6 +51,7 @@ from tracereel_collector.telemetry import (
     OtlpMetrics,
     QueueMetrics,
     SessionMetrics,
+    SharedMetrics,
     UnpricedModelMetric,
 )
 
@@ -186,7 +186,7 @@ class Collector:
         )
         self.store_address = link.store
         self._store = self._new_store()
-        MultiProcessCollector(self._shown, path=link.metrics_dir)  # type: ignore[no-untyped-call]
+        SharedMetrics(self._shown, link.metrics_dir)
         listen_to(link.delivered_fd, lambda _: self._delivered.notify(), name="delivered-bell")
 
     def _open_door(self) -> ASGIApp:

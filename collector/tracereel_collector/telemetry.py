@@ -4,13 +4,14 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram, values
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 Counts = Callable[[], dict[tuple[str, str], int]]
@@ -174,6 +175,24 @@ def name_thread(name: str) -> None:
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name, encoding="ascii")
     except OSError:
         pass  # another system, or one that hides it: it was only a name
+
+
+class SharedMetrics(MultiProcessCollector):
+    """What all processes have counted, out of their files.
+
+    A file is empty for a moment after it is made, or for ever if its process was killed just then:
+    such a file has nothing to say, and reading it would fail.
+    """
+
+    def __init__(self, registry: CollectorRegistry, directory: str) -> None:
+        super().__init__(registry, path=directory)  # type: ignore[no-untyped-call]
+        self._directory = Path(directory)
+
+    def collect(self) -> Iterable[Metric]:
+        """The sums of all files that hold something."""
+        files = [str(file) for file in self._directory.glob("*.db") if file.stat().st_size]
+        merged: Iterable[Metric] = self.merge(files, accumulate=True)  # type: ignore[no-untyped-call]
+        return merged
 
 
 def share_metrics(directory: Path, *, slot: str) -> None:
