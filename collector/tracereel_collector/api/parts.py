@@ -17,6 +17,7 @@ from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Kind, QuarantineEntry
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.trace import Traces
 from tracereel_collector.telemetry import HttpMetrics
 
 Answer = TypeVar("Answer")
@@ -136,6 +137,7 @@ class Parts:
     queue: QueueView
     delivered: DeliveryNotice
     replay: Replay
+    traces: Traces
     emitters: Emitters
     queries: QueryThreads
     store_answers: Callable[[], bool]
