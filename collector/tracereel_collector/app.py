@@ -38,6 +38,7 @@ from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.query.completeness import Completeness
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.run.rows import RunReader
@@ -202,6 +203,8 @@ class Collector:
         )
         self._shown.register(SessionMetrics(queue.session_mismatches))
         self._shown.register(UnpricedModelMetric(UnpricedModels(store).by_model))
+        reader = RunReader(store)
+        traces = Traces(reader)
         self.parts = Parts(
             gate=self._gate,
             administration=Administration(self._keys, self._audit),
@@ -219,8 +222,9 @@ class Collector:
             ),
             queue=queue,
             delivered=self._delivered,
-            replay=Replay(store),
-            traces=Traces(RunReader(store)),
+            replay=Replay(reader, traces),
+            traces=traces,
+            completeness=Completeness(reader, traces),
             emitters=Emitters(store),
             queries=self._queries,
             store_answers=store.ping,

@@ -11,6 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tracereel_collector.api import (
+    completeness,
     emitters,
     events,
     health,
@@ -32,7 +33,7 @@ from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
-    *(events, otlp, heartbeats, replay, trace, emitters),
+    *(events, otlp, heartbeats, replay, trace, completeness, emitters),
     *(quarantine, quarantine_acts, keys, health, page),
 )
 """Everything that is served; each file holds one `router`."""

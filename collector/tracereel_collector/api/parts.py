@@ -14,7 +14,8 @@ from tracereel_collector.auth.administration import Administration
 from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
-from tracereel_collector.model import Kind, QuarantineEntry
+from tracereel_collector.model import Kind, QuarantineEntry, Waiting
+from tracereel_collector.query.completeness import Completeness
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.trace import Traces
@@ -39,6 +40,10 @@ class QueueView(Protocol):
 
     def hurry(self, kind: Kind, /) -> None:
         """Ask for delivery of what waits, now."""
+        ...
+
+    def events_waiting(self, *, tenant: str, trace_id: str) -> Waiting:
+        """How many events of a run are acknowledged and not yet in the store."""
         ...
 
     def newest_body(self, kind: Kind, /) -> int | None:
@@ -138,6 +143,7 @@ class Parts:
     delivered: DeliveryNotice
     replay: Replay
     traces: Traces
+    completeness: Completeness
     emitters: Emitters
     queries: QueryThreads
     store_answers: Callable[[], bool]

@@ -20,8 +20,9 @@ from tracereel_collector.model import (
     QuarantineEntry,
     QueuedBody,
     Receipt,
+    Waiting,
 )
-from tracereel_collector.queue import batches, gauges, quarantine
+from tracereel_collector.queue import batches, gauges, quarantine, waiting
 from tracereel_collector.queue.append import REJECTED, Appender
 from tracereel_collector.queue.database import (
     Rescued,
@@ -337,6 +338,10 @@ class DurableQueue:
                 lambda connection: quarantine.drop(connection, entry_id, tenant=tenant)
             ).result()
         )
+
+    def events_waiting(self, *, tenant: str, trace_id: str) -> Waiting:
+        """How many events of a run are here and not yet in the store."""
+        return waiting.events_waiting(self._read, tenant=tenant, trace_id=trace_id)
 
     def newest_body(self, kind: Kind) -> int | None:
         """The last body of a kind that is still here; None when there is none."""

@@ -16,6 +16,8 @@ MAX_RUNS = 200
 """Most runs in one tree."""
 MAX_LEVELS = 8
 """Most levels of runs that runs have started."""
+MAX_NUMBERS = 1_000_000
+"""Most numbers of one emitter in one run that are checked for gaps."""
 TEXT = 2_000
 """Longest text of a step, in characters."""
 
@@ -148,6 +150,60 @@ class _Around(msgspec.Struct, array_like=True, frozen=True, gc=False):
     runs: list[str]
 
 
+class LedgerRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One line of `run_ledger.sql`, in its order of columns."""
+
+    trace_id: str
+    emitter_id: str
+    """Empty for events that nobody has numbered."""
+    stored: int
+    events: int
+    numbers: list[int]
+    told: int | None
+    first_at: int
+    last_at: int
+    last_ingested_at: str
+
+
+class Counts(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The line of `run_counts.sql`, in its order of columns."""
+
+    total_events: int
+    agents: list[str]
+    began: int
+    ended: int
+    errors: int
+    retries: int
+    fallbacks: int
+    decisions: int
+    pipeline_type: str
+    status: str
+    calls: int
+    call_tokens: int | None
+    call_cost: float | None
+    said_tokens: int | None
+    said_cost: float | None
+    otel_trace_ids: list[str]
+
+
+class Cursor(msgspec.Struct, frozen=True, order=True):
+    """A place in a timeline, behind which the next page begins."""
+
+    position: int = 0
+    number: int = 0
+    span_id: str = ""
+    """Of a span; several may come with one number."""
+
+    def __str__(self) -> str:
+        return "-".join(
+            map(str, [self.position, self.number, *([self.span_id] * bool(self.span_id))])
+        )
+
+
+BEGINNING = Cursor()
+
+_LEDGER = msgspec.json.Decoder(LedgerRow)
+_COUNTS = msgspec.json.Decoder(Counts)
 _EVENTS = msgspec.json.Decoder(EventRow)
 _SPANS = msgspec.json.Decoder(SpanRow)
 _EMITTERS = msgspec.json.Decoder(EmitterRow)
@@ -219,6 +275,43 @@ class RunReader:
             truncated=more,
         )
 
+    def counts(
+        self, tenant: str, trace_id: str, *, linked: bool = True
+    ) -> tuple[Counts, list[str]]:
+        """How much there is of a run, without reading it, and the runs that it is made of."""
+        trace_ids = [trace_id]
+        below = [trace_id]
+        for _ in range(MAX_LEVELS):
+            around = self._around(tenant, below, "")
+            below = sorted(set(around.children) - set(trace_ids)) if linked else []
+            below = below[: MAX_RUNS - len(trace_ids)]
+            if not below:
+                break
+            trace_ids += below
+        answer = self.store.select(
+            query("run_counts"),
+            {"tenant": tenant, "trace_ids": trace_ids},
+            fmt="JSONCompactEachRow",
+        )
+        return _COUNTS.decode(answer), trace_ids
+
+    def ledger(self, tenant: str, trace_ids: Sequence[str]) -> list[LedgerRow]:
+        """What is stored of every emitter's part in some runs, repetitions included."""
+        answer = self.store.select(
+            query("run_ledger"),
+            {"tenant": tenant, "trace_ids": list(trace_ids), "most": MAX_NUMBERS},
+            fmt="JSONCompactEachRow",
+        )
+        return _LEDGER.decode_lines(answer)
+
+    def page(
+        self, tenant: str, trace_ids: list[str], traces: list[str], *, after: Cursor, limit: int
+    ) -> tuple[list[EventRow], list[SpanRow]]:
+        """The next events and the next spans behind a place, whole; each at most `limit`."""
+        events, _ = self._events(tenant, trace_ids, limit, whole=True, after=after)
+        spans = self._spans(tenant, traces, whole=True, after=after, most=limit, told_by=trace_ids)
+        return events, spans[:limit]
+
     def emitters(
         self, tenant: str, emitter_ids: Iterable[str], *, now_unix_milli: int
     ) -> dict[str, EmitterRow]:
@@ -259,7 +352,13 @@ class RunReader:
         return sorted(events, key=lambda row: (row.hlc, row.sequence_number)), more
 
     def _events(
-        self, tenant: str, trace_ids: list[str], most: int, *, whole: bool
+        self,
+        tenant: str,
+        trace_ids: list[str],
+        most: int,
+        *,
+        whole: bool,
+        after: Cursor = BEGINNING,
     ) -> tuple[list[EventRow], bool]:
         answer = self.store.select(
             query("run_events"),
@@ -268,6 +367,8 @@ class RunReader:
                 "trace_ids": trace_ids,
                 "text": TEXT,
                 "with_payload": whole,
+                "after_position": after.position,
+                "after_number": after.number,
                 "limit": most + 1,
             },
             fmt="JSONCompactEachRow",
@@ -288,14 +389,27 @@ class RunReader:
         )
         return _AROUND.decode(answer)
 
-    def _spans(self, tenant: str, traces: list[str], *, whole: bool) -> list[SpanRow]:
+    def _spans(
+        self,
+        tenant: str,
+        traces: list[str],
+        *,
+        whole: bool,
+        after: Cursor = BEGINNING,
+        most: int = MAX_EVENTS,
+        told_by: Sequence[str] = (),
+    ) -> list[SpanRow]:
         answer = self.store.select(
             query("run_spans"),
             {
                 "tenant": tenant,
                 "trace_ids": traces,
                 "with_attributes": whole,
-                "limit": MAX_EVENTS + 1,
+                "told_by": list(told_by),
+                "after_position": after.position,
+                "after_number": after.number,
+                "after_span": after.span_id,
+                "limit": most + 1,
             },
             fmt="JSONCompactEachRow",
         )

@@ -91,6 +91,7 @@ FROM
             f.fallback_output_summary) AS output
     FROM agent_events
     WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
+        AND (hlc, sequence_number) > ({after_position:UInt64}, {after_number:UInt64})
     ORDER BY hlc, sequence_number
     LIMIT 1 BY trace_id, event_id
     LIMIT {limit:UInt32}
