@@ -39,6 +39,7 @@ from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.completeness import Completeness
+from tracereel_collector.query.diff import Comparison
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.run.rows import RunReader
@@ -225,6 +226,7 @@ class Collector:
             replay=Replay(reader, traces),
             traces=traces,
             completeness=Completeness(reader, traces),
+            comparison=Comparison(traces),
             emitters=Emitters(store),
             queries=self._queries,
             store_answers=store.ping,

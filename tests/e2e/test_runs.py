@@ -318,3 +318,52 @@ def test_completeness_names_gaps_emitters_and_the_end(collector, trace_id):
     collector.post_events([numbered(3), numbered(4), numbered(6)])
     assert completeness()["verdict"] == "complete"
     assert replay(collector, trace_id)["summary"]["completeness"]["verdict"] == "complete"
+
+
+def test_a_run_in_little_room_has_handles_to_the_rest(collector, mixed):
+    run, _ = mixed
+    answer = http("GET", f"{collector.url}/v1/traces/{run}?budget_bytes=900")
+    short = answer.json()
+
+    assert len(answer.body) <= 900
+    assert short["steps"][0]["kind"] == "pipeline"
+    assert short["steps"][0]["hidden"] == short["omitted_steps"] > 0
+    part = read(collector, f"/v1/traces/{run}?step={SPAN['agent']}")
+    assert [(step["depth"], step["kind"]) for step in part["steps"]] == [
+        (0, "agent"),
+        (1, "span"),
+        (2, "llm"),
+    ]
+    assert [each["event_type"].rsplit(".", 1)[1] for each in part["events"]] == [
+        "started",
+        "recorded",
+        "completed",
+    ]
+    tokens = http("GET", f"{collector.url}/v1/traces/{run}?budget_tokens=400&budget_bytes=90000")
+    assert len(tokens.body) <= 1_200
+    assert http("GET", f"{collector.url}/v1/traces/{run}?step=none").status == 404
+    assert http("GET", f"{collector.url}/v1/traces/{run}?budget_bytes=1").status == 400
+
+
+def test_two_runs_are_compared(collector, trace_id):
+    def book(name, chosen):
+        fields = {"trace_id": f"{trace_id}-{name}", "agent_name": "router", "request_id": "r"}
+        collector.post_events(
+            [
+                own("agent.execution.started", 0, **fields),
+                own("agent.decision.recorded", 5, **fields, chosen=chosen),
+                own("agent.execution.completed", 10, **fields),
+            ]
+        )
+
+    book("one", "A")
+    book("two", "B")
+    document = read(collector, f"/v1/traces/{trace_id}-one/diff/{trace_id}-two")
+    same = read(collector, f"/v1/traces/{trace_id}-one/diff/{trace_id}-one?everything=true")
+
+    assert document["first_difference"]["what"] == "decision"
+    assert document["first_difference"]["fields"]["decision"]["b"]["chosen"] == "B"
+    assert document["counts"]["changed"] == 1
+    assert same["same"] is True
+    assert [step["change"] for step in same["steps"]] == ["same"]
+    assert http("GET", f"{collector.url}/v1/traces/{trace_id}-one/diff/none").status == 404

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tracereel_collector.api import (
     completeness,
+    diff,
     emitters,
     events,
     health,
@@ -33,7 +34,7 @@ from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
-    *(events, otlp, heartbeats, replay, trace, completeness, emitters),
+    *(events, otlp, heartbeats, replay, trace, completeness, diff, emitters),
     *(quarantine, quarantine_acts, keys, health, page),
 )
 """Everything that is served; each file holds one `router`."""

@@ -16,6 +16,7 @@ from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Kind, QuarantineEntry, Waiting
 from tracereel_collector.query.completeness import Completeness
+from tracereel_collector.query.diff import Comparison
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.trace import Traces
@@ -144,6 +145,7 @@ class Parts:
     replay: Replay
     traces: Traces
     completeness: Completeness
+    comparison: Comparison
     emitters: Emitters
     queries: QueryThreads
     store_answers: Callable[[], bool]

@@ -202,6 +202,7 @@ class Cursor(msgspec.Struct, frozen=True, order=True):
 
 BEGINNING = Cursor()
 
+_PAYLOADS = msgspec.json.Decoder(tuple[int, str, str])
 _LEDGER = msgspec.json.Decoder(LedgerRow)
 _COUNTS = msgspec.json.Decoder(Counts)
 _EVENTS = msgspec.json.Decoder(EventRow)
@@ -294,6 +295,17 @@ class RunReader:
             fmt="JSONCompactEachRow",
         )
         return _COUNTS.decode(answer), trace_ids
+
+    def payloads(
+        self, tenant: str, trace_id: str, numbers: Sequence[int]
+    ) -> list[tuple[int, str, str]]:
+        """Number, time of arrival and text of some events, as they were sent."""
+        answer = self.store.select(
+            query("run_payloads"),
+            {"tenant": tenant, "trace_id": trace_id, "numbers": list(numbers)},
+            fmt="JSONCompactEachRow",
+        )
+        return _PAYLOADS.decode_lines(answer)
 
     def ledger(self, tenant: str, trace_ids: Sequence[str]) -> list[LedgerRow]:
         """What is stored of every emitter's part in some runs, repetitions included."""
