@@ -91,7 +91,9 @@ def test_both_ways_make_the_same_of_a_body(data):
         event["emitter_id"], event["emitter_seq"] = data.draw(emitters)
         event["session_id"] = data.draw(st.sampled_from([None, "s1", "s2"]))
         if data.draw(st.booleans()):
-            field = data.draw(st.sampled_from([*sorted(event), "tenant", "hlc", "extra", "span_id"]))
+            field = data.draw(
+                st.sampled_from([*sorted(event), "tenant", "hlc", "extra", "span_id"])
+            )
             event[field] = data.draw(values)
         events.append(event)
     lines = [msgspec.json.encode(each) for each in events]
