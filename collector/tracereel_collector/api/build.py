@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from types import SimpleNamespace
 
 from fastapi import FastAPI
@@ -85,7 +86,8 @@ class _CountRequests:
         self, app: ASGIApp, *, metrics: HttpMetrics, connection_limits: ConnectionLimits
     ) -> None:
         self._app = app
-        self._metrics = metrics
+        self._count = lru_cache(maxsize=1024)(lambda *labels: metrics.requests.labels(*labels).inc)
+        self._observe = lru_cache(maxsize=256)(lambda route: metrics.seconds.labels(route).observe)
         # Where the server's protocol looks for them: it is made with nothing but the application.
         self.state = SimpleNamespace(connection_limits=connection_limits)
 
@@ -106,5 +108,5 @@ class _CountRequests:
             await self._app(scope, receive, noting)
         finally:
             route = getattr(scope.get("route"), "path", "unknown")
-            self._metrics.requests.labels(route, str(status)).inc()
-            self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
+            self._count(route, str(status))()
+            self._observe(route)(time.perf_counter() - started)

@@ -45,7 +45,8 @@ class QuickCheck:
         self._read: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
         self._write = msgspec.json.Encoder()
         self._patterns: dict[str, re.Pattern[str]] = {}
-        self._events: Any = list[self._any_event()]  # type: ignore[misc]
+        # Wrapped, because msgspec remembers how to convert to a struct, and to nothing else.
+        self._body = msgspec.defstruct("Body", [("events", list[self._any_event()])])  # type: ignore[misc]
 
     def _any_event(self) -> Any:
         """One type for events of all kinds, told apart by their `event_type`.
@@ -87,7 +88,7 @@ class QuickCheck:
             events = self._read.decode_lines(body)
             if not events or not _is_same(body, self._write.encode_lines(events)):
                 return None
-            typed = msgspec.convert(events, self._events)
+            typed = msgspec.convert({"events": events}, self._body).events  # type: ignore[attr-defined]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None  # a ValidationError is a DecodeError
         if not (self._is_in_form(events) and _are_times_in_range(events, typed)):
