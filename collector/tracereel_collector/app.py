@@ -40,6 +40,7 @@ from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.search import Search
 from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
@@ -219,6 +220,7 @@ class Collector:
             delivered=self._delivered,
             replay=Replay(store),
             emitters=Emitters(store),
+            search=Search(store, time.time_ns),
             queries=self._queries,
             store_answers=store.ping,
             store_state=self.store_state,

@@ -22,6 +22,7 @@ from tracereel_collector.api import (
     quarantine,
     quarantine_acts,
     replay,
+    traces,
 )
 from tracereel_collector.api.errors import add_error_handlers, answer_error
 from tracereel_collector.api.hot import HotRoutes
@@ -32,7 +33,7 @@ from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
-    *(events, otlp, heartbeats, replay, emitters),
+    *(events, otlp, heartbeats, replay, emitters, traces),
     *(quarantine, quarantine_acts, keys, health, page),
 )
 """Everything that is served; each file holds one `router`."""
