@@ -40,7 +40,9 @@ from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.search import Search
+from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
@@ -219,6 +221,7 @@ class Collector:
             queue=queue,
             delivered=self._delivered,
             replay=Replay(store),
+            traces=Traces(RunReader(store)),
             emitters=Emitters(store),
             search=Search(store, time.time_ns),
             queries=self._queries,

@@ -22,6 +22,7 @@ from tracereel_collector.api import (
     quarantine,
     quarantine_acts,
     replay,
+    trace,
     traces,
 )
 from tracereel_collector.api.errors import add_error_handlers, answer_error
@@ -33,8 +34,18 @@ from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
-    *(events, otlp, heartbeats, replay, emitters, traces),
-    *(quarantine, quarantine_acts, keys, health, page),
+    events,
+    otlp,
+    heartbeats,
+    replay,
+    emitters,
+    traces,
+    trace,
+    quarantine,
+    quarantine_acts,
+    keys,
+    health,
+    page,
 )
 """Everything that is served; each file holds one `router`."""
 

@@ -18,6 +18,7 @@ from tracereel_collector.model import Kind, QuarantineEntry
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.search import Search
+from tracereel_collector.query.trace import Traces
 from tracereel_collector.telemetry import HttpMetrics
 
 Answer = TypeVar("Answer")
@@ -137,6 +138,7 @@ class Parts:
     queue: QueueView
     delivered: DeliveryNotice
     replay: Replay
+    traces: Traces
     emitters: Emitters
     search: Search
     queries: QueryThreads
