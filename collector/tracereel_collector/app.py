@@ -5,7 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,13 @@ from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.sql import PeoplesSql, SqlLimits
+from tracereel_collector.query.sql.catalogue import Catalogues
 from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
+from tracereel_collector.store.people import PeoplesStore
 from tracereel_collector.store.prices import Price, known_prices, load_prices
 from tracereel_collector.telemetry import (
     DeliveryMetrics,
@@ -219,6 +222,7 @@ class Collector:
             delivered=self._delivered,
             replay=Replay(store),
             emitters=Emitters(store),
+            sql=self._new_sql(store),
             queries=self._queries,
             store_answers=store.ping,
             store_state=self.store_state,
@@ -275,6 +279,18 @@ class Collector:
             query_seconds=self._settings.query_seconds,
             query_memory_bytes=self._settings.query_memory_bytes,
             max_clients=QUERY_THREADS + len(Kind) + 1,
+        )
+
+    def _new_sql(self, store: ClickHouseStore) -> PeoplesSql:
+        settings, limits = self._settings, SqlLimits()
+        return PeoplesSql(
+            PeoplesStore(self.store_address, connections=limits.at_once),
+            Catalogues(self.store_address.database, store.rows),
+            replace(
+                limits,
+                seconds=min(limits.seconds, settings.query_seconds),
+                memory_bytes=min(limits.memory_bytes, settings.query_memory_bytes),
+            ),
         )
 
     def _find_store(self) -> StoreAddress:

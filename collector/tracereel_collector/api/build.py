@@ -11,6 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tracereel_collector.api import (
+    clickhouse,
     emitters,
     events,
     health,
@@ -21,6 +22,7 @@ from tracereel_collector.api import (
     quarantine,
     quarantine_acts,
     replay,
+    sql,
 )
 from tracereel_collector.api.errors import add_error_handlers, answer_error
 from tracereel_collector.api.hot import HotRoutes
@@ -32,6 +34,7 @@ from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
     *(events, otlp, heartbeats, replay, emitters),
+    *(sql, clickhouse),
     *(quarantine, quarantine_acts, keys, health, page),
 )
 """Everything that is served; each file holds one `router`."""

@@ -129,7 +129,7 @@ class ClickHouseStore:
             "max_memory_usage": query_memory_bytes,
         }
         self._timeout = query_seconds
-        self._pool = _NoRedirects(**get_pool_manager_options(maxsize=max_clients))
+        self._pool = NoRedirects(**get_pool_manager_options(maxsize=max_clients))
         self._idle: list[Client] = []
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(max_clients)
@@ -255,7 +255,7 @@ class ClickHouseStore:
         )
 
 
-class _NoRedirects(PoolManager):
+class NoRedirects(PoolManager):
     """Connections to the store alone: an address that it names is not the one that was configured."""
 
     def urlopen(self, method: str, url: str, *args: Any, **given: Any) -> Any:
