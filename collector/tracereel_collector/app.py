@@ -40,6 +40,7 @@ from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.sql import PeoplesSql, SqlLimits
 from tracereel_collector.query.sql.catalogue import Catalogues
 from tracereel_collector.query.unpriced import UnpricedModels
@@ -223,6 +224,7 @@ class Collector:
             replay=Replay(store),
             emitters=Emitters(store),
             sql=self._new_sql(store),
+            scores=Scores(store),
             queries=self._queries,
             store_answers=store.ping,
             store_state=self.store_state,

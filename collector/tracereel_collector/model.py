@@ -18,6 +18,7 @@ class Kind(StrEnum):
     LOGS = "logs"
     METRICS = "metrics"
     HEARTBEATS = "heartbeats"
+    SCORES = "scores"
 
 
 SESSION_FLAG = "session_user_mismatch"

@@ -22,6 +22,8 @@ from tracereel_collector.api import (
     quarantine,
     quarantine_acts,
     replay,
+    score_acts,
+    scores,
     sql,
 )
 from tracereel_collector.api.errors import add_error_handlers, answer_error
@@ -34,7 +36,7 @@ from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
     *(events, otlp, heartbeats, replay, emitters),
-    *(sql, clickhouse),
+    *(sql, clickhouse, scores, score_acts),
     *(quarantine, quarantine_acts, keys, health, page),
 )
 """Everything that is served; each file holds one `router`."""

@@ -17,6 +17,7 @@ from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Kind, QuarantineEntry
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.sql import PeoplesSql
 from tracereel_collector.telemetry import HttpMetrics
 
@@ -139,6 +140,7 @@ class Parts:
     replay: Replay
     emitters: Emitters
     sql: PeoplesSql
+    scores: Scores
     queries: QueryThreads
     store_answers: Callable[[], bool]
     store_state: Callable[[], dict[str, Any]]

@@ -57,6 +57,12 @@ _PROTOBUF = {
     "output_format_json_escape_forward_slashes": 0,
 }
 
+_LINES = {
+    Kind.EVENTS: "events_in",
+    Kind.HEARTBEATS: "heartbeats_in",
+    Kind.SCORES: "scores_in",
+}
+"""Where bodies of JSON lines go."""
 _OTLP = {
     Kind.SPANS: ("otlp_traces_in", PROTO_SCHEMA),
     Kind.LOGS: ("otlp_logs_in", LOGS_SCHEMA),
@@ -192,11 +198,8 @@ class ClickHouseStore:
             StoreUnavailableError: try again, with the same bodies and token.
         """
         settings: dict[str, Any] = {**_INSERT, "insert_deduplication_token": token}
-        if kind is Kind.EVENTS:
-            self._insert_block("events_in", rows_of_events(bodies), "RowBinary", settings)
-            return
-        if kind is Kind.HEARTBEATS:
-            self._insert_block("heartbeats_in", rows_of_events(bodies), "RowBinary", settings)
+        if kind in _LINES:
+            self._insert_block(_LINES[kind], rows_of_events(bodies), "RowBinary", settings)
             return
         table, schema = _OTLP[kind]
         settings |= {**_PROTOBUF, "format_schema": schema}
