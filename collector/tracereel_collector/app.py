@@ -29,6 +29,7 @@ from tracereel_collector.bells import Bell, hurried
 from tracereel_collector.bells import listen as listen_to
 from tracereel_collector.config import Settings
 from tracereel_collector.connections import ConnectionLimits, allow_open_files
+from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
@@ -225,6 +226,7 @@ class Collector:
             emitters=Emitters(store),
             sql=self._new_sql(store),
             scores=Scores(store),
+            deletion=Deletion(queue, store, self._audit),
             queries=self._queries,
             store_answers=store.ping,
             store_state=self.store_state,

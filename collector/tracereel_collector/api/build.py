@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tracereel_collector.api import (
     clickhouse,
+    deletion,
     emitters,
     events,
     health,
@@ -36,7 +37,7 @@ from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
     *(events, otlp, heartbeats, replay, emitters),
-    *(sql, clickhouse, scores, score_acts),
+    *(sql, clickhouse, scores, score_acts, deletion),
     *(quarantine, quarantine_acts, keys, health, page),
 )
 """Everything that is served; each file holds one `router`."""

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from tracereel_collector.auth import Gate
 from tracereel_collector.auth.administration import Administration
 from tracereel_collector.connections import ConnectionLimits
+from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Kind, QuarantineEntry
@@ -141,6 +142,7 @@ class Parts:
     emitters: Emitters
     sql: PeoplesSql
     scores: Scores
+    deletion: Deletion
     queries: QueryThreads
     store_answers: Callable[[], bool]
     store_state: Callable[[], dict[str, Any]]

@@ -160,6 +160,11 @@ class ClickHouseStore:
         with self._client() as client:
             client.command(statement)
 
+    def change(self, statement: str, parameters: Mapping[str, Any]) -> None:
+        """Run a bound statement that changes rows; returns when they have changed."""
+        with self._client() as client:
+            client.command(statement, parameters=dict(parameters), settings={"mutations_sync": 2})
+
     def rows(self, statement: str) -> list[tuple[str, ...]]:
         """Run a query and return its rows as text."""
         with self._client() as client:
