@@ -40,6 +40,7 @@ from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.emitters import Emitters
+from tracereel_collector.query.export import Export
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.sql import PeoplesSql, SqlLimits
@@ -226,6 +227,7 @@ class Collector:
             emitters=Emitters(store),
             sql=self._new_sql(store),
             scores=Scores(store),
+            export=Export(store),
             deletion=Deletion(queue, store, self._audit),
             queries=self._queries,
             store_answers=store.ping,

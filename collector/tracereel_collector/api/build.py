@@ -15,6 +15,7 @@ from tracereel_collector.api import (
     deletion,
     emitters,
     events,
+    export,
     health,
     heartbeats,
     keys,
@@ -37,7 +38,7 @@ from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
     *(events, otlp, heartbeats, replay, emitters),
-    *(sql, clickhouse, scores, score_acts, deletion),
+    *(sql, clickhouse, scores, score_acts, deletion, export),
     *(quarantine, quarantine_acts, keys, health, page),
 )
 """Everything that is served; each file holds one `router`."""

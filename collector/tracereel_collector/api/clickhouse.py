@@ -4,10 +4,12 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query, Request
 from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as StarletteScope
 
 from tracereel_collector.api.clickhouse_answers import with_key
 from tracereel_collector.api.parts import Parts, parts_of
@@ -100,22 +102,34 @@ async def _answer(request: Request, sql: bytes) -> Response:
     headers = {name: shown[name] for name in _PASSED_ON if name in shown}
     headers["X-ClickHouse-Server-Display-Name"] = "tracereel"
     headers["X-ClickHouse-Query-Id"] = str(uuid.uuid4())
-    return StreamingResponse(
-        _chunks(parts, result, running),
+    return _Answer(
+        _chunks(parts, result),
+        running=running,
         media_type=shown.get("Content-Type", "application/octet-stream"),
         headers=headers,
     )
 
 
-async def _chunks(parts: Parts, result: Result, running: ExitStack) -> AsyncIterator[bytes]:
+class _Answer(StreamingResponse):
+    """An answer that lets go of the statement's slot however it ends, also before it has begun."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], *, running: ExitStack, **options: Any) -> None:
+        super().__init__(chunks, **options)
+        self._running = running
+
+    async def __call__(self, scope: StarletteScope, receive: Receive, send: Send) -> None:
+        with self._running:
+            await super().__call__(scope, receive, send)
+
+
+async def _chunks(parts: Parts, result: Result) -> AsyncIterator[bytes]:
     """The answer as it comes; one that is read too slowly is not waited for."""
     ends = time.monotonic() + ANSWER_SECONDS
     chunks = result.chunks()
-    with running:
-        while chunk := await parts.queries.run(lambda: next(chunks, b"")):
-            if time.monotonic() > ends:
-                raise TimeoutError("the answer was read too slowly")
-            yield chunk
+    while chunk := await parts.queries.run(lambda: next(chunks, b"")):
+        if time.monotonic() > ends:
+            raise TimeoutError("the answer was read too slowly")
+        yield chunk
 
 
 def _settings(fields: Mapping[str, str]) -> dict[str, str]:

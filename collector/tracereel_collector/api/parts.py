@@ -17,6 +17,7 @@ from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Kind, QuarantineEntry
 from tracereel_collector.query.emitters import Emitters
+from tracereel_collector.query.export import Export
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.sql import PeoplesSql
@@ -142,6 +143,7 @@ class Parts:
     emitters: Emitters
     sql: PeoplesSql
     scores: Scores
+    export: Export
     deletion: Deletion
     queries: QueryThreads
     store_answers: Callable[[], bool]
