@@ -12,8 +12,11 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tracereel_collector.api import (
+    clickhouse,
+    deletion,
     emitters,
     events,
+    export,
     health,
     heartbeats,
     keys,
@@ -22,6 +25,9 @@ from tracereel_collector.api import (
     quarantine,
     quarantine_acts,
     replay,
+    score_acts,
+    scores,
+    sql,
     trace,
     traces,
 )
@@ -41,6 +47,12 @@ SURFACES = (
     emitters,
     traces,
     trace,
+    sql,
+    clickhouse,
+    scores,
+    score_acts,
+    deletion,
+    export,
     quarantine,
     quarantine_acts,
     keys,

@@ -59,7 +59,7 @@ async def post_events(
             raise
     records = accepted.receipt.appended + accepted.receipt.duplicates + accepted.refused
     parts.gate.charge(caller, records=records)
-    stored = await _is_stored(parts, accepted.receipt, timeout) if wait == "stored" else None
+    stored = await is_stored(parts, accepted.receipt, timeout) if wait == "stored" else None
     answer: dict[str, Any] = {
         "accepted": accepted.receipt.appended,
         "first_sequence_number": accepted.receipt.first_sequence_number,
@@ -77,13 +77,15 @@ async def post_events(
     )
 
 
-async def _is_stored(parts: Parts, receipt: Receipt, seconds: float) -> bool:
+async def is_stored(
+    parts: Parts, receipt: Receipt, seconds: float, *, kind: Kind = Kind.EVENTS
+) -> bool:
     """Whether what was received is in the store before the time is over."""
     # A duplicate was acknowledged before, at the latest with the newest body there is.
-    body_id = receipt.body_id or parts.queue.newest_body(Kind.EVENTS)
+    body_id = receipt.body_id or parts.queue.newest_body(kind)
     if body_id is None or not receipt.appended + receipt.duplicates:
         return True
-    parts.queue.hurry(Kind.EVENTS)
+    parts.queue.hurry(kind)
     return await parts.delivered.wait_until(
-        lambda: parts.queue.is_delivered(Kind.EVENTS, body_id), timeout=seconds
+        lambda: parts.queue.is_delivered(kind, body_id), timeout=seconds
     )

@@ -14,6 +14,7 @@ from tracereel_collector.ingest.otlp import FOREIGN, CheckedRequest, OtlpCheck
 from tracereel_collector.ingest.otlp_schema import Signal
 from tracereel_collector.ingest.quick import QuickCheck
 from tracereel_collector.ingest.redaction import Redactor
+from tracereel_collector.ingest.scores import check_scores
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.telemetry import OtlpMetrics
 
@@ -97,6 +98,7 @@ class Accept:
         self._asked = EventCheck(max_event_bytes=max_event_bytes)
         self._otlp = OtlpCheck(why_no_event=self._why_no_event, redactor=redactor)
         self._now = now_unix_nano
+        self._redactor = redactor
 
     async def events(self, data: bytes, *, tenant: str, content_type: str) -> Accepted:
         """Events in any of the three shapes.
@@ -220,3 +222,24 @@ class Accept:
         if not checked.lines:
             raise BadRequestError(f"no heartbeat is acceptable: {checked.rejected[0].reason}")
         return Accepted(receipt, checked.rejected, len(checked.rejected))
+
+    async def scores(self, data: bytes, *, tenant: str) -> tuple[Accepted, list[str]]:
+        """What somebody thinks of runs and steps, and the ids of what was accepted.
+
+        Raises:
+            BadRequestError: the body cannot be read, or nothing in it is acceptable.
+        """
+        now = self._now()
+        checked = check_scores(data, now_unix_nano=now, redactor=self._redactor)
+        body = Body(
+            kind=Kind.SCORES,
+            tenant=tenant,
+            received_unix_nano=now,
+            data=b"\n".join(checked.lines),
+            records=len(checked.lines),
+            rejected=len(checked.rejected),
+        )
+        receipt = await self._queue.append(body)
+        if not checked.lines:
+            raise BadRequestError(f"no score is acceptable: {checked.rejected[0].reason}")
+        return Accepted(receipt, checked.rejected, len(checked.rejected)), checked.ids
