@@ -21,6 +21,7 @@ from tracereel_collector.api import (
     quarantine,
     quarantine_acts,
     replay,
+    tail,
 )
 from tracereel_collector.api.errors import add_error_handlers, answer_error
 from tracereel_collector.api.hot import HotRoutes
@@ -31,7 +32,7 @@ from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
-    *(events, otlp, heartbeats, replay, emitters),
+    *(events, otlp, heartbeats, replay, tail, emitters),
     *(quarantine, quarantine_acts, keys, health, page),
 )
 """Everything that is served; each file holds one `router`."""
@@ -70,7 +71,10 @@ def build_api(parts: Parts) -> ASGIApp:
             hot,
             allow_origins=parts.cors_origins,
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["authorization", "content-encoding", "content-type", "x-api-key"],
+            allow_headers=[
+                *("authorization", "content-encoding", "content-type", "x-api-key"),
+                "last-event-id",
+            ],
             expose_headers=["retry-after"],
         )
     return _CountRequests(

@@ -14,6 +14,7 @@ from tracereel_collector.auth.administration import Administration
 from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
+from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.model import Kind, QuarantineEntry
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
@@ -135,6 +136,7 @@ class Parts:
     accept: Accept
     queue: QueueView
     delivered: DeliveryNotice
+    tail: LiveTail
     replay: Replay
     emitters: Emitters
     queries: QueryThreads

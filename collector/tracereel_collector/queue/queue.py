@@ -29,6 +29,7 @@ from tracereel_collector.queue.database import (
     open_or_set_aside,
     rescued_mark,
 )
+from tracereel_collector.queue.following import QueueFollower
 from tracereel_collector.queue.reserve import FreeSpace, Reserve
 from tracereel_collector.queue.turns import Turns
 from tracereel_collector.queue.writer import CommitThread
@@ -79,6 +80,7 @@ class DurableQueue:
         shared: bool = False,
         ring: Ring | None = None,
     ) -> None:
+        self._path = path
         self._limits = limits
         self._free = FreeSpace(path.parent, free_bytes)
         self._now = now_unix_nano
@@ -354,6 +356,10 @@ class DurableQueue:
             return sealed[0][0] is not None
         # No batch has it: it waits unsealed, or was delivered so long ago that it is forgotten.
         return not self._read("SELECT 1 FROM bodies WHERE id=?", body_id)
+
+    def follow(self, *kinds: Kind) -> QueueFollower:
+        """Read along what is appended of some kinds, by whichever process."""
+        return QueueFollower(self._path, kinds=kinds)
 
     # Inside
 
