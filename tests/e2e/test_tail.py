@@ -205,7 +205,7 @@ def test_spans_of_other_instrumentations_are_summed_up(watched):
             }
         ]
     }
-    with tail(watched, f"?trace={trace}&type=span&model=gpt-4o&status=failed") as stream:
+    with tail(watched, f"?trace={trace}&type=otel.span&model=gpt-4o&status=failed") as stream:
         answer = http(
             "POST",
             f"{watched.url}/v1/traces",

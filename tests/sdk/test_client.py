@@ -17,7 +17,7 @@ from tracereel.client import (
     TraceNotFoundError,
     UnexpectedAnswerError,
 )
-from tracereel.client.sync import parse_replay
+from tracereel.client.reading import parse_replay
 
 TRACE = "trc_main_abc123"
 RECORDED = Path(__file__).with_name("cli").joinpath("recorded_replay.json").read_bytes()

@@ -11,7 +11,8 @@ TEXT_FIELDS: Final = (
     *("user_prompt", "input_summary", "output_summary", "reasoning", "final_outcome"),
     *("error_message", "original_error", "primary_error", "trigger_reason", "content"),
     *("query", "arguments", "result", "result_summary", "input_messages", "output_messages"),
-    *("input_data", "output_data", "partial_output", "fallback_output_summary", "span_name"),
+    *("input_data", "output_data", "partial_output", "fallback_output_summary"),
+    *("span_name", "status_message"),
 )
 """Where free text is looked for: prompts, outputs, reasoning, and what went wrong."""
 MAX_DEPTH: Final = 20
@@ -26,7 +27,7 @@ class TailFilter:
     """What to show; a field that is empty says nothing."""
 
     type: tuple[str, ...] = ()
-    """Event types; one that ends in `.` means all that begin so. `span` is a foreign span."""
+    """Event types; one that ends in `.` means all that begin so. `otel.span` is a foreign span."""
     agent: tuple[str, ...] = ()
     pipeline: tuple[str, ...] = ()
     status: tuple[str, ...] = ()

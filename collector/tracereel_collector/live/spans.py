@@ -23,19 +23,21 @@ _FIELD_OF: Final = {
 _KINDS: Final = ("unspecified", "internal", "server", "client", "producer", "consumer")
 _STATUS: Final = {1: "success", 2: "failed"}
 MAX_TEXT: Final = 500
+SPAN_EVENT: Final = "otel.span"
+"""What a span of another instrumentation is called, here as in a replay."""
 
 
 def summary_of(span: Any, resource: Any, scope: Any) -> dict[str, Any]:
     """What is shown of a span live; all of it is in the store within seconds."""
     fields: dict[str, Any] = {
-        "event_type": "span",
+        "event_type": SPAN_EVENT,
         "timestamp": _time(span.start_time_unix_nano),
         "trace_id": span.trace_id.hex(),
         "otel_trace_id": span.trace_id.hex(),
         "span_id": span.span_id.hex(),
         "parent_span_id": span.parent_span_id.hex(),
         "span_name": span.name[:MAX_TEXT],
-        "kind": _KINDS[span.kind] if 0 <= span.kind < len(_KINDS) else "unspecified",
+        "span_kind": _KINDS[span.kind] if 0 <= span.kind < len(_KINDS) else "unspecified",
         "scope": scope.name[:MAX_TEXT],
         "service": next(
             (
@@ -50,7 +52,7 @@ def summary_of(span: Any, resource: Any, scope: Any) -> dict[str, Any]:
         "duration_ms": max(0, span.end_time_unix_nano - span.start_time_unix_nano) // 1_000_000,
     }
     if span.status.message:
-        fields["error_message"] = span.status.message[:MAX_TEXT]
+        fields["status_message"] = span.status.message[:MAX_TEXT]
     best: dict[str, int] = {}
     for attribute in span.attributes:
         field, rank = _FIELD_OF.get(attribute.key, ("", 0))

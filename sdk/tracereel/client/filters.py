@@ -52,7 +52,7 @@ class TailFilters(Filters, total=False):
     """What live records are chosen by."""
 
     type: Words
-    """Event types; one that ends in a dot means all that begin so, `span` the spans of others."""
+    """Event types; one that ends in a dot means all that begin so, `otel.span` the spans of others."""
     trace: Words
 
 
@@ -64,4 +64,5 @@ def as_params(filters: Mapping[str, Any]) -> dict[str, Any]:
     return {
         _RENAMED.get(name, name): value.isoformat() if isinstance(value, datetime) else value
         for name, value in filters.items()
+        if value is not None
     }

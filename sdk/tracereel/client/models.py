@@ -124,6 +124,115 @@ class Completeness(Model):
     verdict: str
 
 
+class RunState(Model):
+    """How a run was at a moment."""
+
+    trace_id: str
+    at: datetime | None = None
+    offset_ms: float | None = None
+    state: str | None = None
+    under_way: int = 0
+    finished: int = 0
+    to_come: int = 0
+    events_so_far: int = 0
+    errors_so_far: int = 0
+    tokens: int | None = None
+    cost_usd: float | None = None
+    steps: tuple[TreeStep, ...] = ()
+    decisions: tuple[Mapping[str, Any], ...] = ()
+    last_events: tuple[Mapping[str, Any], ...] = ()
+
+
+class Diff(Model):
+    """Two runs compared."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+
+class Session(Model):
+    """A conversation as it is listed."""
+
+    session_id: str
+    name: str | None = None
+    first_prompt: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    turns: int = 0
+    failed_turns: int = 0
+    errors: int = 0
+    tokens: int | None = None
+    cost_usd: float | None = None
+    users: tuple[str, ...] = ()
+    last_trace_id: str | None = None
+
+
+class SessionPage(Model):
+    """A page of conversations, the one active last first."""
+
+    sessions: tuple[Session, ...]
+    next: str | None = None
+
+
+class Turn(Run):
+    """One run of a conversation: what was asked and answered, and the rounds in between."""
+
+    answer: str | None = None
+    rounds: tuple[Mapping[str, Any], ...] = ()
+
+
+class Conversation(Model):
+    """A conversation with its turns, the oldest first."""
+
+    session_id: str
+    users: tuple[str, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    truncated: bool = False
+
+
+class Agent(Model):
+    """What an agent did over a window."""
+
+    agent: str
+    executions: int = 0
+    executions_per_minute: float | None = None
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    error_rate: float | None = None
+    retries: int = 0
+    fallbacks: int = 0
+    decisions: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    tokens: int | None = None
+    cost_usd: float | None = None
+    latency: Mapping[str, Any] = {}
+    confidence: Mapping[str, Any] = {}
+    errors: Mapping[str, int] = {}
+    models: Mapping[str, int] = {}
+
+
+class AgentPage(Model):
+    """Agents over a window, the busiest first."""
+
+    agents: tuple[Agent, ...]
+    window: Mapping[str, Any] = {}
+
+
+class Deleted(Model):
+    """What a deletion took away."""
+
+    status: str
+    trace_id: str | None = None
+    user_id: str | None = None
+    traces: int | None = None
+    """How many runs, where they were of a user."""
+    rows: Mapping[str, int] = {}
+    """How many rows of each table."""
+    late_until: datetime | None = None
+    """What comes late is dropped until then."""
+
+
 class Score(Model):
     """What somebody thinks of a run or a step."""
 

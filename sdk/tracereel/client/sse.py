@@ -23,7 +23,7 @@ def messages(chunks: Iterable[bytes]) -> Iterator[Message]:
     """The blocks of a stream; what is not whole at its end is dropped, as browsers do."""
     data: list[str] = []
     event = last_id = ""
-    for line in _lines(chunks):
+    for line in lines(chunks):
         if not line:
             if event or data or last_id:
                 yield Message(event or "message", "\n".join(data), last_id)
@@ -39,7 +39,7 @@ def messages(chunks: Iterable[bytes]) -> Iterator[Message]:
             last_id = value
 
 
-def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+def lines(chunks: Iterable[bytes]) -> Iterator[str]:
     """Lines that end in CR, LF or both, however the bytes are cut."""
     parts: list[bytes] = []
     size = 0

@@ -2,8 +2,8 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from typing import Final, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Self
 
 from tracereel.client.errors import (
     ClientError,
@@ -43,6 +43,8 @@ class EventStream:
         self.gaps = 0
         """How often the collector said that something may not have been shown."""
         self.reconnects = 0
+        self.ended_with: Mapping[str, Any] = {}
+        """The stream's last word: of a replay its summary, of a tail why it ended."""
         self._open_stream = open_stream
         self._reconnect = reconnect
         self._on_notice = on_notice
@@ -95,10 +97,11 @@ class EventStream:
             if message.id:
                 self.last_event_id = message.id
             if message.event == "end":
+                self.ended_with = _document(message)
                 self._notice(message)
-                self._over = not (self._reconnect and _says(message, "retry"))
+                self._over = not (self._reconnect and self.ended_with.get("retry"))
                 return
-            if message.event in ("lagged", "gap"):
+            if message.event in ("lagged", "gap", "cut"):
                 self.lagged += message.event == "lagged"
                 self.gaps += message.event == "gap"
                 self._notice(message)
@@ -137,8 +140,9 @@ def step_of(message: Message) -> Step:
 _OWN: Final = frozenset({"time", "event", "details"})
 
 
-def _says(message: Message, key: str) -> bool:
+def _document(message: Message) -> Mapping[str, Any]:
     try:
-        return bool(json.loads(message.data).get(key))
-    except (ValueError, AttributeError, RecursionError):
-        return False
+        document = json.loads(message.data)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
