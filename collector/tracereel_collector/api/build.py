@@ -28,6 +28,7 @@ from tracereel_collector.api import (
     score_acts,
     scores,
     sql,
+    tail,
     trace,
     traces,
 )
@@ -47,6 +48,7 @@ SURFACES = (
     emitters,
     traces,
     trace,
+    tail,
     sql,
     clickhouse,
     scores,
@@ -95,7 +97,10 @@ def build_api(parts: Parts) -> ASGIApp:
             hot,
             allow_origins=parts.cors_origins,
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["authorization", "content-encoding", "content-type", "x-api-key"],
+            allow_headers=[
+                *("authorization", "content-encoding", "content-type", "x-api-key"),
+                "last-event-id",
+            ],
             expose_headers=["retry-after"],
         )
     return _CountRequests(

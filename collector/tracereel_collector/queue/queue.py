@@ -30,6 +30,7 @@ from tracereel_collector.queue.database import (
     open_or_set_aside,
     rescued_mark,
 )
+from tracereel_collector.queue.following import QueueFollower
 from tracereel_collector.queue.reserve import FreeSpace, Reserve
 from tracereel_collector.queue.turns import Turns
 from tracereel_collector.queue.writer import CommitThread
@@ -80,6 +81,7 @@ class DurableQueue:
         shared: bool = False,
         ring: Ring | None = None,
     ) -> None:
+        self._path = path
         self._limits = limits
         self._free = FreeSpace(path.parent, free_bytes)
         self._now = now_unix_nano
@@ -404,6 +406,10 @@ class DurableQueue:
         with self._reader_lock:
             self._reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return quarantined
+
+    def follow(self, *kinds: Kind) -> QueueFollower:
+        """Read along what is appended of some kinds, by whichever process."""
+        return QueueFollower(self._path, kinds=kinds)
 
     # Inside
 
