@@ -55,4 +55,6 @@ def test_every_address_in_the_description_of_the_api_is_the_collectors_own(colle
 
     assert "/web/docs.js" in addresses
     assert [each for each in addresses if not each.startswith(("/", "data:"))] == []
-    assert all(http("GET", collector.url + each).status == 200 for each in addresses if each[0] == "/")
+    assert all(
+        http("GET", collector.url + each).status == 200 for each in addresses if each[0] == "/"
+    )

@@ -67,7 +67,9 @@ class KeyLimits:
             RateLimitedError: it has to wait first; says how long.
         """
         for unit, rate in self._rates.items():
-            rows = self._file.run("SELECT level, at FROM buckets WHERE key=? AND unit=?", key_id, unit)
+            rows = self._file.run(
+                "SELECT level, at FROM buckets WHERE key=? AND unit=?", key_id, unit
+            )
             for level, at in rows:
                 wait = -(level + max(0.0, now - at) * rate) / rate
                 if wait >= 0:

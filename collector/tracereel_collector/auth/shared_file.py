@@ -30,7 +30,7 @@ class SharedFile:
                 return self._connection.execute(statement, parameters).fetchall()
             except (sqlite3.Error, OSError) as error:
                 # A limit that cannot be held must not keep anybody's data out.
-                log.warning(f"{self._what}_unreadable", reason=str(error))
+                log.warning("shared_file_unreadable", what=self._what, reason=str(error))
                 return []
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A stream of the engine that fails at its very end is told, and one that failed before keeps its reason."""
+"""A stream of the engine that fails at its very end is told; one that failed before keeps its reason."""
 
 import pytest
 

@@ -137,7 +137,9 @@ def test_the_latest_word_counts(empty, say):
 
 def test_a_clock_that_was_set_back_does_not_hide_the_latest_word(empty, queued):
     for hours, recorded in ((1, 3), (0, 9)):
-        body = queued(json.dumps(beat(recorded=recorded, pid=recorded)).encode(), kind=Kind.HEARTBEATS)
+        body = queued(
+            json.dumps(beat(recorded=recorded, pid=recorded)).encode(), kind=Kind.HEARTBEATS
+        )
         body = replace(body, received_unix_nano=body.received_unix_nano + hours * 3600 * 10**9)
         empty.insert(Kind.HEARTBEATS, [body], token=uuid.uuid4().hex)
 
@@ -160,7 +162,9 @@ def test_who_was_silent_for_90_days_is_forgotten_and_others_are_not(store, queue
             (Kind.HEARTBEATS, beat(emitter_id=f"said_{name}")),
             (Kind.EVENTS, event),
         ):
-            body = replace(queued(json.dumps(line).encode(), kind=kind), received_unix_nano=received)
+            body = replace(
+                queued(json.dumps(line).encode(), kind=kind), received_unix_nano=received
+            )
             store.insert(kind, [body], token=uuid.uuid4().hex)
 
     for table in tables:

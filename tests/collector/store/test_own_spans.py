@@ -222,12 +222,16 @@ def otlp_body(queued, *versions, records=None):
     request = ExportTraceServiceRequest()
     for ended, attributes in versions:
         # Every telling in a resource and scope of its own: the place counts over all of them.
-        span = request.resource_spans.add().scope_spans.add().spans.add(
-            trace_id=b"t" * 16,
-            span_id=b"s" * 8,
-            name="work",
-            start_time_unix_nano=START,
-            end_time_unix_nano=ended,
+        span = (
+            request.resource_spans.add()
+            .scope_spans.add()
+            .spans.add(
+                trace_id=b"t" * 16,
+                span_id=b"s" * 8,
+                name="work",
+                start_time_unix_nano=START,
+                end_time_unix_nano=ended,
+            )
         )
         for key, value in attributes.items():
             span.attributes.add(key=key).value.string_value = value
