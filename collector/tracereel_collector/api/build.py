@@ -62,6 +62,8 @@ SURFACES = (
     page,
 )
 """Everything that is served; each file holds one `router`."""
+_NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+"""On every answer: recorded text in JSON is never taken for a page."""
 
 
 def build_api(parts: Parts) -> ASGIApp:
@@ -72,7 +74,14 @@ def build_api(parts: Parts) -> ASGIApp:
         parts.delivered.attach(asyncio.get_running_loop())
         yield
 
-    app = FastAPI(title="tracereel", version=parts.version, lifespan=lifespan)
+    # FastAPI's own pages load their scripts from elsewhere; `/docs` is ours.
+    app = FastAPI(
+        title="tracereel",
+        version=parts.version,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.parts = parts
     for surface in SURFACES:
         include(app, surface.router)
@@ -109,7 +118,10 @@ def build_api(parts: Parts) -> ASGIApp:
 
 
 class _CountRequests:
-    """Counts and times requests by route: the path template, never the path, bounds the labels."""
+    """Counts and times requests by route: the path template, never the path, bounds the labels.
+
+    The outermost layer, so that what every answer carries is added here.
+    """
 
     def __init__(
         self, app: ASGIApp, *, metrics: HttpMetrics, connection_limits: ConnectionLimits
@@ -131,6 +143,8 @@ class _CountRequests:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if not any(name == _NO_SNIFFING[0] for name, _ in message["headers"]):
+                    message["headers"] = [*message["headers"], _NO_SNIFFING]
             await send(message)
 
         try:
