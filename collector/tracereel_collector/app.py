@@ -38,9 +38,11 @@ from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.search import Search
+from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
@@ -201,6 +203,7 @@ class Collector:
         )
         self._shown.register(SessionMetrics(queue.session_mismatches))
         self._shown.register(UnpricedModelMetric(UnpricedModels(store).by_model))
+        search = Search(store, time.time_ns)
         self.parts = Parts(
             gate=self._gate,
             administration=Administration(self._keys, self._audit),
@@ -220,7 +223,9 @@ class Collector:
             delivered=self._delivered,
             replay=Replay(store),
             emitters=Emitters(store),
-            search=Search(store, time.time_ns),
+            search=search,
+            sessions=Sessions(store, search),
+            agents=Agents(store),
             queries=self._queries,
             store_answers=store.ping,
             store_state=self.store_state,

@@ -11,6 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tracereel_collector.api import (
+    agents,
     emitters,
     events,
     health,
@@ -21,6 +22,7 @@ from tracereel_collector.api import (
     quarantine,
     quarantine_acts,
     replay,
+    sessions,
     traces,
 )
 from tracereel_collector.api.errors import add_error_handlers, answer_error
@@ -32,7 +34,8 @@ from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
-    *(events, otlp, heartbeats, replay, emitters, traces),
+    *(events, otlp, heartbeats, replay, emitters),
+    *(traces, sessions, agents),
     *(quarantine, quarantine_acts, keys, health, page),
 )
 """Everything that is served; each file holds one `router`."""

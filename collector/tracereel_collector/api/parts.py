@@ -15,9 +15,11 @@ from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Kind, QuarantineEntry
+from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.search import Search
+from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.telemetry import HttpMetrics
 
 Answer = TypeVar("Answer")
@@ -139,6 +141,8 @@ class Parts:
     replay: Replay
     emitters: Emitters
     search: Search
+    sessions: Sessions
+    agents: Agents
     queries: QueryThreads
     store_answers: Callable[[], bool]
     store_state: Callable[[], dict[str, Any]]
