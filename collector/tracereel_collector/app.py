@@ -41,12 +41,14 @@ from tracereel_collector.link import Link
 from tracereel_collector.live.hub import LiveTail, TailLimits
 from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
+from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.sql import PeoplesSql, SqlLimits
 from tracereel_collector.query.sql.catalogue import Catalogues
 from tracereel_collector.query.trace import Traces
@@ -222,6 +224,7 @@ class Collector:
             ),
             TailMetrics.register(self._registry),
         )
+        search = Search(store, time.time_ns)
         self.parts = Parts(
             gate=self._gate,
             administration=Administration(self._keys, self._audit),
@@ -243,11 +246,13 @@ class Collector:
             replay=Replay(store),
             traces=Traces(RunReader(store)),
             emitters=Emitters(store),
-            search=Search(store, time.time_ns),
             sql=self._new_sql(store),
             scores=Scores(store),
             export=Export(store),
             deletion=Deletion(queue, store, self._audit),
+            search=search,
+            sessions=Sessions(store, search),
+            agents=Agents(store),
             queries=self._queries,
             store_answers=store.ping,
             store_state=self.store_state,
