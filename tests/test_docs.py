@@ -15,6 +15,7 @@ from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.queue.queue import COUNTERS
 from tracereel_collector.telemetry import (
     DeliveryMetrics,
+    ForwardMetrics,
     HttpMetrics,
     OtlpMetrics,
     QueueMetrics,
@@ -50,6 +51,7 @@ def test_every_metric_is_described():
     Redactor(metrics)
     metrics.register(SessionMetrics(lambda: 0))
     OtlpMetrics.register(metrics)
+    ForwardMetrics.register(metrics)
     counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
     metrics.register(UnpricedModelMetric(lambda: [("m", 1)]))

@@ -15,6 +15,8 @@ from tracereel_collector.api import (
     events,
     health,
     heartbeats,
+    jaeger,
+    jaeger_v3,
     keys,
     otlp,
     page,
@@ -32,6 +34,7 @@ from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
     *(events, otlp, heartbeats, replay, emitters),
+    *(jaeger_v3, jaeger),
     *(quarantine, quarantine_acts, keys, health, page),
 )
 """Everything that is served; each file holds one `router`."""

@@ -16,6 +16,7 @@ from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.model import Kind, QuarantineEntry
 from tracereel_collector.query.emitters import Emitters
+from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.telemetry import HttpMetrics
 
@@ -137,6 +138,7 @@ class Parts:
     delivered: DeliveryNotice
     replay: Replay
     emitters: Emitters
+    jaeger: Jaeger
     queries: QueryThreads
     store_answers: Callable[[], bool]
     store_state: Callable[[], dict[str, Any]]
