@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from tracereel_collector.bells import Bell, hurried
 from tracereel_collector.bells import listen as listen_to
 from tracereel_collector.config import Settings
 from tracereel_collector.connections import ConnectionLimits, allow_open_files
+from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
@@ -48,12 +49,20 @@ from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.emitters import Emitters
+from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.run.rows import RunReader
+from tracereel_collector.query.scores import Scores
+from tracereel_collector.query.search import Search
+from tracereel_collector.query.sql import PeoplesSql, SqlLimits
+from tracereel_collector.query.sql.catalogue import Catalogues
+from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
+from tracereel_collector.store.people import PeoplesStore
 from tracereel_collector.store.prices import Price, known_prices, load_prices
 from tracereel_collector.telemetry import (
     DeliveryMetrics,
@@ -236,8 +245,14 @@ class Collector:
             queue=queue,
             delivered=self._delivered,
             replay=Replay(store),
+            traces=Traces(RunReader(store)),
             emitters=Emitters(store),
             jaeger=Jaeger(store, now_unix_nano=time.time_ns),
+            search=Search(store, time.time_ns),
+            sql=self._new_sql(store),
+            scores=Scores(store),
+            export=Export(store),
+            deletion=Deletion(queue, store, self._audit),
             queries=self._queries,
             store_answers=store.ping,
             store_state=self.store_state,
@@ -324,6 +339,18 @@ class Collector:
             query_seconds=self._settings.query_seconds,
             query_memory_bytes=self._settings.query_memory_bytes,
             max_clients=QUERY_THREADS + len(Kind) + 1,
+        )
+
+    def _new_sql(self, store: ClickHouseStore) -> PeoplesSql:
+        settings, limits = self._settings, SqlLimits()
+        return PeoplesSql(
+            PeoplesStore(self.store_address, connections=limits.at_once),
+            Catalogues(self.store_address.database, store.rows),
+            replace(
+                limits,
+                seconds=min(limits.seconds, settings.query_seconds),
+                memory_bytes=min(limits.memory_bytes, settings.query_memory_bytes),
+            ),
         )
 
     def _find_store(self) -> StoreAddress:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tracereel_collector.errors import StartupError
-from tracereel_collector.queue import sessions
+from tracereel_collector.queue import deleted, sessions
 
 SCHEMA_VERSION = 1
 _DAMAGED = ".damaged-"
@@ -85,6 +85,7 @@ def _open(path: Path) -> sqlite3.Connection:
             _create(connection)
             _sync_directory(path.parent)
         sessions.create(connection)
+        deleted.create(connection)
         problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
             raise sqlite3.DatabaseError(problem)

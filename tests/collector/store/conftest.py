@@ -11,6 +11,10 @@ from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
 
+TABLES = (
+    *("agent_events", "otel_spans", "otel_span_events", "model_usage", "model_prices"),
+    *("trace_summaries", "trace_texts", "agent_minutes", "agent_hours"),
+)
 RECEIVED = 1_769_162_400_000_000_000
 
 
@@ -55,7 +59,7 @@ def migrated(engine):
 @pytest.fixture
 def store(migrated):
     """A migrated store with nothing in it; tokens are still remembered, so use `token`."""
-    for table in ("agent_events", "otel_spans", "otel_span_events", "model_usage", "model_prices"):
+    for table in TABLES:
         migrated.command(f"TRUNCATE TABLE {table}")
     return migrated
 
