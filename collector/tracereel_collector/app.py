@@ -1,7 +1,9 @@
 """The composition root: makes the parts, joins them, starts and stops them in order."""
 
 import asyncio
+import hashlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +36,13 @@ from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StoreUnavailableError
+from tracereel_collector.forward.forwarder import Forwarder, ForwardLimits
+from tracereel_collector.forward.target import (
+    Target,
+    check_not_ourselves,
+    parse_signals,
+    parse_target,
+)
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.ingest.redaction import Redactor
@@ -44,6 +53,7 @@ from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
+from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.scores import Scores
@@ -60,6 +70,7 @@ from tracereel_collector.store.people import PeoplesStore
 from tracereel_collector.store.prices import Price, known_prices, load_prices
 from tracereel_collector.telemetry import (
     DeliveryMetrics,
+    ForwardMetrics,
     HttpMetrics,
     OtlpMetrics,
     QueueMetrics,
@@ -72,6 +83,7 @@ from tracereel_collector.telemetry import (
 log = structlog.get_logger(__name__)
 
 QUERY_THREADS = 8
+FORWARD_STOP_SECONDS = 3.0
 QUEUE_FILE = Path("queue", "queue.sqlite")
 
 
@@ -123,6 +135,7 @@ class Collector:
         self._store: ClickHouseStore | None = None
         self._worker: DeliveryWorker | None = None
         self._tail: LiveTail | None = None
+        self._forwarder: Forwarder | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
         self.store_address: StoreAddress
         self.parts: Parts
@@ -152,6 +165,7 @@ class Collector:
         """
         settings = self._settings
         self._gate.check()
+        self._forward_target()
         prices = known_prices(Path(settings.price_file) if settings.price_file else None)
         queue = self._queue = DurableQueue(
             settings.data_dir / QUEUE_FILE, _queue_limits(settings), shared=self._shared
@@ -210,6 +224,9 @@ class Collector:
         assert queue is not None and store is not None  # noqa: S101, PT018 - start made them
         allow_open_files(settings.max_connections)
         self._gate.start()
+        forwarder = self._forwarder = self._new_forwarder()
+        if forwarder is not None:
+            forwarder.start()
         self._shown.register(
             QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
         )
@@ -239,6 +256,7 @@ class Collector:
                 now_unix_nano=time.time_ns,
                 redactor=Redactor(self._registry) if settings.redact == "on" else None,
                 metrics=OtlpMetrics.register(self._registry),
+                forward=forwarder,
             ),
             queue=queue,
             delivered=self._delivered,
@@ -246,6 +264,7 @@ class Collector:
             replay=Replay(store),
             traces=Traces(RunReader(store)),
             emitters=Emitters(store),
+            jaeger=Jaeger(store, now_unix_nano=time.time_ns),
             sql=self._new_sql(store),
             scores=Scores(store),
             export=Export(store),
@@ -274,6 +293,8 @@ class Collector:
             self._tail.close()
         if self._worker is not None:
             self._worker.stop(timeout=self._settings.stop_seconds)
+        if self._forwarder is not None:
+            self._forwarder.stop(timeout=min(FORWARD_STOP_SECONDS, self._settings.stop_seconds))
         if self._queue is not None:
             self._queue.close()
         self._queries.close()
@@ -303,6 +324,34 @@ class Collector:
             keys=self._keys,
             audit=self._audit,
             metrics=metrics,
+        )
+
+    def _forward_target(self) -> Target | None:
+        settings = self._settings
+        if not settings.forward_to:
+            return None
+        parse_signals(settings.forward_signals)
+        target = parse_target(settings.forward_to, settings.forward_headers)
+        check_not_ourselves(target, host=settings.host, port=settings.port)
+        return target
+
+    def _new_forwarder(self) -> Forwarder | None:
+        settings, target = self._settings, self._forward_target()
+        if target is None:
+            return None
+        place = f"{socket.gethostname()}:{settings.data_dir}"
+        return Forwarder(
+            target,
+            ForwardLimits(
+                max_bytes=settings.forward_queue_bytes,
+                request_seconds=settings.forward_seconds,
+                age_seconds=settings.forward_age_seconds,
+                signals=parse_signals(settings.forward_signals),
+                own_spans=settings.forward_events == "on",
+            ),
+            # The same for all workers, and for this collector after a restart.
+            own_id=hashlib.sha256(place.encode()).hexdigest()[:16],
+            metrics=ForwardMetrics.register(self._registry),
         )
 
     def _new_store(self) -> ClickHouseStore:

@@ -20,6 +20,8 @@ from tracereel_collector.api import (
     export,
     health,
     heartbeats,
+    jaeger,
+    jaeger_v3,
     keys,
     otlp,
     page,
@@ -63,6 +65,8 @@ SURFACES = (
     quarantine_acts,
     keys,
     health,
+    jaeger_v3,
+    jaeger,
     page,
 )
 """Everything that is served; each file holds one `router`."""

@@ -20,6 +20,7 @@ from tracereel_collector.model import Kind, QuarantineEntry
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
+from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
@@ -148,6 +149,7 @@ class Parts:
     replay: Replay
     traces: Traces
     emitters: Emitters
+    jaeger: Jaeger
     search: Search
     sql: PeoplesSql
     scores: Scores

@@ -32,6 +32,14 @@ class Appends(Protocol):
         ...
 
 
+class Forwards(Protocol):
+    """What the line tells of a body that is durable now."""
+
+    def offer(self, kind: Kind, data: bytes, records: int, /, *, passed: str = "") -> None:
+        """Take a copy, or let it be; never waits."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """What became of a request; `rejected` names the first of `refused`."""
@@ -88,8 +96,10 @@ class Accept:
         now_unix_nano: Callable[[], int],
         metrics: OtlpMetrics,
         redactor: Redactor | None = None,
+        forward: Forwards | None = None,
     ) -> None:
         self._queue = queue
+        self._forward = forward
         self._metrics = metrics
         self._check = EventCheck(max_event_bytes=max_event_bytes, redactor=redactor)
         # Asked whether a log record is an event: what it hides is counted when the event is taken.
@@ -112,7 +122,7 @@ class Accept:
         else:
             taken = self._take_events(data, tenant, content_type)
         body = taken.body
-        receipt = await self._queue.append(body)
+        receipt = await self._append(body)
         if taken.rejected and not body.records:
             raise EveryEventRejectedError(
                 taken.rejected,
@@ -157,8 +167,17 @@ class Accept:
         )
         return _Taken(body, checked.rejected, checked.misclaimed, single)
 
-    async def otlp(self, signal: Signal, data: bytes, *, tenant: str, is_json: bool) -> OtlpAnswer:
-        """An OTLP request of any signal, in protobuf or JSON.
+    async def _append(self, body: Body, *, passed: str = "") -> Receipt:
+        """Keep a body; what was not known before goes on to whom it is forwarded."""
+        receipt = await self._queue.append(body)
+        if self._forward is not None and receipt.appended:
+            self._forward.offer(body.kind, body.data, body.records, passed=passed)
+        return receipt
+
+    async def otlp(
+        self, signal: Signal, data: bytes, *, tenant: str, is_json: bool, passed: str = ""
+    ) -> OtlpAnswer:
+        """An OTLP request of any signal, in protobuf or JSON; `passed` names collectors before us.
 
         Raises:
             BadRequestError: it is not one.
@@ -187,7 +206,7 @@ class Accept:
             events = b"\n".join(checked.events)
             bodies.append(self._take_events(events, tenant, NDJSON_TYPE).body)
         # Both or an error: a sender that sends again is known by what was kept of the first time.
-        await asyncio.gather(*(self._queue.append(body) for body in bodies))
+        await asyncio.gather(*(self._append(body, passed=passed) for body in bodies))
         self._count(signal, checked)
         if refused and refused == checked.refused[FOREIGN] and not checked.kept:
             raise TenantClaimedError(checked.hint, hint=HINT)
