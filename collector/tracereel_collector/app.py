@@ -35,6 +35,7 @@ from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
+from tracereel_collector.ingest.otlp_limits import OtlpLimits
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.link import Link
 from tracereel_collector.model import Body, Kind, Receipt
@@ -214,6 +215,9 @@ class Collector:
                 now_unix_nano=time.time_ns,
                 redactor=Redactor(self._registry) if settings.redact == "on" else None,
                 metrics=OtlpMetrics.register(self._registry),
+                otlp_limits=OtlpLimits(
+                    attributes=settings.max_attributes, value_bytes=settings.max_attribute_bytes
+                ),
             ),
             queue=queue,
             delivered=self._delivered,

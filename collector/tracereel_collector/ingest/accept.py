@@ -11,6 +11,7 @@ from tracereel_collector.ingest.check import Checked, EventCheck, Rejection
 from tracereel_collector.ingest.events import split_events
 from tracereel_collector.ingest.heartbeats import check_heartbeats
 from tracereel_collector.ingest.otlp import FOREIGN, CheckedRequest, OtlpCheck
+from tracereel_collector.ingest.otlp_limits import OtlpLimits
 from tracereel_collector.ingest.otlp_schema import Signal
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.model import Body, Kind, Receipt
@@ -76,13 +77,16 @@ class Accept:
         now_unix_nano: Callable[[], int],
         metrics: OtlpMetrics,
         redactor: Redactor | None = None,
+        otlp_limits: OtlpLimits | None = None,
     ) -> None:
         self._queue = queue
         self._metrics = metrics
         self._check = EventCheck(max_event_bytes=max_event_bytes, redactor=redactor)
         # Asked whether a log record is an event: what it hides is counted when the event is taken.
         self._asked = EventCheck(max_event_bytes=max_event_bytes)
-        self._otlp = OtlpCheck(why_no_event=self._why_no_event, redactor=redactor)
+        self._otlp = OtlpCheck(
+            why_no_event=self._why_no_event, redactor=redactor, limits=otlp_limits
+        )
         self._now = now_unix_nano
 
     async def events(self, data: bytes, *, tenant: str, content_type: str) -> Accepted:
