@@ -33,7 +33,6 @@ from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 
 
-
 class World:
     """All the parts, and ways to hurt them."""
 

@@ -16,13 +16,11 @@ _ANSWERS = {
     "no_space": (243, "Cannot reserve 1.00 MiB, not enough space. (NOT_ENOUGH_SPACE)"),
     "too_many_parts": (
         252,
-        "Too many parts (3001 with average size of 1.00 KiB) in table 'tracereel.agent_events'. "
-        "Merges are processing significantly slower than inserts. (TOO_MANY_PARTS)",
+        "Too many parts (3001). Merges are slower than inserts. (TOO_MANY_PARTS)",
     ),
     "wrong_password": (
         516,
-        "tracereel: Authentication failed: password is incorrect, or there is no user with such "
-        "name. (AUTHENTICATION_FAILED)",
+        "tracereel: Authentication failed: password is incorrect. (AUTHENTICATION_FAILED)",
     ),
     "no_memory": (241, "Memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)"),
 }
