@@ -45,6 +45,7 @@ from tracereel_collector.forward.target import (
 )
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
+from tracereel_collector.ingest.otlp_limits import OtlpLimits
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.link import Link
 from tracereel_collector.live.hub import LiveTail, TailLimits
@@ -257,6 +258,9 @@ class Collector:
                 redactor=Redactor(self._registry) if settings.redact == "on" else None,
                 metrics=OtlpMetrics.register(self._registry),
                 forward=forwarder,
+                otlp_limits=OtlpLimits(
+                    attributes=settings.max_attributes, value_bytes=settings.max_attribute_bytes
+                ),
             ),
             queue=queue,
             delivered=self._delivered,
