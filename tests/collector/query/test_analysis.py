@@ -1,10 +1,10 @@
 """What is worked out about a run: critical path, chains, waste, errors, usage."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.collector.query.rows import MILLI, event, rows, span
-from tests.collector.query.test_tree import RUNS
+from tests.collector.query.test_tree import HELD, RUNS
 from tracereel_collector.query.brief import MIN_BYTES, brief_of
 from tracereel_collector.query.diff import compared
 from tracereel_collector.query.moment import Moment, state_at
@@ -70,6 +70,7 @@ def test_a_worker_that_outlives_its_caller_did_not_hold_it_up():
     assert path(analysis)[0] == ("booking", 50)
 
 
+@HELD
 @given(RUNS)
 def test_the_critical_path_is_as_long_as_the_run_without_a_gap(made):
     analysis = analyse(build(made), made.prices)
@@ -221,8 +222,8 @@ def test_overlaps_count_once(stretches, expected):
     assert covered(stretches) == expected
 
 
+@HELD
 @given(RUNS)
-@settings(max_examples=60)
 def test_whatever_a_run_is_made_of_it_can_be_shown(made):
     analysis = analyse(build(made), made.prices)
 
@@ -243,8 +244,8 @@ def test_whatever_a_run_is_made_of_it_can_be_shown(made):
     assert same["first_difference"] is None
 
 
+@HELD
 @given(RUNS, RUNS)
-@settings(max_examples=60)
 def test_every_step_of_two_runs_is_in_one_pair(one, other):
     a, b = build(one), build(other)
     pairs = aligned(a.roots, b.roots)
