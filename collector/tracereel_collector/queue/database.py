@@ -13,7 +13,7 @@ from typing import Any
 
 from tracereel_collector.errors import StartupError
 from tracereel_collector.model import Kind
-from tracereel_collector.queue import sessions
+from tracereel_collector.queue import deleted, sessions
 from tracereel_collector.queue.ledger import is_ledger
 
 SCHEMA_VERSION = 1
@@ -112,6 +112,7 @@ def _open(path: Path) -> sqlite3.Connection:
             _create(connection)
             _sync_directory(path.parent)
         sessions.create(connection)
+        deleted.create(connection)
         problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if problem != "ok":
             raise sqlite3.DatabaseError(problem)
