@@ -47,6 +47,8 @@ from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.link import Link
+from tracereel_collector.live.hub import LiveTail, TailLimits
+from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
@@ -72,6 +74,7 @@ from tracereel_collector.telemetry import (
     QueueMetrics,
     SessionMetrics,
     SharedMetrics,
+    TailMetrics,
     UnpricedModelMetric,
 )
 
@@ -130,6 +133,7 @@ class Collector:
         self._store: ClickHouseStore | None = None
         self._worker: DeliveryWorker | None = None
         self._forwarder: Forwarder | None = None
+        self._tail: LiveTail | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
         self.store_address: StoreAddress
         self.parts: Parts
@@ -226,6 +230,15 @@ class Collector:
         )
         self._shown.register(SessionMetrics(queue.session_mismatches))
         self._shown.register(UnpricedModelMetric(UnpricedModels(store).by_model))
+        self._tail = LiveTail(
+            queue.follow(*SHOWN),
+            TailLimits(
+                readers=settings.tail_readers,
+                readers_per_tenant=settings.tail_readers_per_tenant,
+                beat_seconds=settings.tail_beat_seconds,
+            ),
+            TailMetrics.register(self._registry),
+        )
         self.parts = Parts(
             gate=self._gate,
             administration=Administration(self._keys, self._audit),
@@ -244,6 +257,7 @@ class Collector:
             ),
             queue=queue,
             delivered=self._delivered,
+            tail=self._tail,
             replay=Replay(store),
             traces=Traces(RunReader(store)),
             emitters=Emitters(store),
@@ -270,6 +284,8 @@ class Collector:
 
     def stop(self) -> None:
         """Stop in the order data flows; safe at any stage of start, and safe to call twice."""
+        if self._tail is not None:
+            self._tail.close()
         if self._worker is not None:
             self._worker.stop(timeout=self._settings.stop_seconds)
         if self._forwarder is not None:

@@ -64,6 +64,10 @@ class Settings:
     linger_seconds: float = _setting(1.0, "Longest time a batch waits to fill up.")
     retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
 
+    tail_readers: int = _setting(100, "Live streams open at once in each worker.")
+    tail_readers_per_tenant: int = _setting(20, "The same of one tenant.")
+    tail_beat_seconds: float = _setting(10.0, "Longest silence on a live stream.")
+
     price_file: str = _setting("", "CSV of model prices that go before the built-in ones.")
     query_seconds: float = _setting(30.0, "Longest time a query may take.")
     query_memory_bytes: int = _setting(2048 * MIB, "Most memory one query may use.")
@@ -110,13 +114,16 @@ class Settings:
             problems.append(f"workers={self.workers}: expected 0 to {MAX_WORKERS}")
         problems += [
             f"{name}={getattr(self, name)!r}: expected 0 or more"
-            for name in ("rate_records", "rate_bytes", "min_free_bytes")
+            for name in (
+                *("rate_records", "rate_bytes", "min_free_bytes"),
+                *("tail_readers", "tail_readers_per_tenant"),
+            )
             if getattr(self, name) < 0
         ]
         problems += [
             f"{name}={getattr(self, name)!r}: expected a number above 0"
             for name in (
-                *("max_connections", "header_seconds", "body_seconds"),
+                *("max_connections", "header_seconds", "body_seconds", "tail_beat_seconds"),
                 *("forward_queue_bytes", "forward_seconds", "forward_age_seconds"),
             )
             if getattr(self, name) <= 0

@@ -129,6 +129,8 @@ def test_nothing_of_bravo_exists_for_alpha(site):
     for method, path, operation in site.operations():
         if operation["x-tracereel-scope"] == "public":
             continue
+        if operation.get("x-tracereel-stream"):
+            continue  # it has no end to be read to; test_tail.py shows that tenants do not mix
         mine, nobodys = filled(path, site)
         body = b"{}" if method in ("POST", "PUT", "PATCH") else None
         for query in ("", "?tenant=alpha", f"?trace_id={SECRET_TRACE}"):

@@ -30,6 +30,7 @@ from tracereel_collector.api import (
     score_acts,
     scores,
     sql,
+    tail,
     trace,
     traces,
 )
@@ -49,6 +50,7 @@ SURFACES = (
     emitters,
     traces,
     trace,
+    tail,
     sql,
     clickhouse,
     scores,
@@ -64,6 +66,8 @@ SURFACES = (
     page,
 )
 """Everything that is served; each file holds one `router`."""
+_NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+"""On every answer: recorded text in JSON is never taken for a page."""
 
 
 def build_api(parts: Parts) -> ASGIApp:
@@ -74,7 +78,14 @@ def build_api(parts: Parts) -> ASGIApp:
         parts.delivered.attach(asyncio.get_running_loop())
         yield
 
-    app = FastAPI(title="tracereel", version=parts.version, lifespan=lifespan)
+    # FastAPI's own pages load their scripts from elsewhere; `/docs` is ours.
+    app = FastAPI(
+        title="tracereel",
+        version=parts.version,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.parts = parts
     for surface in SURFACES:
         include(app, surface.router)
@@ -99,7 +110,10 @@ def build_api(parts: Parts) -> ASGIApp:
             hot,
             allow_origins=parts.cors_origins,
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["authorization", "content-encoding", "content-type", "x-api-key"],
+            allow_headers=[
+                *("authorization", "content-encoding", "content-type", "x-api-key"),
+                "last-event-id",
+            ],
             expose_headers=["retry-after"],
         )
     return _CountRequests(
@@ -108,7 +122,10 @@ def build_api(parts: Parts) -> ASGIApp:
 
 
 class _CountRequests:
-    """Counts and times requests by route: the path template, never the path, bounds the labels."""
+    """Counts and times requests by route: the path template, never the path, bounds the labels.
+
+    The outermost layer, so that what every answer carries is added here.
+    """
 
     def __init__(
         self, app: ASGIApp, *, metrics: HttpMetrics, connection_limits: ConnectionLimits
@@ -130,6 +147,8 @@ class _CountRequests:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if not any(name == _NO_SNIFFING[0] for name, _ in message["headers"]):
+                    message["headers"] = [*message["headers"], _NO_SNIFFING]
             await send(message)
 
         try:

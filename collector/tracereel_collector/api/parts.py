@@ -15,6 +15,7 @@ from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
+from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.model import Kind, QuarantineEntry
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
@@ -142,6 +143,7 @@ class Parts:
     accept: Accept
     queue: QueueView
     delivered: DeliveryNotice
+    tail: LiveTail
     replay: Replay
     traces: Traces
     emitters: Emitters
