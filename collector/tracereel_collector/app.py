@@ -45,11 +45,13 @@ from tracereel_collector.forward.target import (
 )
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
+from tracereel_collector.ingest.otlp_limits import OtlpLimits
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.link import Link
 from tracereel_collector.live.hub import LiveTail, TailLimits
 from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
@@ -57,6 +59,7 @@ from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
+from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.sql import PeoplesSql, SqlLimits
 from tracereel_collector.query.sql.catalogue import Catalogues
 from tracereel_collector.query.trace import Traces
@@ -132,8 +135,8 @@ class Collector:
         self._queue: DurableQueue | None = None
         self._store: ClickHouseStore | None = None
         self._worker: DeliveryWorker | None = None
-        self._forwarder: Forwarder | None = None
         self._tail: LiveTail | None = None
+        self._forwarder: Forwarder | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
         self.store_address: StoreAddress
         self.parts: Parts
@@ -239,6 +242,7 @@ class Collector:
             ),
             TailMetrics.register(self._registry),
         )
+        search = Search(store, time.time_ns)
         self.parts = Parts(
             gate=self._gate,
             administration=Administration(self._keys, self._audit),
@@ -254,6 +258,9 @@ class Collector:
                 redactor=Redactor(self._registry) if settings.redact == "on" else None,
                 metrics=OtlpMetrics.register(self._registry),
                 forward=forwarder,
+                otlp_limits=OtlpLimits(
+                    attributes=settings.max_attributes, value_bytes=settings.max_attribute_bytes
+                ),
             ),
             queue=queue,
             delivered=self._delivered,
@@ -262,11 +269,13 @@ class Collector:
             traces=Traces(RunReader(store)),
             emitters=Emitters(store),
             jaeger=Jaeger(store, now_unix_nano=time.time_ns),
-            search=Search(store, time.time_ns),
             sql=self._new_sql(store),
             scores=Scores(store),
             export=Export(store),
             deletion=Deletion(queue, store, self._audit),
+            search=search,
+            sessions=Sessions(store, search),
+            agents=Agents(store),
             queries=self._queries,
             store_answers=store.ping,
             store_state=self.store_state,

@@ -50,6 +50,10 @@ class Settings:
 
     max_body_bytes: int = _setting(64 * MIB, "Largest request body, after decompression.")
     max_event_bytes: int = _setting(4 * MIB, "Largest single event.")
+    max_attributes: int = _setting(1000, "Most attributes of a span, log record or point (OTLP).")
+    max_attribute_bytes: int = _setting(
+        4 * MIB, "Longest text or value over OTLP; the rest is cut."
+    )
     max_inflight_bytes: int = _setting(256 * MIB, "Request bodies held in memory at once.")
     max_pending_bytes: int = _setting(4096 * MIB, "Undelivered bytes in the queue before 429.")
 
@@ -125,6 +129,7 @@ class Settings:
             for name in (
                 *("max_connections", "header_seconds", "body_seconds", "tail_beat_seconds"),
                 *("forward_queue_bytes", "forward_seconds", "forward_age_seconds"),
+                *("max_attributes", "max_attribute_bytes"),
             )
             if getattr(self, name) <= 0
         ]

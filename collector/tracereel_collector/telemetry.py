@@ -98,6 +98,39 @@ class OtlpMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class TailMetrics:
+    """What the live tail tells of itself."""
+
+    begun: Counter
+    ended: Counter
+    refused: Counter
+    skipped: Counter
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "TailMetrics":
+        """Make them in a registry."""
+        return cls(
+            begun=Counter("tracereel_tail_streams_total", "Live streams begun.", registry=registry),
+            ended=Counter(
+                "tracereel_tail_ended_total",
+                "Live streams ended, by reason.",
+                ["reason"],
+                registry=registry,
+            ),
+            refused=Counter(
+                "tracereel_tail_refused_total",
+                "Live streams refused because as many as may are open.",
+                registry=registry,
+            ),
+            skipped=Counter(
+                "tracereel_tail_skipped_bodies_total",
+                "Bodies not shown live because the tail could not follow; readers are told.",
+                registry=registry,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ForwardMetrics:
     """What became of copies sent on to another endpoint."""
 
@@ -132,39 +165,6 @@ class ForwardMetrics:
                 "tracereel_forward_queue_bytes",
                 "Bytes that wait to be forwarded.",
                 multiprocess_mode="sum",
-                registry=registry,
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TailMetrics:
-    """What the live tail tells of itself."""
-
-    begun: Counter
-    ended: Counter
-    refused: Counter
-    skipped: Counter
-
-    @classmethod
-    def register(cls, registry: CollectorRegistry) -> "TailMetrics":
-        """Make them in a registry."""
-        return cls(
-            begun=Counter("tracereel_tail_streams_total", "Live streams begun.", registry=registry),
-            ended=Counter(
-                "tracereel_tail_ended_total",
-                "Live streams ended, by reason.",
-                ["reason"],
-                registry=registry,
-            ),
-            refused=Counter(
-                "tracereel_tail_refused_total",
-                "Live streams refused because as many as may are open.",
-                registry=registry,
-            ),
-            skipped=Counter(
-                "tracereel_tail_skipped_bodies_total",
-                "Bodies not shown live because the tail could not follow; readers are told.",
                 registry=registry,
             ),
         )

@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tracereel_collector.api import (
+    agents,
     clickhouse,
     deletion,
     emitters,
@@ -29,6 +30,7 @@ from tracereel_collector.api import (
     replay,
     score_acts,
     scores,
+    sessions,
     sql,
     tail,
     trace,
@@ -51,6 +53,8 @@ SURFACES = (
     traces,
     trace,
     tail,
+    sessions,
+    agents,
     sql,
     clickhouse,
     scores,

@@ -9,6 +9,7 @@ known key never touches the file.
 
 import functools
 import ipaddress
+import math
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -77,7 +78,7 @@ class Guard:
             if digest in self._good.get(name, ()):
                 return 0.0
         rows = self._file.run("SELECT * FROM tries WHERE address IN (?, '')", name)
-        return max((_wait(*row, now) for row in rows), default=0.0)
+        return max((_wait(row[0], row[1], row[2], now) for row in rows), default=0.0)
 
     def failed(self, peer: str, digest: bytes, now: float) -> None:
         """A key that is nobody's was tried."""
@@ -122,4 +123,5 @@ def _wait(address: str, tries: float, last_try: float, now: float) -> float:
     over = tries - FREE_TRIES
     if over <= 0 or not 0 <= since <= FORGET_SECONDS:
         return 0.0
-    return max(0.0, min(MAX_PENALTY_SECONDS, 2.0 ** min(over - 1, 10)) - since)
+    penalty = min(MAX_PENALTY_SECONDS, math.ldexp(1.0, int(min(over - 1, 10))))
+    return max(0.0, penalty - since)

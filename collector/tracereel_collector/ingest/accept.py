@@ -11,6 +11,7 @@ from tracereel_collector.ingest.check import EventCheck, Rejection
 from tracereel_collector.ingest.events import NDJSON, split_events
 from tracereel_collector.ingest.heartbeats import check_heartbeats
 from tracereel_collector.ingest.otlp import FOREIGN, CheckedRequest, OtlpCheck
+from tracereel_collector.ingest.otlp_limits import OtlpLimits
 from tracereel_collector.ingest.otlp_schema import Signal
 from tracereel_collector.ingest.quick import QuickCheck
 from tracereel_collector.ingest.redaction import Redactor
@@ -97,6 +98,7 @@ class Accept:
         metrics: OtlpMetrics,
         redactor: Redactor | None = None,
         forward: Forwards | None = None,
+        otlp_limits: OtlpLimits | None = None,
     ) -> None:
         self._queue = queue
         self._forward = forward
@@ -106,7 +108,9 @@ class Accept:
         # What is redacted is written anew: the quick way is for what enters as it came.
         self._quick = None if redactor else QuickCheck(max_event_bytes=max_event_bytes)
         self._asked = EventCheck(max_event_bytes=max_event_bytes)
-        self._otlp = OtlpCheck(why_no_event=self._why_no_event, redactor=redactor)
+        self._otlp = OtlpCheck(
+            why_no_event=self._why_no_event, redactor=redactor, limits=otlp_limits
+        )
         self._now = now_unix_nano
         self._redactor = redactor
 

@@ -11,6 +11,8 @@ from tracereel_collector.store.rollups import TAG_KINDS
 MAX_VALUES = 20
 """Of one filter."""
 MAX_WORDS = 8
+CRASHED = "crashed"
+"""The status of a run that never ended and whose processes are gone."""
 _WORD = re.compile(r"[0-9A-Za-z\u0080-\U0010ffff]+")
 _PHRASE = re.compile(r'"([^"]*)"')
 
@@ -116,9 +118,9 @@ def as_sql(filters: Filters) -> Condition:
         made.holds(f"is_{kind}", **{f"{kind}_tags": [f"{kind}:{value[:256]}" for value in values]})
     if filters.statuses:
         _few("status", filters.statuses)
-        made.holds(
-            f"{made.needs('status')} IN {{statuses:Array(String)}}", statuses=list(filters.statuses)
-        )
+        # Whether a run without an end has crashed is known of those that were found.
+        statuses = ["running" if each == CRASHED else each for each in filters.statuses]
+        made.holds(f"{made.needs('status')} IN {{statuses:Array(String)}}", statuses=statuses)
     for given, sign, end in ((filters.least, ">=", "min"), (filters.most, "<=", "max")):
         for name, value in given.items():
             column, units = RANGES[name]
@@ -168,13 +170,13 @@ _IN_TEXTS = """SELECT trace_id FROM trace_texts
     WHERE tenant = {tenant:String} AND hour >= {first_hour:DateTime('UTC')}
       AND hour <= {last_hour:DateTime('UTC')} AND %s"""
 _WITH_ATTRIBUTE = """SELECT trace_id FROM agent_events
-    WHERE tenant = {tenant:String} AND ingested_at >= {first_hour:DateTime('UTC')} - INTERVAL 1 DAY
+    WHERE tenant = {tenant:String} AND toDate(ingested_at) >= {first_day:Date}
       AND position(payload, {$_key:String}) > 0
       AND (JSONExtractString(payload, {$_key:String}) = {$_value:String}
         OR JSONExtractRaw(payload, {$_key:String}) = {$_value:String})
     UNION ALL
     SELECT TraceId FROM otel_spans
-    WHERE TenantId = {tenant:String} AND IngestedAt >= {first_hour:DateTime('UTC')} - INTERVAL 1 DAY
+    WHERE TenantId = {tenant:String} AND toDate(IngestedAt) >= {first_day:Date}
       AND (SpanAttributes[{$_key:String}] = {$_value:String}
         OR ResourceAttributes[{$_key:String}] = {$_value:String})"""
 

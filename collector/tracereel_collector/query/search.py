@@ -1,6 +1,6 @@
 """Finds runs: lists with filters, order and pages, counts of what was found, and when it happened."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
 from typing import Any, Literal, Protocol
@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from tracereel_collector.query import cursor as cursors
-from tracereel_collector.query.filters import COLUMNS, SORTS, Condition, Filters, as_sql
+from tracereel_collector.query.filters import COLUMNS, CRASHED, SORTS, Condition, Filters, as_sql
 from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of, iso
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
@@ -19,7 +19,7 @@ FACETS = ("status", *TAG_KINDS)
 FACET_VALUES = 20
 """Most values that are counted of one kind."""
 
-_REACH = 6 * HOUR
+REACH = 6 * HOUR
 """How far outside of a window the rest of a run is looked for."""
 _WIDER = (HOUR, DAY, 8 * DAY)
 """Without a window the newest are looked for in these, then in everything."""
@@ -75,9 +75,19 @@ class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
     tokens: int
     nano_usd: int
     lowest_confidence: float
+    parent_trace_id: str
     tags: list[str]
 
+    def by_kind(self) -> dict[str, list[str]]:
+        """The values of each kind of tag."""
+        values: dict[str, list[str]] = {kind: [] for kind in (*TAG_KINDS, "emitter")}
+        for tag in self.tags:
+            kind, _, value = tag.partition(":")
+            values[kind].append(value)
+        return values
 
+
+_NAMES = msgspec.json.Decoder(tuple[str])
 _PLACES = msgspec.json.Decoder(tuple[str, int])
 _FOUND = msgspec.json.Decoder(_Found)
 _COUNTED = msgspec.json.Decoder(tuple[str, str, int])
@@ -111,7 +121,8 @@ class Search:
     def by_ids(self, tenant: str, places: Mapping[str, int]) -> list[dict[str, Any]]:
         """Runs by their ids and, roughly, their starts; in that order, those that are still there."""
         found = self._found(tenant, places)
-        return [_shown(found[run]) for run in places if run in found]
+        crashed = self._crashed(tenant, found.values())
+        return [_shown(found[run], crashed) for run in places if run in found]
 
     def _page(
         self, question: Question, condition: Condition
@@ -132,12 +143,15 @@ class Search:
             first = 0 if start is None else start
             guesses = dict.fromkeys(guesses, first)
         found = self._found(tenant, guesses, last=question.window.end)
+        crashed = self._crashed(tenant, found.values())
         # A run that began before what was searched is further down, or not in the window at all.
-        return [
-            _shown(found[run])
+        shown = [
+            _shown(found[run], crashed)
             for run in guesses
             if run in found and (start is None or found[run].started_unix_nano >= start)
-        ], following
+        ]
+        statuses = question.filters.statuses
+        return [each for each in shown if not statuses or each["status"] in statuses], following
 
     def _starts(
         self, question: Question, condition: Condition, place: cursors.Place | None
@@ -182,7 +196,7 @@ class Search:
             )
             if question.sort == "started_at" and question.order == "desc":
                 end = min(place.value + SECOND, question.window.end or _END_OF_TIME)
-                chosen.parameters["last_hour"] = hour_of(end + _REACH)
+                chosen.parameters["last_hour"] = hour_of(end + REACH)
         answer = self._select(
             "search_runs",
             chosen,
@@ -207,12 +221,26 @@ class Search:
             {
                 "tenant": tenant,
                 "runs": list(places),
-                "first_hour": hour_of(min(places.values()) - _REACH),
+                "first_hour": hour_of(min(places.values()) - REACH),
                 "last_hour": hour_of(ends),
             },
             fmt="JSONCompactEachRow",
         )
         return {row.run: row for row in _FOUND.decode_lines(answer)}
+
+    def _crashed(self, tenant: str, rows: Iterable[_Found]) -> set[str]:
+        """Those of the runs without an end whose emitters are all known to be gone."""
+        emitters = {row.run: row.by_kind()["emitter"] for row in rows if row.status == "running"}
+        asked = sorted({each for ids in emitters.values() for each in ids})
+        if not asked:
+            return set()
+        answer = self.store.select(
+            query("gone_emitters"),
+            {"tenant": tenant, "emitters": asked, "now": self.now_unix_nano() // 10**6},
+            fmt="JSONCompactEachRow",
+        )
+        gone = {emitter for (emitter,) in _NAMES.decode_lines(answer)}
+        return {run for run, ids in emitters.items() if ids and gone.issuperset(ids)}
 
     def _facets(self, question: Question, condition: Condition) -> dict[str, list[dict[str, Any]]]:
         chosen = _in_window(condition, question.window)
@@ -265,7 +293,9 @@ def _in_window(condition: Condition, window: Window) -> Condition:
         window_start=-(2**63) + 1 if window.start is None else window.start,
         window_end=2**63 - 1 if window.end is None else window.end,
         first_hour=hour_of(0 if window.start is None else window.start),
-        last_hour=hour_of(_END_OF_TIME if window.end is None else window.end + _REACH),
+        # By arrival: a clock may have been ahead.
+        first_day=hour_of(0 if window.start is None else window.start - DAY)[:10],
+        last_hour=hour_of(_END_OF_TIME if window.end is None else window.end + REACH),
     )
     return made
 
@@ -275,17 +305,15 @@ def _filled(name: str, **fragments: str) -> str:
     return Template(query(name)).substitute(rows=rows, **fragments)
 
 
-def _shown(row: _Found) -> dict[str, Any]:
-    tags: dict[str, list[str]] = {kind: [] for kind in TAG_KINDS}
-    for tag in row.tags:
-        kind, _, value = tag.partition(":")
-        tags[kind].append(value)
+def _shown(row: _Found, crashed: set[str]) -> dict[str, Any]:
+    tags = row.by_kind()
     name, _, prompt = row.opened.partition("\t")
     return {
         "trace_id": row.run,
         "otel_trace_ids": row.otel_trace_ids or ([row.run] if row.spans else []),
+        "parent_trace_id": row.parent_trace_id or None,
         "name": name or _first(tags["pipeline"]) or _first(tags["agent"]),
-        "status": row.status,
+        "status": CRASHED if row.run in crashed else row.status,
         "started_at": row.started_at,
         "ended_at": row.ended_at,
         "duration_ms": row.duration_ms,
