@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 from fastapi import Query, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 
 from tracereel_collector.api.parts import Parts, parts_of
 from tracereel_collector.api.surface import Surface, caller_of
@@ -38,7 +39,7 @@ async def post_events(
     request: Request,
     wait: Literal["stored"] | None = None,
     timeout: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS)] = WAIT_SECONDS,  # noqa: ASYNC109 - the sender's
-) -> JSONResponse:
+) -> Response:
     """Accepted events are durable and numbered from `first_sequence_number`, in order.
 
     With `wait=stored` the answer comes when they can be read: 200 and `stored`, or, when the time
@@ -69,7 +70,11 @@ async def post_events(
         answer["rejected_count"] = accepted.refused
     if stored is not None:
         answer["status"] = "stored" if stored else "queued"
-    return JSONResponse(answer, status_code=202 if stored is False else 200)
+    return Response(
+        msgspec.json.encode(answer),
+        status_code=202 if stored is False else 200,
+        media_type="application/json",
+    )
 
 
 async def is_stored(

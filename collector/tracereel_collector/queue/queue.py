@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tracereel_collector.errors import QueueUnavailableError, ThrottledError
+from tracereel_collector.errors import QueueUnavailableError, StartupError, ThrottledError
 from tracereel_collector.model import (
     SESSION_FLAG,
     Batch,
@@ -24,19 +24,16 @@ from tracereel_collector.model import (
 )
 from tracereel_collector.queue import batches, deleted, gauges, quarantine
 from tracereel_collector.queue.append import REJECTED, Appender, count
-from tracereel_collector.queue.database import (
-    Rescued,
-    connect,
-    open_or_set_aside,
-    rescued_mark,
-)
+from tracereel_collector.queue.database import connect, open_or_set_aside
+from tracereel_collector.queue.following import QueueFollower
+from tracereel_collector.queue.rescue import take_over
 from tracereel_collector.queue.reserve import FreeSpace, Reserve
 from tracereel_collector.queue.turns import Turns
 from tracereel_collector.queue.writer import CommitThread
 
 COUNTERS = (
     *("received", "rejected", "appended", "stored"),
-    *("duplicate", "quarantined", "retried", "dropped"),
+    *("duplicate", "quarantined", "retried", "dropped", "damaged"),
 )
 RESERVE_BYTES = 16 * 1024 * 1024
 FORGET_EVERY_SECONDS = 1.0
@@ -80,6 +77,7 @@ class DurableQueue:
         shared: bool = False,
         ring: Ring | None = None,
     ) -> None:
+        self._path = path
         self._limits = limits
         self._free = FreeSpace(path.parent, free_bytes)
         self._now = now_unix_nano
@@ -115,11 +113,19 @@ class DurableQueue:
 
     def _own(self, path: Path) -> sqlite3.Connection:
         connection, damaged = open_or_set_aside(path)
-        self.damaged_files = [rescue.aside for rescue in damaged]
-        self.rescued_bodies = sum(self._take_over(connection, rescue) for rescue in damaged)
-        connection.execute("BEGIN IMMEDIATE")
-        gauges.measure(connection)
-        connection.execute("COMMIT")
+        try:
+            self.damaged_files = [rescue.aside for rescue in damaged]
+            self.rescued_bodies = sum(
+                take_over(connection, self._appender, rescue) for rescue in damaged
+            )
+            connection.execute("BEGIN IMMEDIATE")
+            gauges.measure(connection)
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            connection.close()
+            raise StartupError(
+                f"cannot write to the queue {path}: {error}", hint="is its disk full, or failing?"
+            ) from error
         return connection
 
     def close(self) -> None:
@@ -405,6 +411,10 @@ class DurableQueue:
             self._reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return quarantined
 
+    def follow(self, *kinds: Kind) -> QueueFollower:
+        """Read along what is appended of some kinds, by whichever process."""
+        return QueueFollower(self._path, kinds=kinds)
+
     # Inside
 
     def _read(self, query: str, *parameters: object) -> list[Any]:
@@ -436,28 +446,3 @@ class DurableQueue:
         if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
             self._disk_full = True
             self._reserve.give_up()
-
-    def _take_over(self, connection: sqlite3.Connection, rescued: Rescued) -> int:
-        """Put what a damaged queue still held into the new one."""
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(
-            "UPDATE meta SET value=max(value, ?) WHERE key='next_sequence_number'",
-            (rescued.next_sequence_number,),
-        )
-        bodies = 0
-        for kind, tenant, records, received, data in rescued.bodies:
-            body = Body(
-                kind=Kind(kind),
-                tenant=tenant,
-                received_unix_nano=received,
-                data=data,
-                records=records,
-            )
-            bodies += bool(self._appender.append(connection, body).appended)
-        connection.executemany(
-            "INSERT OR REPLACE INTO emitters VALUES (?, ?, ?, ?)", rescued.emitters
-        )
-        # In the same transaction: a crash before this line starts the rescue again.
-        connection.execute("INSERT INTO meta VALUES (?, 1)", (rescued_mark(rescued.aside),))
-        connection.execute("COMMIT")
-        return bodies
