@@ -15,6 +15,7 @@ from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.queue.queue import COUNTERS
 from tracereel_collector.telemetry import (
     DeliveryMetrics,
+    ForwardMetrics,
     HttpMetrics,
     OtlpMetrics,
     QueueMetrics,
@@ -52,6 +53,7 @@ def test_every_metric_is_described():
     metrics.register(SessionMetrics(lambda: 0))
     OtlpMetrics.register(metrics)
     TailMetrics.register(metrics)
+    ForwardMetrics.register(metrics)
     counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
     metrics.register(UnpricedModelMetric(lambda: [("m", 1)]))

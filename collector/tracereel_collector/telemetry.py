@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram, values
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -125,6 +125,46 @@ class TailMetrics:
             skipped=Counter(
                 "tracereel_tail_skipped_bodies_total",
                 "Bodies not shown live because the tail could not follow; readers are told.",
+                registry=registry,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardMetrics:
+    """What became of copies sent on to another endpoint."""
+
+    sent: Counter
+    dropped: Counter
+    retries: Counter
+    queue_bytes: Gauge
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "ForwardMetrics":
+        """Make them in a registry."""
+        return cls(
+            sent=Counter(
+                "tracereel_forwarded_records_total",
+                "Records that the endpoint forwarded to has taken.",
+                ["kind"],
+                registry=registry,
+            ),
+            dropped=Counter(
+                "tracereel_forward_dropped_total",
+                "Records that were not forwarded, by reason.",
+                ["kind", "reason"],
+                registry=registry,
+            ),
+            retries=Counter(
+                "tracereel_forward_retries_total",
+                "Requests to the endpoint forwarded to that are tried again.",
+                ["kind"],
+                registry=registry,
+            ),
+            queue_bytes=Gauge(
+                "tracereel_forward_queue_bytes",
+                "Bytes that wait to be forwarded.",
+                multiprocess_mode="sum",
                 registry=registry,
             ),
         )
