@@ -121,7 +121,7 @@ class Body:
 
     def __init__(self, call: ModelCall) -> None:
         self.call = call
-        self.taken: list[tuple[int, bytes]] = []
+        self.taken: list[tuple[int, Any]] = []
         """When each piece came, by the performance counter, and the piece."""
         self.reads = False
         """Whether it is being read just now: it closes itself at its end, which is no leaving."""
@@ -228,6 +228,21 @@ class StreamBody(Body):
         )
 
 
+class ChunkBody(StreamBody):
+    """A stream whose client hands out the JSON of each chunk."""
+
+    def _look(self) -> None:
+        pieces = self.taken[:]
+        del self.taken[: len(pieces)]
+        for tick, data in pieces:
+            self._now = tick / 1e9
+            chunk = decoded(data)
+            if chunk is None:
+                self._adapter.report_malformed("a chunk is no JSON object")
+            else:
+                self._adapter.process_chunk(chunk)
+
+
 class JsonBody(Body):
     """An answer that is one JSON document, which the client reads when its caller wants it."""
 
@@ -258,11 +273,11 @@ class JsonBody(Body):
         self._end()
 
 
-def decoded(body: bytes) -> dict[str, Any] | None:
+def decoded(body: bytes | str) -> dict[str, Any] | None:
     """A JSON object, or null where it is none."""
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
     return found if isinstance(found, dict) else None
 
