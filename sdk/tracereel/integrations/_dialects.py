@@ -159,3 +159,10 @@ GOOGLE_EMBEDDINGS: Final = Dialect(
     results=_nothing,
     is_conversation=False,
 )
+LANGCHAIN: Final = Dialect(
+    provider="langchain",
+    operation="chat",
+    messages=lambda body: body.get("messages"),
+    said=lambda answer: items(answer.get("messages")),
+    results=_nothing,
+)

@@ -73,11 +73,6 @@ class ClientScope(LlmScope):
         """When it began, by the performance counter."""
         return self._tick
 
-    @property
-    def span_context(self) -> Any:
-        """The context in which the call's span is current."""
-        return self._span_context
-
     def about(self, status: str, milliseconds: int) -> dict[str, Any]:
         event = super().about(status, milliseconds)
         if event["max_tokens"] is None:
