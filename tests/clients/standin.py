@@ -84,6 +84,7 @@ class StandIn(ThreadingHTTPServer):
         with self._lock:
             self.paths.append(path)
             self.requests.append(request)
+            del self.requests[:-1000], self.paths[:-1000]
             return self._script.pop(0) if self._script else Reply()
 
 
@@ -178,11 +179,67 @@ class Handler(whole.Handler):
         self.wfile.write(body)
 
 
+def long_frames(request, path, chunks):
+    """A stream of many small pieces of text, for measurements."""
+    if path.endswith("/messages"):
+        first = {"type": "message_start", "message": {**whole.messages(request), "content": []}}
+        block = {"type": "text", "text": ""}
+        events = [first, {"type": "content_block_start", "index": 0, "content_block": block}]
+        delta = {"type": "text_delta", "text": "word "}
+        events += [{"type": "content_block_delta", "index": 0, "delta": delta}] * chunks
+        end = {"stop_reason": "end_turn", "stop_sequence": None}
+        events += [
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": end, "usage": {"output_tokens": chunks}},
+            {"type": "message_stop"},
+        ]
+        return [wire.sse([event], named=True) for event in events]
+    if path.endswith("/chat/completions"):
+        about = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+        def chunk(delta, finish=None):
+            return {**about, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+        events = [chunk({"content": "word "})] * chunks + [chunk({}, "stop")]
+        return [*(wire.sse([event]) for event in events), b"data: [DONE]\n\n"]
+    if path.endswith("/responses"):
+        answer = whole.responses(request)
+        events = wire.responses_events(answer, Random(7))
+        at = next(n for n, event in enumerate(events) if event["type"].endswith("text.delta"))
+        pieces = [{**events[at], "delta": "word ", "sequence_number": 1, "logprobs": []}] * chunks
+        return [wire.sse([event], named=True) for event in events[:at] + pieces + events[-1:]]
+    part = {"content": {"role": "model", "parts": [{"text": "word "}]}, "index": 0}
+    pieces = [{"candidates": [part], "modelVersion": "m", "responseId": "r"}] * chunks
+    last = {"candidates": [{**part, "finishReason": "STOP"}], "usageMetadata": {}}
+    return [wire.sse([event]) for event in [*pieces, last]]
+
+
+class LongHandler(Handler):
+    """Streams many pieces, several to a packet as a busy connection has them, whole answers as ever."""
+
+    chunks = 2000
+
+    def stream(self, reply, events, headers, *, named=False, done=False):
+        request, path = self.server.requests[-1], self.path.partition("?")[0]
+        frames = long_frames(request, path, self.chunks)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        body = b"".join(b"%x\r\n%s\r\n" % (len(frame), frame) for frame in frames)
+        self.wfile.write(body + b"0\r\n\r\n")
+
+
 def main():
     """Stand-in of a process of its own: prints its address and serves until its input ends."""
+    import argparse
     import sys
 
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--chunks", type=int, default=2000)
+    LongHandler.chunks = parser.parse_args().chunks
     server = StandIn()
+    server.RequestHandlerClass = LongHandler
     print(server.url, flush=True)
     sys.stdin.read()
     server.shutdown()
