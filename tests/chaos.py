@@ -24,23 +24,13 @@ import psutil
 
 from tests.support.collector import CollectorProcess
 from tests.support.conservation import conserved
+from tests.support.flaky_proxy import FAULTS as REFUSALS
 from tests.support.flaky_proxy import FlakyProxy
 from tests.support.oracle_process import Oracle, free_port
 from tests.support.waiting import wait_until
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
-
-REFUSALS = (
-    "refuse",
-    "drop_before",
-    "drop_after",
-    "cut",
-    "slow",
-    "readonly",
-    "no_space",
-    "no_memory",
-)
 
 
 class World:

@@ -71,17 +71,18 @@ class Beside(Protocol):
 def doors_beside(settings: Settings, parts: Parts, *, together: bool = False) -> list[Beside]:
     """The doors besides HTTP that the settings ask for; `together` with other processes on a port."""
     if not settings.grpc_port:
-        return []
+        return [parts.tail]
     from tracereel_collector.api.otlp_grpc import GrpcDoor  # only now: it is slow to import
 
     return [
+        parts.tail,
         GrpcDoor(
             parts,
             host=settings.host,
             port=settings.grpc_port,
             stop_seconds=settings.stop_seconds,
             together=together,
-        )
+        ),
     ]
 
 

@@ -155,6 +155,7 @@ def test_counters_balance_at_every_step(open_queue, body):
         "quarantined": 1,
         "retried": 0,
         "dropped": 0,
+        "damaged": 0,
     }
     (entry,) = queue.quarantined(tenant="default")
     assert (entry.kind, entry.sequence_number, entry.reason) == ("events", 1, "cannot be stored")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tracereel_collector.model import SESSION_FLAG, Body, Kind, Receipt
 from tracereel_collector.queue import gauges
 from tracereel_collector.queue.database import checksum
+from tracereel_collector.queue.deleted import Deleted, without
 from tracereel_collector.queue.ledger import Seen, new_positions
 from tracereel_collector.queue.sessions import Sessions, flag
 
@@ -41,6 +42,7 @@ class Appender:
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._sessions = Sessions()
+        self._deleted = Deleted()
         self._version = 0
 
     def begin(self, connection: sqlite3.Connection) -> None:
@@ -48,30 +50,46 @@ class Appender:
         (version,) = connection.execute("PRAGMA data_version").fetchone()
         if version != self._version:
             self._version = version
-            self.forget()
+            self._seen.clear()
+            self._sessions.forget()
+            self._deleted.look_again()
+
+    def look_again(self) -> None:
+        """What was deleted has changed in this transaction."""
+        self._deleted.look_again()
 
     def forget(self) -> None:
         """After a rollback, what is remembered may be ahead of the file."""
         self._seen.clear()
         self._sessions.forget()
+        self._deleted.forget()
 
     def append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
         """Keep what is new in a body."""
         fresh = self._without_duplicates(connection, body) if body.records else None
+        duplicates = body.records - (fresh.records if fresh else 0)
+        late = 0
+        if fresh and (marks := self._deleted.of(connection, body.tenant)):
+            data, late = without(body.kind, fresh.data, marks)
+            fresh = replace(fresh, data=data, records=fresh.records - late) if data else None
+            if fresh and not fresh.records:
+                fresh = None
         if fresh and fresh.owners:
             fresh = self._with_flags(connection, fresh)
         kept = fresh.records if fresh else 0
         count(connection, "received", body.kind, body.records + body.rejected)
-        count(connection, "appended", body.kind, body.records)
-        count(connection, "duplicate", body.kind, body.records - kept)
+        count(connection, "appended", body.kind, body.records - late)
+        count(connection, "duplicate", body.kind, duplicates)
         _count_rejected(connection, body)
+        count(connection, "rejected", body.kind, late)
+        count(connection, f"{REJECTED}deleted", body.kind, late)
         number = _take_numbers(connection, kept) if fresh else None
         if fresh:
             gauges.add(connection, gauges.PENDING, body.kind, len(fresh.data))
             gauges.add(connection, gauges.UNSEALED, body.kind, len(fresh.data))
         return Receipt(
             appended=kept,
-            duplicates=body.records - kept,
+            duplicates=duplicates,
             first_sequence_number=number,
             body_id=_insert(connection, fresh, number) if fresh and number else None,
             size=len(fresh.data) if fresh else 0,
