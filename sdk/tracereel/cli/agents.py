@@ -21,17 +21,17 @@ _BAD: Final = 0.1
 """From this error rate on, it is shown in red."""
 _COLUMNS: Final = (
     Column("agent", needed=9, least=16),
-    Column("runs", right=True, needed=8),
-    Column("per min", right=True, needed=2),
-    Column("failed", right=True, needed=7),
-    Column("rate", right=True, needed=7),
-    Column("retries", right=True, needed=4),
-    Column("fallbacks", right=True, needed=3),
-    Column("p50", right=True, needed=5),
-    Column("p95", right=True, needed=6),
-    Column("sure", right=True, needed=3),
-    Column("tokens", right=True, needed=2),
-    Column("cost", right=True, needed=5),
+    Column("runs", right=True, least=9, needed=8),
+    Column("per min", right=True, least=9, needed=2),
+    Column("failed", right=True, least=9, needed=7),
+    Column("rate", right=True, least=9, needed=7),
+    Column("retries", right=True, least=9, needed=4),
+    Column("fallbacks", right=True, least=9, needed=3),
+    Column("p50", right=True, least=9, needed=5),
+    Column("p95", right=True, least=9, needed=6),
+    Column("sure", right=True, least=9, needed=3),
+    Column("tokens", right=True, least=9, needed=2),
+    Column("cost", right=True, least=9, needed=5),
 )
 
 

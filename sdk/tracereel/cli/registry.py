@@ -29,6 +29,7 @@ BASE_COMMANDS: Final = {
     "trace": BaseCommand("Show a run as a tree.", "tracereel.cli.trace"),
     "tail": BaseCommand("Watch what the collector receives, live.", "tracereel.cli.tail"),
     "agents": BaseCommand("Show what agents did lately.", "tracereel.cli.agents"),
+    "diff": BaseCommand("Compare two runs step by step.", "tracereel.cli.diff"),
     "sessions": BaseCommand("List conversations, or show one.", "tracereel.cli.sessions"),
     "doctor": BaseCommand(
         "Say what is configured, reachable, writable and installed.", "tracereel.cli.doctor"

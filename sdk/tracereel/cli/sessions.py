@@ -18,12 +18,12 @@ from tracereel.client import Client, Conversation, Session, Turn
 
 LIMIT: Final = 20
 _COLUMNS: Final = (
-    Column("last active", needed=6, least=8),
-    Column("turns", right=True, needed=7),
-    Column("failed", right=True, needed=6),
+    Column("last active", needed=6, least=19),
+    Column("turns", right=True, least=9, needed=7),
+    Column("failed", right=True, least=9, needed=6),
     Column("user", needed=4, least=8),
-    Column("tokens", right=True, needed=2),
-    Column("cost", right=True, needed=5),
+    Column("tokens", right=True, least=9, needed=2),
+    Column("cost", right=True, least=9, needed=5),
     Column("began with", needed=3, least=12),
     Column("session", needed=9, least=24),
 )

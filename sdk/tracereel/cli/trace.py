@@ -2,7 +2,6 @@
 
 import argparse
 from typing import Final
-from urllib.parse import quote
 
 from tracereel.cli.asking import add_options, asked, print_json, print_lines
 from tracereel.cli.command import Command
@@ -15,7 +14,8 @@ from tracereel.client import Client
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace_id", metavar="TRACE_ID", help="The run to show.")
-    add_options(parser, json_help="Print the collector's JSON as it is, for machines.")
+    add_options(parser, json_help="Print the collector's JSON.")
+    parser.add_argument("--step", metavar="ID", help="Only this step and what is below it.")
     parser.add_argument(
         "--alone", action="store_true", help="Leave out the runs that this one started."
     )
@@ -27,14 +27,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     with progress("reading"):
-        trace = client.trace(args.trace_id, linked=not args.alone)
-        raw = (
-            client.fetch("GET", f"/v1/traces/{quote(args.trace_id, safe='')}").body
-            if args.json
-            else b""
-        )
+        trace = client.trace(args.trace_id, step=args.step, linked=not args.alone)
     if args.json:
-        print_json(raw)
+        print_json(trace.model_dump(mode="json", exclude_unset=True))
     else:
         print_lines(render(trace, terminal))
     return 0

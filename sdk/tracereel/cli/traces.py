@@ -43,17 +43,17 @@ STATUS_STYLES: Final = {
     "cancelled": "yellow",
 }
 _COLUMNS: Final = (
-    Column("started", needed=6, least=8),
-    Column("status", needed=8, least=7),
-    Column("took", right=True, needed=7, least=6),
+    Column("started", needed=6, least=19),
+    Column("status", needed=8, least=9),
+    Column("took", right=True, needed=7, least=9),
     Column("run", needed=5, least=10),
     Column("agents", needed=3, least=8),
-    Column("errors", right=True, needed=5),
-    Column("retries", right=True, needed=2),
-    Column("tokens", right=True, needed=2),
-    Column("cost", right=True, needed=4),
+    Column("errors", right=True, least=9, needed=5),
+    Column("retries", right=True, least=9, needed=2),
+    Column("tokens", right=True, least=9, needed=2),
+    Column("cost", right=True, least=9, needed=4),
     Column("asked for", needed=1, least=12),
-    Column("trace", needed=9, least=36),
+    Column("trace", needed=9, least=40),
 )
 
 

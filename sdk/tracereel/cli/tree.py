@@ -39,10 +39,11 @@ def render(trace: Trace, terminal: Terminal) -> Iterator[str]:
 def branches(depths: Sequence[int], terminal: Terminal) -> list[str]:
     """What is drawn before each step of a flat list in order, each behind its parent."""
     at = 0 if terminal.unicode else 1
+    deepest = min(MAX_DEPTH, terminal.width // 8)
     more = [False] * (MAX_DEPTH + 2)  # whether a level goes on below
     drawn: list[str] = []
     for given in reversed(depths):
-        depth = min(max(0, given), MAX_DEPTH)
+        depth = min(max(0, given), deepest)
         parts = [(_PASS if more[level] else _NONE)[at] for level in range(1, depth)]
         if depth:
             parts.append((_TURN if more[depth] else _LAST)[at])

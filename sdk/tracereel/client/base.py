@@ -51,9 +51,15 @@ class Asking:
         headers = {"Accept": "text/event-stream"}
         if seen:
             headers["Last-Event-ID"] = seen
-        return self.transport.stream(
+        opened = self.transport.stream(
             "GET", path, params=params, headers=headers, silence=STREAM_SILENCE
         )
+        if not opened.headers.get("content-type", "").startswith("text/event-stream"):
+            opened.close()
+            raise UnexpectedAnswerError(
+                f"{self.endpoint} does not stream {path}; is it a collector of this version?"
+            )
+        return opened
 
     def post_json(self, path: str, document: Any) -> Mapping[str, Any]:
         answer = self.transport.fetch(

@@ -122,6 +122,15 @@ class Completeness(Model):
 
     trace_id: str
     verdict: str
+    """`complete`, `incomplete`, `open` or `unknown`."""
+    events: int = 0
+    spans: int = 0
+    missing: int = 0
+    duplicates: int = 0
+    unnumbered: int = 0
+    in_queue: Mapping[str, Any] | None = None
+    emitters: tuple[Mapping[str, Any], ...] = ()
+    clocks: tuple[Mapping[str, Any], ...] = ()
 
 
 class RunState(Model):
@@ -143,10 +152,37 @@ class RunState(Model):
     last_events: tuple[Mapping[str, Any], ...] = ()
 
 
+class Difference(Model):
+    """A step that is added, removed or changed from one run to the other."""
+
+    change: str
+    """`added`, `removed`, `changed`, or `same`."""
+    what: str | None = None
+    """The first field that differs."""
+    depth: int = 0
+    kind: str = ""
+    name: str = ""
+    agent: str | None = None
+    a: str | None = None
+    b: str | None = None
+    offset_ms: float | None = None
+    fields: Mapping[str, Any] = {}
+    duration_ms: Mapping[str, float | None] = {}
+    tokens: Mapping[str, float | None] = {}
+    cost_usd: Mapping[str, float | None] = {}
+
+
 class Diff(Model):
     """Two runs compared."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+    a: Mapping[str, Any]
+    b: Mapping[str, Any]
+    same: bool
+    first_difference: Difference | None = None
+    counts: Mapping[str, int] = {}
+    totals: Mapping[str, Mapping[str, float | None]] = {}
+    steps: tuple[Difference, ...] = ()
+    truncated: bool = False
 
 
 class Session(Model):

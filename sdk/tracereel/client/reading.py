@@ -60,9 +60,26 @@ class Reading(Asking):
 
         return EventStream(open_stream, last_event_id=last_event_id)
 
-    def trace(self, trace_id: str, *, linked: bool = True) -> Trace:
-        """A run as a tree, with those it started unless `linked` is False."""
-        params: Params = {"linked": None if linked else False}
+    def trace(
+        self,
+        trace_id: str,
+        *,
+        step: str | None = None,
+        budget_bytes: int | None = None,
+        budget_tokens: int | None = None,
+        linked: bool = True,
+    ) -> Trace:
+        """A run as a tree, or the part below a step.
+
+        With a budget it is what matters most, in so many bytes or tokens of a language model.
+        `linked=False` leaves out the runs that this one started.
+        """
+        params: Params = {
+            "step": step,
+            "budget_bytes": budget_bytes,
+            "budget_tokens": budget_tokens,
+            "linked": None if linked else False,
+        }
         answer = self.of_trace(f"/v1/traces/{path_of(trace_id)}", trace_id, params)
         return self.parsed(Trace, answer.body)
 
@@ -71,10 +88,14 @@ class Reading(Asking):
         answer = self.of_trace(f"/v1/traces/{path_of(trace_id)}/completeness", trace_id)
         return self.parsed(Completeness, answer.body)
 
-    def diff(self, a: str, b: str) -> Diff:
-        """Two runs aligned on their trees: what is added, removed and changed from `a` to `b`."""
+    def diff(self, a: str, b: str, *, everything: bool = False) -> Diff:
+        """Two runs aligned on their trees: what is added, removed and changed from `a` to `b`.
+
+        With `everything` the steps that are the same are listed too.
+        """
         path = f"/v1/traces/{path_of(a)}/diff/{path_of(b)}"
-        return self.parsed(Diff, self.of_trace(path, f"{a}, {b}").body)
+        params: Params = {"everything": everything or None}
+        return self.parsed(Diff, self.of_trace(path, f"{a} or {b}", params).body)
 
 
 def parse_replay(body: bytes, endpoint: str) -> Replay:

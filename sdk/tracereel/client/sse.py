@@ -44,7 +44,7 @@ def lines(chunks: Iterable[bytes]) -> Iterator[str]:
     parts: list[bytes] = []
     size = 0
     after_cr = False
-    for chunk in chunks:
+    for chunk in filter(None, chunks):
         rest = chunk[1:] if after_cr and chunk.startswith(b"\n") else chunk
         after_cr = chunk.endswith(b"\r")
         *whole, rest = rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")

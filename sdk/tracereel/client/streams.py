@@ -87,10 +87,10 @@ class EventStream:
                 if not (self._reconnect and error.retryable) or failures >= TRIES:
                     raise
                 self._pause(error, failures)
+                self.reconnects += 1
             finally:
                 if self._stream is not None:
                     self._stream.close()
-            self.reconnects += 1
 
     def _steps(self, stream: Stream) -> Iterator[Step]:
         for message in messages(stream.chunks()):
@@ -99,7 +99,9 @@ class EventStream:
             if message.event == "end":
                 self.ended_with = _document(message)
                 self._notice(message)
-                self._over = not (self._reconnect and self.ended_with.get("retry"))
+                if self._reconnect and self.ended_with.get("retry"):
+                    raise ConnectionLostError("the collector ended the stream; it will be back")
+                self._over = True
                 return
             if message.event in ("lagged", "gap", "cut"):
                 self.lagged += message.event == "lagged"

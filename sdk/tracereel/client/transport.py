@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -45,10 +46,14 @@ class Stream:
     """An answer that is read as it comes; closes with its block, from any thread."""
 
     def __init__(
-        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
+        self,
+        connection: http.client.HTTPConnection,
+        response: http.client.HTTPResponse,
+        sock: socket.socket | None,
     ) -> None:
         self._connection = connection
-        self._socket = connection.sock
+        # The connection lets go of it as soon as an answer says that it is the last one.
+        self._socket = sock
         self._response = response
         self.headers = {name.lower(): value for name, value in response.getheaders()}
 
@@ -75,7 +80,7 @@ class Stream:
         """End it; safe to call twice."""
         if self._socket is not None:
             try:
-                self._socket.shutdown(2)  # wakes whoever reads in another thread
+                self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever reads in another thread
             except OSError:
                 pass  # it is closed already
             self._socket.close()
@@ -116,7 +121,8 @@ class Transport:
         Raises:
             CollectorUnavailableError: no whole answer arrived.
         """
-        connection, response = self._open(method, path, params, body, headers or {}, self.timeout)
+        opened = self._open(method, path, params, body, headers or {}, self.timeout)
+        connection, response, _ = opened
         try:
             data = response.read(MAX_ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
@@ -167,9 +173,10 @@ class Transport:
             ClientError: one of its kinds.
         """
         patience = silence or self.timeout
-        connection, response = self._open(method, path, params, body, headers or {}, patience)
+        opened = self._open(method, path, params, body, headers or {}, patience)
+        connection, response, _ = opened
         if response.status == http.HTTPStatus.OK:
-            return Stream(connection, response)
+            return Stream(*opened)
         try:
             said = response.read(CHUNK_BYTES)
         except (OSError, http.client.HTTPException):
@@ -209,7 +216,7 @@ class Transport:
         body: bytes | None,
         headers: Mapping[str, str],
         timeout: float,
-    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, socket.socket | None]:
         target = self._url.path + path
         if query := encoded(params or {}):
             target += f"?{query}"
@@ -219,7 +226,8 @@ class Transport:
             raise self._unreachable(error) from error
         try:
             connection.request(method, target, body, {**self._headers, **extra, **headers})
-            return connection, connection.getresponse()
+            sock = connection.sock
+            return connection, connection.getresponse(), sock
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise self._unreachable(error) from error
