@@ -123,14 +123,34 @@ CASES = (
     Case(
         "30,000-event run: tree",
         lambda *_: f"/v1/traces/{LONG_RUN}",
-        bool,
+        lambda a: a["summary"]["total_events"] == LONG_RUN_EVENTS,
         2_000,
     ),
     Case(
         "30,000-event run: replay, first page",
         lambda *_: f"/v1/replay/{LONG_RUN}?limit=100",
-        lambda a: len(a["timeline"]) > 0,
+        lambda a: len(a["timeline"]) == 100,
         300,
+    ),
+    Case(
+        "30,000-event run: in 8,000 bytes",
+        lambda *_: f"/v1/traces/{LONG_RUN}?budget_bytes=8000",
+        lambda a: 0 < len(a["steps"]) < 200,
+        2_000,
+    ),
+    Case(
+        "completeness of a 50-event run",
+        lambda rnd, runs: f"/v1/traces/{run_id(rnd.randrange(runs))}/completeness",
+        lambda a: a["events"] == RUN_EVENTS,
+        100,
+    ),
+    Case(
+        "comparison of two 50-event runs",
+        lambda rnd, runs: (
+            f"/v1/traces/{run_id(rnd.randrange(runs))}/diff/{run_id(rnd.randrange(runs))}"
+        ),
+        lambda a: a["counts"]["steps"] > 0,
+        100,
     ),
 )
 

@@ -52,6 +52,8 @@ from tracereel_collector.live.hub import LiveTail, TailLimits
 from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.query.agents import Agents
+from tracereel_collector.query.completeness import Completeness
+from tracereel_collector.query.diff import Comparison
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
@@ -243,6 +245,8 @@ class Collector:
             TailMetrics.register(self._registry),
         )
         search = Search(store, time.time_ns)
+        reader = RunReader(store)
+        traces = Traces(reader)
         self.parts = Parts(
             gate=self._gate,
             administration=Administration(self._keys, self._audit),
@@ -265,8 +269,10 @@ class Collector:
             queue=queue,
             delivered=self._delivered,
             tail=self._tail,
-            replay=Replay(store),
-            traces=Traces(RunReader(store)),
+            replay=Replay(reader, traces),
+            traces=traces,
+            completeness=Completeness(reader, traces),
+            comparison=Comparison(traces),
             emitters=Emitters(store),
             jaeger=Jaeger(store, now_unix_nano=time.time_ns),
             sql=self._new_sql(store),

@@ -27,6 +27,7 @@ def test_the_recorded_life_holds_checkpoints_and_ends(log):
     assert seen["write", "sqlite"] > 40
     assert seen["sync", "sqlite"] > 5
     assert seen["sync", "sqlite-wal"] > 40
+    assert seen["delete", "sqlite-wal"] == 2
 
 
 def test_what_is_promised_is_synced_first(log):

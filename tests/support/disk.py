@@ -19,8 +19,9 @@ FAILURES = {"write": 778, "short": 13, "sync": 1034, "truncate": 1546, "delete":
 _WRITE = CFUNCTYPE(c_int, c_void_p, c_void_p, c_int, c_int64)
 _SYNC = CFUNCTYPE(c_int, c_void_p, c_int)
 _TRUNCATE = CFUNCTYPE(c_int, c_void_p, c_int64)
-_OPEN = CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_int, POINTER(c_int))
-_DELETE = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int)
+# Names as addresses: the system's functions keep them, and a copy of Python's would be gone by then.
+_OPEN = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_int, POINTER(c_int))
+_DELETE = CFUNCTYPE(c_int, c_void_p, c_void_p, c_int)
 
 
 class _Methods(ctypes.Structure):
@@ -52,6 +53,10 @@ class _Vfs(ctypes.Structure):
     ]
 
 
+def _name(address):
+    return Path(ctypes.string_at(address).decode()).name
+
+
 class Disk:
     """What happened to the files of SQLite, in order; `fault(what, file)` says what fails."""
 
@@ -69,7 +74,7 @@ class Disk:
     def opened(self, vfs, name, file, flags, out):
         status = _original.contents.open(vfs, name, file, flags, out)
         if status == 0 and name:
-            self._names[file] = Path(name.decode()).name
+            self._names[file] = _name(name)
             handle = ctypes.cast(file, POINTER(_File)).contents
             handle.methods = ctypes.pointer(self._table(handle.methods))
         return status
@@ -111,10 +116,10 @@ class Disk:
         return self._tables[address][0]
 
     def deleted(self, vfs, name, sync_folder):
-        what = self.fault("delete", Path(name.decode()).name)
+        what = self.fault("delete", _name(name))
         if what:
             return FAILURES[what]
-        self.log.append(("delete", Path(name.decode()).name))
+        self.log.append(("delete", _name(name)))
         return _original.contents.delete(vfs, name, sync_folder)
 
 

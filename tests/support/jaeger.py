@@ -42,6 +42,18 @@ class JaegerSite:
         assert answer.json() == {}, answer.body
         last = resource_spans[-1]["scopeSpans"][-1]["spans"][-1]
         wait_until(lambda: self._has(last["traceId"], last["spanId"]))
+        # The lists of names are filled right behind the spans.
+        named = resource_spans[-1]["resource"]["attributes"]
+        service = next(
+            (each["value"]["stringValue"] for each in named if each["key"] == "service.name"),
+            "missing-service-name",
+        )
+        wait_until(
+            lambda: (
+                last["name"]
+                in [each["name"] for each in self.data("/api/operations", service=service)]
+            )
+        )
 
     def _has(self, trace_id, span_id):
         answer = self.get(f"/api/traces/{trace_id}")

@@ -14,7 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tracereel_collector.api import (
     agents,
     clickhouse,
+    completeness,
     deletion,
+    diff,
     emitters,
     events,
     export,
@@ -52,6 +54,8 @@ SURFACES = (
     emitters,
     traces,
     trace,
+    completeness,
+    diff,
     tail,
     sessions,
     agents,

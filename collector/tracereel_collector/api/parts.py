@@ -16,8 +16,10 @@ from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.live.hub import LiveTail
-from tracereel_collector.model import Kind, QuarantineEntry
+from tracereel_collector.model import Kind, QuarantineEntry, Waiting
 from tracereel_collector.query.agents import Agents
+from tracereel_collector.query.completeness import Completeness
+from tracereel_collector.query.diff import Comparison
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
@@ -48,6 +50,10 @@ class QueueView(Protocol):
 
     def hurry(self, kind: Kind, /) -> None:
         """Ask for delivery of what waits, now."""
+        ...
+
+    def events_waiting(self, *, tenant: str, trace_id: str) -> Waiting:
+        """How many events of a run are acknowledged and not yet in the store."""
         ...
 
     def newest_body(self, kind: Kind, /) -> int | None:
@@ -148,6 +154,8 @@ class Parts:
     tail: LiveTail
     replay: Replay
     traces: Traces
+    completeness: Completeness
+    comparison: Comparison
     emitters: Emitters
     jaeger: Jaeger
     search: Search

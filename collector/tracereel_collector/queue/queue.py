@@ -21,8 +21,9 @@ from tracereel_collector.model import (
     QuarantineEntry,
     QueuedBody,
     Receipt,
+    Waiting,
 )
-from tracereel_collector.queue import batches, deleted, gauges, quarantine
+from tracereel_collector.queue import batches, deleted, gauges, quarantine, waiting
 from tracereel_collector.queue.append import REJECTED, Appender, count
 from tracereel_collector.queue.database import connect, open_or_set_aside
 from tracereel_collector.queue.following import QueueFollower
@@ -344,6 +345,10 @@ class DurableQueue:
                 lambda connection: quarantine.drop(connection, entry_id, tenant=tenant)
             ).result()
         )
+
+    def events_waiting(self, *, tenant: str, trace_id: str) -> Waiting:
+        """How many events of a run are here and not yet in the store."""
+        return waiting.events_waiting(self._read, tenant=tenant, trace_id=trace_id)
 
     def newest_body(self, kind: Kind) -> int | None:
         """The last body of a kind that is still here; None when there is none."""

@@ -72,14 +72,32 @@ def runs_of(store: Changes, tenant: str, ids: list[str]) -> Runs:
     )
 
 
-def traces_of_user(store: Changes, tenant: str, user_id: str) -> list[str]:
-    """Some of the runs of a user; all of them, unless there are very many."""
+def traces_of_user(store: Changes, tenant: str, user_id: str, *, done: set[str]) -> list[str]:
+    """Runs of a user that are not done yet; all of them, unless there are very many."""
     answer = store.select(
         query("traces_of_user"),
+        {"tenant": tenant, "user_id": user_id, "limit": MAX_TRACES + len(done)},
+        fmt="JSONCompactEachRow",
+    )
+    found = [row[0] for row in msgspec.json.Decoder(tuple[str]).decode_lines(answer)]
+    return [name for name in found if name not in done][:MAX_TRACES]
+
+
+def spans_of_user(store: Changes, tenant: str, user_id: str) -> Runs:
+    """Spans of a user in traces that other runs are part of too."""
+    answer = store.select(
+        query("spans_of_user"),
         {"tenant": tenant, "user_id": user_id, "limit": MAX_TRACES},
         fmt="JSONCompactEachRow",
     )
-    return [row[0] for row in msgspec.json.Decoder(tuple[str]).decode_lines(answer)]
+    found = msgspec.json.Decoder(tuple[str, str]).decode_lines(answer)
+    return Runs(
+        tenant=tenant,
+        ids=[],
+        otel=[],
+        shared=sorted({trace for trace, _ in found}),
+        spans=sorted({span for _, span in found}),
+    )
 
 
 def count_rows(store: Changes, runs: Runs) -> dict[str, int]:

@@ -12,7 +12,7 @@ FROM
       AND ({any_service:UInt8} OR ServiceName = {service:String})
       AND ({operation:String} = '' OR SpanName = {operation:String})
       AND Duration >= {min_duration:UInt64} AND Duration <= {max_duration:UInt64}
-      AND arrayAll((k, v) -> multiIf(
+      AND (empty({tag_keys:Array(String)}) OR arrayAll((k, v) -> multiIf(
             k = 'error' AND v = 'true' AND StatusCode = 'Error', true,
             k = 'span.kind' AND v = lower(SpanKind), true,
             k = 'otel.status_code' AND v = upper(StatusCode), true,
@@ -23,7 +23,7 @@ FROM
             (mapContains(SpanAttributes, k) AND SpanAttributes[k] = v)
             OR (mapContains(ResourceAttributes, k) AND ResourceAttributes[k] = v)
             OR arrayExists(m -> mapContains(m, k) AND m[k] = v, `Events.Attributes`)),
-          {tag_keys:Array(String)}, {tag_values:Array(String)})
+          {tag_keys:Array(String)}, {tag_values:Array(String)}))
     UNION ALL
     SELECT TraceId, toUnixTimestamp64Nano(Timestamp) AS at
     FROM event_spans
@@ -36,14 +36,14 @@ FROM
       AND Duration >= {min_duration:UInt64} AND Duration <= {max_duration:UInt64}
       -- How long one takes that has only begun, nobody knows.
       AND (State = 'closed' OR NOT {by_duration:UInt8})
-      AND arrayAll((k, v) -> multiIf(
+      AND (empty({tag_keys:Array(String)}) OR arrayAll((k, v) -> multiIf(
             k = 'error' AND v = 'true' AND StatusCode = 'Error', true,
             k = 'span.kind' AND v = lower(SpanKind), true,
             k = 'otel.status_code' AND v = upper(StatusCode), true,
             k = 'otel.status_description' AND v = StatusMessage, true,
             k = 'service.name' AND v = ServiceName, true,
             mapContains(SpanAttributes, k) AND SpanAttributes[k] = v),
-          {tag_keys:Array(String)}, {tag_values:Array(String)})
+          {tag_keys:Array(String)}, {tag_values:Array(String)}))
 )
 GROUP BY TraceId
 ORDER BY latest DESC, TraceId

@@ -33,13 +33,14 @@ SELECT
     arrayMap(l -> $link_attributes, s.links) AS `Links.Attributes`,
     tenant AS TenantId,
     first_sequence_number AS SequenceNumber,
+    bitShiftLeft(toUInt64(r_at), 42) + bitShiftLeft(toUInt64(ss_at), 21) + s_at AS Position,
     fromUnixTimestamp64Nano(toInt64(received_unix_nano), 'UTC') AS IngestedAt,
     'otlp' AS Source,
     $attribute_types AS AttributeTypes
 FROM otlp_traces_in
-ARRAY JOIN request.resource_spans AS rs
-ARRAY JOIN rs.scope_spans AS ss
-ARRAY JOIN ss.spans AS s;
+ARRAY JOIN request.resource_spans AS rs, arrayEnumerate(request.resource_spans) AS r_at
+ARRAY JOIN rs.scope_spans AS ss, arrayEnumerate(rs.scope_spans) AS ss_at
+ARRAY JOIN ss.spans AS s, arrayEnumerate(ss.spans) AS s_at;
 
 -- Which services there are and what they do: small, whatever the traffic.
 CREATE TABLE span_names
