@@ -227,7 +227,7 @@ def _wrap_async_generator(function: Function, begin: Begin) -> Function:
     async def call_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         inner = function(*args, **kwargs)
         scope = begin(args, kwargs, ASYNC_GENERATOR)
-        step = _first_step(inner)
+        step = first_step(inner)
         error: BaseException | None = None
         closing = False
         while True:
@@ -256,7 +256,7 @@ def _wrap_async_generator(function: Function, begin: Begin) -> Function:
     return call_async_generator
 
 
-def _first_step(inner: AsyncGenerator[Any, Any]) -> Any:
+def first_step(inner: AsyncGenerator[Any, Any]) -> Any:
     """Begin an async generator unknown to the event loop, which would close it beside its wrapper.
 
     The loop knows the wrapper, and whoever closes that closes this.

@@ -121,6 +121,8 @@ def delete_rows(store: Changes, runs: Runs) -> dict[str, int]:
             store.change(FORGET[table], runs.parameters())
         if table in counted:
             store.change(f"ALTER TABLE `{table}` DELETE WHERE {where}", runs.parameters())
+    # Names of spans are listed apart from them. Always, should an earlier deletion have stopped here.
+    store.change(query("forget_span_names"), {"tenant": runs.tenant})
     return counted
 
 

@@ -287,6 +287,11 @@ class Scope:
         elapsed = time.perf_counter_ns() - self._tick
         return self._start_ns + elapsed, elapsed // 1_000_000, elapsed / 1e9
 
+    @property
+    def span_context(self) -> Context:
+        """The context in which the span of this call is current."""
+        return self._span_context
+
     def since_begin_ms(self, tick: int) -> int:
         """Milliseconds from the beginning to a reading of the performance counter."""
         return max(0, tick - self._tick) // 1_000_000
