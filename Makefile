@@ -30,10 +30,10 @@ docs: .venv/.dev ## write the generated parts of docs/ anew
 	$(BIN)/python docs/generate.py
 
 bench: .venv/.dev ## print throughput and latency tables
-	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/replay.py && $(BIN)/python bench/import_time.py
+	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/replay.py && $(BIN)/python bench/query.py && $(BIN)/python bench/import_time.py
 
-chaos: .venv/.dev ## kill, pause and cut off everything under load (MINUTES=5 SEED=…), then count
-	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+chaos: .venv/.dev ## the long forms of the fault tests (MINUTES=5 SEED=… ONLY=storm,power), then count
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 clean: ## remove the environment and the demo's data
 	rm -rf .venv .venvs .tracereel build dist

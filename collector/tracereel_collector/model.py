@@ -1,5 +1,6 @@
 """The data that rooms hand to each other: plain, frozen, without behaviour."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,6 +19,7 @@ class Kind(StrEnum):
     LOGS = "logs"
     METRICS = "metrics"
     HEARTBEATS = "heartbeats"
+    SCORES = "scores"
 
 
 SESSION_FLAG = "session_user_mismatch"
@@ -106,6 +108,28 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """What of a tenant was deleted: runs, users, and OpenTelemetry traces in hexadecimal."""
+
+    traces: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
+    otel: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, pairs: Mapping[str, Iterable[str]]) -> "Marks":
+        """From names by what they name."""
+        return cls(**{what: frozenset(names) for what, names in pairs.items()})
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each name with what it names."""
+        return [
+            (what, name)
+            for what in ("traces", "users", "otel")
+            for name in sorted(getattr(self, what))
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineEntry:
     """A quarantined record as an operator sees it; `data` only where it was asked for."""
 
@@ -119,3 +143,12 @@ class QuarantineEntry:
     received_unix_nano: int
     quarantined_unix_nano: int
     data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Events of a run that are acknowledged and not yet in the store."""
+
+    events: int
+    is_whole: bool
+    """Whether all that waits was looked through."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram, values
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -92,6 +92,79 @@ class OtlpMetrics:
                 "tracereel_otlp_mended_total",
                 "What was changed in OTLP requests so that they could be stored.",
                 ["kind", "what"],
+                registry=registry,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TailMetrics:
+    """What the live tail tells of itself."""
+
+    begun: Counter
+    ended: Counter
+    refused: Counter
+    skipped: Counter
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "TailMetrics":
+        """Make them in a registry."""
+        return cls(
+            begun=Counter("tracereel_tail_streams_total", "Live streams begun.", registry=registry),
+            ended=Counter(
+                "tracereel_tail_ended_total",
+                "Live streams ended, by reason.",
+                ["reason"],
+                registry=registry,
+            ),
+            refused=Counter(
+                "tracereel_tail_refused_total",
+                "Live streams refused because as many as may are open.",
+                registry=registry,
+            ),
+            skipped=Counter(
+                "tracereel_tail_skipped_bodies_total",
+                "Bodies not shown live because the tail could not follow; readers are told.",
+                registry=registry,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardMetrics:
+    """What became of copies sent on to another endpoint."""
+
+    sent: Counter
+    dropped: Counter
+    retries: Counter
+    queue_bytes: Gauge
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "ForwardMetrics":
+        """Make them in a registry."""
+        return cls(
+            sent=Counter(
+                "tracereel_forwarded_records_total",
+                "Records that the endpoint forwarded to has taken.",
+                ["kind"],
+                registry=registry,
+            ),
+            dropped=Counter(
+                "tracereel_forward_dropped_total",
+                "Records that were not forwarded, by reason.",
+                ["kind", "reason"],
+                registry=registry,
+            ),
+            retries=Counter(
+                "tracereel_forward_retries_total",
+                "Requests to the endpoint forwarded to that are tried again.",
+                ["kind"],
+                registry=registry,
+            ),
+            queue_bytes=Gauge(
+                "tracereel_forward_queue_bytes",
+                "Bytes that wait to be forwarded.",
+                multiprocess_mode="sum",
                 registry=registry,
             ),
         )

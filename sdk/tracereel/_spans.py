@@ -1,7 +1,7 @@
 """The OpenTelemetry side of an execution: which provider, how a span starts and ends."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -20,9 +20,14 @@ from opentelemetry.trace import (
 from tracereel import _guard, semconv
 from tracereel._clock import random_id
 
+if TYPE_CHECKING:
+    from tracereel._span_attributes import LateAttributes
+
 SCOPE: Final = "tracereel"
 _UNKNOWN: Final[Any] = object()
 _asked: Final[list[bool]] = []
+_write: Final[list[Callable[[Span, Mapping[str, Any]], None]]] = []
+"""How clean attributes are written, once there are spans of OpenTelemetry's SDK to write them on."""
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 
 
@@ -55,6 +60,7 @@ class Spans:
         self._on_provider = on_provider
         self._tracer: Tracer | None = None
         self._tracer_of: trace.TracerProvider | None = None
+        self._late: LateAttributes | None = None
 
     def start(
         self,
@@ -72,9 +78,16 @@ class Spans:
             ids = _ids_within(around)
             span: Span = NonRecordingSpan(ids)
         else:
+            late = self._late is not None and self._late.allowed()
             span = tracer.start_span(
-                name, context, kind, attributes=attributes, start_time=start_ns
+                name,
+                context,
+                kind,
+                attributes=None if late else attributes,
+                start_time=start_ns,
             )
+            if late:
+                write_clean(span, attributes)
             ids = span.get_span_context()
             if not ids.is_valid or ids.span_id == around.span_id:
                 # A no-op provider hands back an invalid span, or the one around: ids of our own.
@@ -93,10 +106,21 @@ class Spans:
         if self._tracer is None or self._tracer_of is not provider:
             if provider is None or isinstance(provider, ProxyTracerProvider):
                 return None
+            self._late = _late_attributes(provider)
             self._tracer = provider.get_tracer(SCOPE)
             self._tracer_of = provider
             self._on_provider(provider)
         return self._tracer
+
+
+def _late_attributes(provider: trace.TracerProvider) -> "LateAttributes | None":
+    """Imported here: a program without the SDK of OpenTelemetry in use does not pay for it."""
+    if not type(provider).__module__.startswith("opentelemetry.sdk."):
+        return None
+    from tracereel import _span_attributes  # noqa: PLC0415, RUF100
+
+    _write[:] = [_span_attributes.write]
+    return _span_attributes.LateAttributes(provider)
 
 
 def _global_provider() -> trace.TracerProvider | None:
@@ -178,7 +202,11 @@ def finish(
 
 def write_clean(span: Span, attributes: Mapping[str, Any]) -> None:
     """Set attributes that have been cleaned already, on the span behind one that would do it again."""
-    getattr(span, "behind", span).set_attributes(attributes)
+    behind = getattr(span, "behind", span)
+    if _write:
+        _write[0](behind, attributes)
+    else:
+        behind.set_attributes(attributes)
 
 
 def _record(span: Span, error: BaseException) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from types import SimpleNamespace
 
 from fastapi import FastAPI
@@ -11,16 +12,31 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tracereel_collector.api import (
+    agents,
+    clickhouse,
+    completeness,
+    deletion,
+    diff,
     emitters,
     events,
+    export,
     health,
     heartbeats,
+    jaeger,
+    jaeger_v3,
     keys,
     otlp,
     page,
     quarantine,
     quarantine_acts,
     replay,
+    score_acts,
+    scores,
+    sessions,
+    sql,
+    tail,
+    trace,
+    traces,
 )
 from tracereel_collector.api.errors import add_error_handlers, answer_error
 from tracereel_collector.api.hot import HotRoutes
@@ -31,10 +47,35 @@ from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.telemetry import HttpMetrics
 
 SURFACES = (
-    *(events, otlp, heartbeats, replay, emitters),
-    *(quarantine, quarantine_acts, keys, health, page),
+    events,
+    otlp,
+    heartbeats,
+    replay,
+    emitters,
+    traces,
+    trace,
+    completeness,
+    diff,
+    tail,
+    sessions,
+    agents,
+    sql,
+    clickhouse,
+    scores,
+    score_acts,
+    deletion,
+    export,
+    quarantine,
+    quarantine_acts,
+    keys,
+    health,
+    jaeger_v3,
+    jaeger,
+    page,
 )
 """Everything that is served; each file holds one `router`."""
+_NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+"""On every answer: recorded text in JSON is never taken for a page."""
 
 
 def build_api(parts: Parts) -> ASGIApp:
@@ -45,7 +86,14 @@ def build_api(parts: Parts) -> ASGIApp:
         parts.delivered.attach(asyncio.get_running_loop())
         yield
 
-    app = FastAPI(title="tracereel", version=parts.version, lifespan=lifespan)
+    # FastAPI's own pages load their scripts from elsewhere; `/docs` is ours.
+    app = FastAPI(
+        title="tracereel",
+        version=parts.version,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.parts = parts
     for surface in SURFACES:
         include(app, surface.router)
@@ -70,7 +118,10 @@ def build_api(parts: Parts) -> ASGIApp:
             hot,
             allow_origins=parts.cors_origins,
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["authorization", "content-encoding", "content-type", "x-api-key"],
+            allow_headers=[
+                *("authorization", "content-encoding", "content-type", "x-api-key"),
+                "last-event-id",
+            ],
             expose_headers=["retry-after"],
         )
     return _CountRequests(
@@ -79,13 +130,17 @@ def build_api(parts: Parts) -> ASGIApp:
 
 
 class _CountRequests:
-    """Counts and times requests by route: the path template, never the path, bounds the labels."""
+    """Counts and times requests by route: the path template, never the path, bounds the labels.
+
+    The outermost layer, so that what every answer carries is added here.
+    """
 
     def __init__(
         self, app: ASGIApp, *, metrics: HttpMetrics, connection_limits: ConnectionLimits
     ) -> None:
         self._app = app
-        self._metrics = metrics
+        self._count = lru_cache(maxsize=1024)(lambda *labels: metrics.requests.labels(*labels).inc)
+        self._observe = lru_cache(maxsize=256)(lambda route: metrics.seconds.labels(route).observe)
         # Where the server's protocol looks for them: it is made with nothing but the application.
         self.state = SimpleNamespace(connection_limits=connection_limits)
 
@@ -100,11 +155,13 @@ class _CountRequests:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if not any(name == _NO_SNIFFING[0] for name, _ in message["headers"]):
+                    message["headers"] = [*message["headers"], _NO_SNIFFING]
             await send(message)
 
         try:
             await self._app(scope, receive, noting)
         finally:
             route = getattr(scope.get("route"), "path", "unknown")
-            self._metrics.requests.labels(route, str(status)).inc()
-            self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
+            self._count(route, str(status))()
+            self._observe(route)(time.perf_counter() - started)

@@ -11,9 +11,11 @@ from google.rpc.status_pb2 import Status
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from tracereel_collector.api.clickhouse_answers import clickhouse_error, speaks_clickhouse
 from tracereel_collector.api.otlp_answers import JSON, MAX_MESSAGE, PROTOBUF
 from tracereel_collector.errors import CollectorError, RetryableError
 from tracereel_collector.ingest.accept import EveryEventRejectedError
+from tracereel_collector.query.jaeger import legacy, v3
 
 log = structlog.get_logger(__name__)
 
@@ -110,5 +112,10 @@ def error_response(
         return Response(
             body.SerializeToString(), status_code=status, media_type=PROTOBUF, headers=headers
         )
+    if request.scope["path"].startswith("/api/"):
+        wording = v3 if request.scope["path"].startswith("/api/v3/") else legacy
+        return JSONResponse(wording.failure(status, message), status_code=status, headers=headers)
+    if speaks_clickhouse(request):
+        return clickhouse_error(status, message, hint, headers)
     content = {"error": {"code": code, "message": message, "hint": hint}, **extra}
     return JSONResponse(content, status_code=status, headers=headers)

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 from fastapi import Query, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 
 from tracereel_collector.api.parts import Parts, parts_of
 from tracereel_collector.api.surface import Surface, caller_of
@@ -38,7 +39,7 @@ async def post_events(
     request: Request,
     wait: Literal["stored"] | None = None,
     timeout: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS)] = WAIT_SECONDS,  # noqa: ASYNC109 - the sender's
-) -> JSONResponse:
+) -> Response:
     """Accepted events are durable and numbered from `first_sequence_number`, in order.
 
     With `wait=stored` the answer comes when they can be read: 200 and `stored`, or, when the time
@@ -58,7 +59,7 @@ async def post_events(
             raise
     records = accepted.receipt.appended + accepted.receipt.duplicates + accepted.refused
     parts.gate.charge(caller, records=records)
-    stored = await _is_stored(parts, accepted.receipt, timeout) if wait == "stored" else None
+    stored = await is_stored(parts, accepted.receipt, timeout) if wait == "stored" else None
     answer: dict[str, Any] = {
         "accepted": accepted.receipt.appended,
         "first_sequence_number": accepted.receipt.first_sequence_number,
@@ -69,16 +70,22 @@ async def post_events(
         answer["rejected_count"] = accepted.refused
     if stored is not None:
         answer["status"] = "stored" if stored else "queued"
-    return JSONResponse(answer, status_code=202 if stored is False else 200)
+    return Response(
+        msgspec.json.encode(answer),
+        status_code=202 if stored is False else 200,
+        media_type="application/json",
+    )
 
 
-async def _is_stored(parts: Parts, receipt: Receipt, seconds: float) -> bool:
+async def is_stored(
+    parts: Parts, receipt: Receipt, seconds: float, *, kind: Kind = Kind.EVENTS
+) -> bool:
     """Whether what was received is in the store before the time is over."""
     # A duplicate was acknowledged before, at the latest with the newest body there is.
-    body_id = receipt.body_id or parts.queue.newest_body(Kind.EVENTS)
+    body_id = receipt.body_id or parts.queue.newest_body(kind)
     if body_id is None or not receipt.appended + receipt.duplicates:
         return True
-    parts.queue.hurry(Kind.EVENTS)
+    parts.queue.hurry(kind)
     return await parts.delivered.wait_until(
-        lambda: parts.queue.is_delivered(Kind.EVENTS, body_id), timeout=seconds
+        lambda: parts.queue.is_delivered(kind, body_id), timeout=seconds
     )

@@ -1,4 +1,4 @@
-"""`/`: the page, served from the package itself."""
+"""`/` and `/docs`: the pages, served from the package itself."""
 
 from importlib import resources
 
@@ -12,6 +12,8 @@ router = Surface(scope=Scope.PUBLIC)
 _WEB = resources.files("tracereel_collector").joinpath("web")
 _FILES = {
     "": ("index.html", "text/html; charset=utf-8"),
+    "docs": ("docs.html", "text/html; charset=utf-8"),
+    "docs.js": ("docs.js", "text/javascript; charset=utf-8"),
     "replay.js": ("replay.js", "text/javascript; charset=utf-8"),
     "style.css": ("style.css", "text/css; charset=utf-8"),
 }
@@ -31,6 +33,18 @@ def _serve(name: str) -> Response:
 async def index() -> Response:
     """The page itself."""
     return _serve("")
+
+
+@router.get("/docs", include_in_schema=False)
+async def docs() -> Response:
+    """The API, listed from its OpenAPI document."""
+    return _serve("docs")
+
+
+@router.get("/web/docs.js", include_in_schema=False)
+async def docs_script() -> Response:
+    """What lists it."""
+    return _serve("docs.js")
 
 
 @router.get("/web/replay.js", include_in_schema=False)

@@ -1,6 +1,6 @@
 """Routers whose every route demands a scope: one that demands nothing cannot be registered."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar
 
 from fastapi import APIRouter, FastAPI, Request
@@ -18,12 +18,22 @@ _SECURITY = {
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-def behind_gate(scope: Scope, handler: Handler) -> Handler:
+Credentials = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Puts a key that came in a protocol's own way where the gate looks for it."""
+
+
+def _as_they_came(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return headers
+
+
+def behind_gate(
+    scope: Scope, handler: Handler, *, credentials: Credentials = _as_they_came
+) -> Handler:
     """The handler for those who have a scope; also for ways past the router."""
 
     async def guarded(request: Request) -> Response:
         request.state.caller = request.app.state.parts.gate.admit(
-            request.headers,
+            credentials(request.headers),
             scope=scope,
             peer=request.client.host if request.client else "",
             query=request.scope["query_string"].decode("latin-1"),
@@ -77,8 +87,8 @@ _CLASSES: dict[Scope, type[ScopedRoute]] = {
 class Surface(APIRouter):
     """A router all of whose routes demand the same scope."""
 
-    def __init__(self, *, scope: Scope) -> None:
-        super().__init__(route_class=_CLASSES[scope])
+    def __init__(self, *, scope: Scope, route_class: type[ScopedRoute] | None = None) -> None:
+        super().__init__(route_class=route_class or _CLASSES[scope])
 
 
 def include(app: FastAPI, router: APIRouter) -> None:

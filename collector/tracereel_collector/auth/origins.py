@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -72,6 +73,7 @@ def _host_of(origin: str) -> str:
         return ""
 
 
+@lru_cache(maxsize=256)  # every request of an exporter says the same
 def _name_of(host: str) -> str:
     try:
         return urlsplit(f"//{host}").hostname or ""

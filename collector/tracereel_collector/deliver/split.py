@@ -26,7 +26,7 @@ _OTLP = {
     "logs": _Otlp(ExportLogsServiceRequest, "resource_logs", "scope_logs", "log_records"),
 }
 
-_LINES = frozenset({"events", "heartbeats"})
+_LINES = frozenset({"events", "heartbeats", "scores"})
 
 
 def halves(body: QueuedBody) -> list[QueuedBody]:

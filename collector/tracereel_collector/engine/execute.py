@@ -1,14 +1,13 @@
 """Runs one checked request on a handle and says what came of it."""
 
-import os
-import tempfile
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from itertools import chain
+from typing import Any
 
 from tracereel_collector.engine.failures import (
     SYNTAX_ERROR,
@@ -18,6 +17,7 @@ from tracereel_collector.engine.failures import (
 )
 from tracereel_collector.engine.handles import HandlePool
 from tracereel_collector.engine.http_body import Body
+from tracereel_collector.engine.insert_files import InsertFiles
 from tracereel_collector.engine.request import Request
 
 # chDB encodes every block of a stream by itself: only formats without head and foot can be joined.
@@ -47,6 +47,7 @@ class Executor:
         self._max_queries = max_queries
         self._queue_seconds = queue_seconds
         self._single = _SingleStatements()
+        self._files = InsertFiles()
 
     @contextmanager
     def run(self, request: Request, body: Body) -> Iterator[Result]:
@@ -71,7 +72,7 @@ class Executor:
                 )
             )
             if into:
-                result = _insert(handle, request, body)
+                result = _insert(handle, request, body, self._files)
             else:
                 self._single.check(handle, request.statement.sql)
                 result = _query(handle, request)
@@ -105,7 +106,7 @@ class _SingleStatements:
                     self._known.popitem(last=False)
 
 
-def _insert(handle: Any, request: Request, body: Body) -> Result:
+def _insert(handle: Any, request: Request, body: Body, files: InsertFiles) -> Result:
     """Data by way of an unnamed file: nothing of it is ever read as SQL, and every error is told.
 
     chDB has a streaming insert that needs no file, but it reports success when a view or a table
@@ -114,13 +115,9 @@ def _insert(handle: Any, request: Request, body: Body) -> Result:
     assert request.data is not None  # noqa: S101 - the caller's branch
     in_url, start, end = request.data
     statement = request.statement
-    with _unnamed_file() as file:
-        file.write(in_url)
-        if end is None:
-            for piece in body.pieces(start):
-                file.write(piece)
-        file.flush()
-        source = f" FROM INFILE '/dev/fd/{file.fileno()}' COMPRESSION 'none' "
+    pieces = (in_url,) if end is not None else chain((in_url,), body.pieces(start))
+    with files.holding(pieces) as descriptor:
+        source = f" FROM INFILE '/dev/fd/{descriptor}' COMPRESSION 'none' "
         head, tail = statement.sql[: statement.source_at], statement.sql[statement.source_at :]
         sql = f"{head}{source}{tail} FORMAT {statement.format}"
         started = time.perf_counter_ns()
@@ -134,13 +131,6 @@ def _insert(handle: Any, request: Request, body: Body) -> Result:
         "elapsed_ns": str(time.perf_counter_ns() - started),
     }
     return Result(body=b"", format=None, summary=summary)
-
-
-def _unnamed_file() -> IO[bytes]:
-    """In memory where the system can, else in the working directory."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("insert"), "w+b", buffering=0)
-    return tempfile.TemporaryFile(dir=".", buffering=0)
 
 
 def _query(handle: Any, request: Request) -> Result:
@@ -194,8 +184,11 @@ def _rest(stream: Any, block: bytes | None) -> Generator[bytes]:
             yield block
             with engine_errors():
                 block = _next(stream)
-    finally:
+    except BaseException:
         _quietly(stream.close)
+        raise
+    with engine_errors():
+        stream.close()  # a failure that shows only here is told, and its handle not lent again
 
 
 def _next(stream: Any) -> bytes | None:

@@ -28,6 +28,9 @@ State = Literal["new", "starting", "running", "restarting", "stopped", "failed"]
 OnEvent = Callable[[str, Mapping[str, object]], None]
 _BACKLOG = 256
 _KILL_MARGIN = 3.0
+KEEP_MEMORY = "dirty_decay_ms:20000,muzzy_decay_ms:0"
+"""For the engine's allocator: memory it has is kept a while. To get it anew for every insert was a
+sixth of an insert's price on a virtual machine; to keep it is some 80 MiB under full load."""
 _STEADY_SECONDS = 30.0
 
 
@@ -339,4 +342,8 @@ def child_environment() -> dict[str, str]:
     """The child finds this package where the parent found it."""
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return {
+        "JE_MALLOC_CONF": KEEP_MEMORY,
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+    }

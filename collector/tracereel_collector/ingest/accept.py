@@ -7,12 +7,15 @@ from typing import Protocol
 
 from tracereel_collector.auth.claims import HINT, TenantClaimedError
 from tracereel_collector.errors import BadRequestError, ForbiddenError
-from tracereel_collector.ingest.check import Checked, EventCheck, Rejection
-from tracereel_collector.ingest.events import split_events
+from tracereel_collector.ingest.check import EventCheck, Rejection
+from tracereel_collector.ingest.events import NDJSON, split_events
 from tracereel_collector.ingest.heartbeats import check_heartbeats
 from tracereel_collector.ingest.otlp import FOREIGN, CheckedRequest, OtlpCheck
+from tracereel_collector.ingest.otlp_limits import OtlpLimits
 from tracereel_collector.ingest.otlp_schema import Signal
+from tracereel_collector.ingest.quick import QuickCheck
 from tracereel_collector.ingest.redaction import Redactor
+from tracereel_collector.ingest.scores import check_scores
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.telemetry import OtlpMetrics
 
@@ -27,6 +30,14 @@ class Appends(Protocol):
 
     async def append(self, body: Body, /) -> Receipt:
         """Keep a body; returns once it is durable."""
+        ...
+
+
+class Forwards(Protocol):
+    """What the line tells of a body that is durable now."""
+
+    def offer(self, kind: Kind, data: bytes, records: int, /, *, passed: str = "") -> None:
+        """Take a copy, or let it be; never waits."""
         ...
 
 
@@ -47,6 +58,16 @@ class OtlpAnswer:
     message: str
     records: int
     """All that the request held."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What of a request goes into the queue, and what of it does not."""
+
+    body: Body
+    rejected: list[Rejection]
+    misclaimed: int = 0
+    single: bool = False
 
 
 class EveryEventRejectedError(BadRequestError):
@@ -76,14 +97,22 @@ class Accept:
         now_unix_nano: Callable[[], int],
         metrics: OtlpMetrics,
         redactor: Redactor | None = None,
+        forward: Forwards | None = None,
+        otlp_limits: OtlpLimits | None = None,
     ) -> None:
         self._queue = queue
+        self._forward = forward
         self._metrics = metrics
         self._check = EventCheck(max_event_bytes=max_event_bytes, redactor=redactor)
         # Asked whether a log record is an event: what it hides is counted when the event is taken.
+        # What is redacted is written anew: the quick way is for what enters as it came.
+        self._quick = None if redactor else QuickCheck(max_event_bytes=max_event_bytes)
         self._asked = EventCheck(max_event_bytes=max_event_bytes)
-        self._otlp = OtlpCheck(why_no_event=self._why_no_event, redactor=redactor)
+        self._otlp = OtlpCheck(
+            why_no_event=self._why_no_event, redactor=redactor, limits=otlp_limits
+        )
         self._now = now_unix_nano
+        self._redactor = redactor
 
     async def events(self, data: bytes, *, tenant: str, content_type: str) -> Accepted:
         """Events in any of the three shapes.
@@ -93,24 +122,39 @@ class Accept:
             EveryEventRejectedError: it can, but no event in it is acceptable.
         """
         if len(data) > LARGE_BODY:
-            body, checked, single = await asyncio.to_thread(
-                self._events_body, data, tenant, content_type
-            )
+            taken = await asyncio.to_thread(self._take_events, data, tenant, content_type)
         else:
-            body, checked, single = self._events_body(data, tenant, content_type)
-        receipt = await self._queue.append(body)
-        if checked.rejected and not body.records:
+            taken = self._take_events(data, tenant, content_type)
+        body = taken.body
+        receipt = await self._append(body)
+        if taken.rejected and not body.records:
             raise EveryEventRejectedError(
-                checked.rejected,
-                single=single,
-                refused=checked.refused,
-                misclaimed=checked.misclaimed,
+                taken.rejected,
+                single=taken.single,
+                refused=body.rejected,
+                misclaimed=taken.misclaimed,
             )
-        return Accepted(receipt, checked.rejected, body.rejected)
+        return Accepted(receipt, taken.rejected, body.rejected)
 
-    def _events_body(
-        self, data: bytes, tenant: str, content_type: str
-    ) -> tuple[Body, Checked, bool]:
+    def _take_events(self, data: bytes, tenant: str, content_type: str) -> _Taken:
+        if self._quick is not None and content_type in NDJSON:
+            whole = self._quick.check(data)
+            if whole is not None:
+                return _Taken(
+                    Body(
+                        kind=Kind.EVENTS,
+                        tenant=tenant,
+                        received_unix_nano=self._now(),
+                        data=whole.data,
+                        records=whole.records,
+                        runs=whole.runs,
+                        owners=whole.owners,
+                    ),
+                    rejected=[],
+                )
+        return self._sort_events(data, tenant, content_type)
+
+    def _sort_events(self, data: bytes, tenant: str, content_type: str) -> _Taken:
         lines, changed, single = split_events(data, content_type=content_type)
         checked = self._check.check(lines, tenant=tenant)
         as_it_came = not (changed or checked.changed or single)
@@ -125,10 +169,19 @@ class Accept:
             runs=checked.runs,
             owners=checked.owners,
         )
-        return body, checked, single
+        return _Taken(body, checked.rejected, checked.misclaimed, single)
 
-    async def otlp(self, signal: Signal, data: bytes, *, tenant: str, is_json: bool) -> OtlpAnswer:
-        """An OTLP request of any signal, in protobuf or JSON.
+    async def _append(self, body: Body, *, passed: str = "") -> Receipt:
+        """Keep a body; what was not known before goes on to whom it is forwarded."""
+        receipt = await self._queue.append(body)
+        if self._forward is not None and receipt.appended:
+            self._forward.offer(body.kind, body.data, body.records, passed=passed)
+        return receipt
+
+    async def otlp(
+        self, signal: Signal, data: bytes, *, tenant: str, is_json: bool, passed: str = ""
+    ) -> OtlpAnswer:
+        """An OTLP request of any signal, in protobuf or JSON; `passed` names collectors before us.
 
         Raises:
             BadRequestError: it is not one.
@@ -154,9 +207,10 @@ class Accept:
                 )
             )
         if checked.events:
-            bodies.append(self._events_body(b"\n".join(checked.events), tenant, NDJSON_TYPE)[0])
+            events = b"\n".join(checked.events)
+            bodies.append(self._take_events(events, tenant, NDJSON_TYPE).body)
         # Both or an error: a sender that sends again is known by what was kept of the first time.
-        await asyncio.gather(*(self._queue.append(body) for body in bodies))
+        await asyncio.gather(*(self._append(body, passed=passed) for body in bodies))
         self._count(signal, checked)
         if refused and refused == checked.refused[FOREIGN] and not checked.kept:
             raise TenantClaimedError(checked.hint, hint=HINT)
@@ -191,3 +245,24 @@ class Accept:
         if not checked.lines:
             raise BadRequestError(f"no heartbeat is acceptable: {checked.rejected[0].reason}")
         return Accepted(receipt, checked.rejected, len(checked.rejected))
+
+    async def scores(self, data: bytes, *, tenant: str) -> tuple[Accepted, list[str]]:
+        """What somebody thinks of runs and steps, and the ids of what was accepted.
+
+        Raises:
+            BadRequestError: the body cannot be read, or nothing in it is acceptable.
+        """
+        now = self._now()
+        checked = check_scores(data, now_unix_nano=now, redactor=self._redactor)
+        body = Body(
+            kind=Kind.SCORES,
+            tenant=tenant,
+            received_unix_nano=now,
+            data=b"\n".join(checked.lines),
+            records=len(checked.lines),
+            rejected=len(checked.rejected),
+        )
+        receipt = await self._queue.append(body)
+        if not checked.lines:
+            raise BadRequestError(f"no score is acceptable: {checked.rejected[0].reason}")
+        return Accepted(receipt, checked.rejected, len(checked.rejected)), checked.ids

@@ -27,7 +27,7 @@ MAX_TIMESTAMP = len("2026-01-23T10:00:00.123456789+00:00")
 MAX_DEPTH = 200
 REJECTIONS_KEPT = 1_000
 """Reasons kept of one body; further refusals are only counted."""
-_OURS = RESERVED_FIELDS | {SESSION_FLAG}
+OURS = RESERVED_FIELDS | {SESSION_FLAG}
 """Fields that only the collector may set."""
 TENANT_CLAIM = "tenant_claim"
 _TOO_DEEP = f"nested too deep; at most {MAX_DEPTH} levels are accepted"
@@ -91,7 +91,7 @@ class EventCheck:
         refused = keys = 0
         reasons: Counter[str] = Counter()
         reserved = redacted = False
-        runs = _Runs()
+        runs = Runs()
         owners: dict[Owner, None] = {}
         for index, line in enumerate(lines):
             event: Any = None
@@ -102,7 +102,7 @@ class EventCheck:
                     redacted = True
                     line = msgspec.json.encode(event)
                     typed = self._typed(line, event)
-                if not _OURS.isdisjoint(event):
+                if not OURS.isdisjoint(event):
                     reserved = True
                     _check_claim(event, tenant)
             except _RefusedError as no:
@@ -145,7 +145,7 @@ class EventCheck:
             raise _RefusedError(
                 "bad_json", *explain_line(line, f"not valid JSON: {error}")
             ) from error
-        if _may_nest(line) and _is_deeper(event, MAX_DEPTH):
+        if _may_nest(line) and is_deeper(event, MAX_DEPTH):
             raise _RefusedError("too_deep", _TOO_DEEP)
         return event
 
@@ -204,8 +204,8 @@ def _check_claim(event: dict[str, Any], tenant: str) -> None:
 
 def _mended(line: bytes, event: dict[str, Any]) -> bytes:
     """The line itself, or a new one where it says a thing twice or what only the collector may say."""
-    if not _OURS.isdisjoint(event):
-        return msgspec.json.encode({key: value for key, value in event.items() if key not in _OURS})
+    if not OURS.isdisjoint(event):
+        return msgspec.json.encode({key: value for key, value in event.items() if key not in OURS})
     said_once = msgspec.json.encode(event)
     if said_once == line:
         return line  # compact, as our own SDK writes: this settles it
@@ -247,7 +247,7 @@ def _id_of(event: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
+def is_deeper(value: Any, levels: int) -> bool:
     """Whether lists and objects are nested deeper; without recursion, whatever came."""
     layer = [value]
     for _ in range(levels):
@@ -262,7 +262,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
     return True
 
 
-class _Runs:
+class Runs:
     """Folds emitter numbers, record by record, into runs of consecutive ones."""
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
 """Typed decoders for events, generated from the contract's JSON Schema so that there is one definition."""
 
 import re
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -22,7 +23,7 @@ class EventDecoders:
 
     def __init__(self) -> None:
         self._by_type: dict[str, msgspec.json.Decoder[Any]] = {}
-        for name, definition in json_schema()["$defs"].items():
+        for name, definition in event_definitions():
             decoder = msgspec.json.Decoder(_struct(name, definition))
             event_type = definition["properties"]["event_type"]
             self._by_type[event_type.get("const", CUSTOM_PREFIX)] = decoder
@@ -42,20 +43,28 @@ class EventDecoders:
         raise UnknownEventTypeError(event_type)
 
 
+def event_definitions() -> Iterable[tuple[str, dict[str, Any]]]:
+    """The events of the contract by the names of their models."""
+    definitions: dict[str, dict[str, Any]] = json_schema()["$defs"]
+    return definitions.items()
+
+
 def _struct(name: str, definition: dict[str, Any]) -> type[msgspec.Struct]:
     required = set(definition["required"])
     fields: list[Any] = [
-        (field, _type_of(schema)) if field in required else (field, _type_of(schema), None)
+        (field, type_of(schema)) if field in required else (field, type_of(schema), None)
         for field, schema in definition["properties"].items()
     ]
     return msgspec.defstruct(name, fields, kw_only=True, gc=False)
 
 
-def _type_of(schema: dict[str, Any]) -> Any:
+def type_of(schema: dict[str, Any], *, without_pattern: Callable[[str], None] | None = None) -> Any:
+    """What msgspec calls a schema; a pattern can be left out and handed to who will see to it."""
     if "anyOf" in schema:
         union: Any = None
         for option in schema["anyOf"]:
-            union = _type_of(option) if union is None else union | _type_of(option)
+            kind = type_of(option, without_pattern=without_pattern)
+            union = kind if union is None else union | kind
         return union
     kind = schema.get("type")
     if kind == "null":
@@ -63,7 +72,7 @@ def _type_of(schema: dict[str, Any]) -> Any:
     if schema.get("format") == "date-time":
         return datetime
     if kind == "array":
-        items = _type_of(schema["items"]) if schema.get("items") else Any
+        items = type_of(schema["items"]) if schema.get("items") else Any
         return list[items]  # type: ignore[valid-type]
     if kind == "object":
         return dict[str, Any]
@@ -72,7 +81,9 @@ def _type_of(schema: dict[str, Any]) -> Any:
     limits: dict[str, Any] = {
         ours: schema[theirs] for theirs, ours in _LIMITS.items() if theirs in schema
     }
-    if "pattern" in schema:
+    if "pattern" in schema and without_pattern is not None:
+        without_pattern(schema["pattern"])
+    elif "pattern" in schema:
         # `$` in Python also matches before a final newline; the contract means the very end.
         limits["pattern"] = re.sub(r"\$$", r"\\Z", schema["pattern"])
     return Annotated[_PLAIN[kind], msgspec.Meta(**limits)] if limits else _PLAIN[kind]

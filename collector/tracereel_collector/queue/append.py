@@ -8,10 +8,15 @@ from dataclasses import replace
 from tracereel_collector.model import SESSION_FLAG, Body, Kind, Receipt
 from tracereel_collector.queue import gauges
 from tracereel_collector.queue.database import checksum
+from tracereel_collector.queue.deleted import Deleted, without
 from tracereel_collector.queue.ledger import Seen, new_positions
 from tracereel_collector.queue.sessions import Sessions, flag
 
 EMITTERS_CACHED = 10_000
+MAX_EMITTERS = 500_000
+"""Beyond these the ones silent longest are forgotten; what they resend is removed when reading."""
+COUNT_EVERY = 10_000
+"""New emitters between two looks at how many there are."""
 REJECTED = "rejected:"
 """Before a reason, the name of its counter."""
 
@@ -41,37 +46,55 @@ class Appender:
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._sessions = Sessions()
+        self._deleted = Deleted()
         self._version = 0
+        self._new_emitters = 0
 
     def begin(self, connection: sqlite3.Connection) -> None:
         """A transaction has begun: what another process wrote since the last one counts."""
         (version,) = connection.execute("PRAGMA data_version").fetchone()
         if version != self._version:
             self._version = version
-            self.forget()
+            self._seen.clear()
+            self._sessions.forget()
+            self._deleted.look_again()
+
+    def look_again(self) -> None:
+        """What was deleted has changed in this transaction."""
+        self._deleted.look_again()
 
     def forget(self) -> None:
         """After a rollback, what is remembered may be ahead of the file."""
         self._seen.clear()
         self._sessions.forget()
+        self._deleted.forget()
 
     def append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
         """Keep what is new in a body."""
         fresh = self._without_duplicates(connection, body) if body.records else None
+        duplicates = body.records - (fresh.records if fresh else 0)
+        late = 0
+        if fresh and (marks := self._deleted.of(connection, body.tenant)):
+            data, late = without(body.kind, fresh.data, marks)
+            fresh = replace(fresh, data=data, records=fresh.records - late) if data else None
+            if fresh and not fresh.records:
+                fresh = None
         if fresh and fresh.owners:
             fresh = self._with_flags(connection, fresh)
         kept = fresh.records if fresh else 0
         count(connection, "received", body.kind, body.records + body.rejected)
-        count(connection, "appended", body.kind, body.records)
-        count(connection, "duplicate", body.kind, body.records - kept)
+        count(connection, "appended", body.kind, body.records - late)
+        count(connection, "duplicate", body.kind, duplicates)
         _count_rejected(connection, body)
+        count(connection, "rejected", body.kind, late)
+        count(connection, f"{REJECTED}deleted", body.kind, late)
         number = _take_numbers(connection, kept) if fresh else None
         if fresh:
             gauges.add(connection, gauges.PENDING, body.kind, len(fresh.data))
             gauges.add(connection, gauges.UNSEALED, body.kind, len(fresh.data))
         return Receipt(
             appended=kept,
-            duplicates=body.records - kept,
+            duplicates=duplicates,
             first_sequence_number=number,
             body_id=_insert(connection, fresh, number) if fresh and number else None,
             size=len(fresh.data) if fresh else 0,
@@ -118,11 +141,26 @@ class Appender:
             row = connection.execute(
                 "SELECT seen FROM emitters WHERE tenant=? AND emitter_id=?", key
             ).fetchone()
+            if row is None:
+                self._new_emitters += 1
+                if self._new_emitters >= COUNT_EVERY:
+                    self._new_emitters = 0
+                    _trim_emitters(connection)
             seen = self._seen[key] = Seen.parse(row[0] if row else "")
             if len(self._seen) > EMITTERS_CACHED:
                 self._seen.popitem(last=False)
         self._seen.move_to_end(key)
         return seen
+
+
+def _trim_emitters(connection: sqlite3.Connection) -> None:
+    over = connection.execute("SELECT count(*) FROM emitters").fetchone()[0] - MAX_EMITTERS
+    if over > 0:
+        connection.execute(
+            "DELETE FROM emitters WHERE (tenant, emitter_id) IN"
+            " (SELECT tenant, emitter_id FROM emitters ORDER BY last_unix_nano LIMIT ?)",
+            (over,),
+        )
 
 
 def _is_first(connection: sqlite3.Connection, body: Body) -> bool:

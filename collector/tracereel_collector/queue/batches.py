@@ -3,7 +3,7 @@
 import sqlite3
 
 from tracereel_collector.model import Batch, Kind, Quarantined, QueuedBody
-from tracereel_collector.queue import gauges, quarantine, sessions
+from tracereel_collector.queue import deleted, gauges, quarantine, sessions
 from tracereel_collector.queue.append import count
 from tracereel_collector.queue.database import checksum
 
@@ -107,6 +107,8 @@ def mark_done(
     count(connection, "stored", batch.kind, stored)
     # What is neither stored nor named was damaged on disk: it is counted all the same.
     count(connection, "quarantined", batch.kind, batch.records - stored)
+    named = sum(each.records for each in quarantined)
+    count(connection, "damaged", batch.kind, batch.records - stored - named)
 
 
 def forget_old(connection: sqlite3.Connection, *, now: int, retain_seconds: float) -> None:
@@ -130,3 +132,4 @@ def forget_old(connection: sqlite3.Connection, *, now: int, retain_seconds: floa
         "DELETE FROM emitters WHERE last_unix_nano < ?", (now - EMITTER_SECONDS * _SECOND,)
     )
     sessions.forget_old(connection, now=now)
+    deleted.forget_old(connection, now=now)

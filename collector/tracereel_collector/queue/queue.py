@@ -10,32 +10,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tracereel_collector.errors import QueueUnavailableError, ThrottledError
+from tracereel_collector.errors import QueueUnavailableError, StartupError, ThrottledError
 from tracereel_collector.model import (
     SESSION_FLAG,
     Batch,
     Body,
     Kind,
+    Marks,
     Quarantined,
     QuarantineEntry,
     QueuedBody,
     Receipt,
+    Waiting,
 )
-from tracereel_collector.queue import batches, gauges, quarantine
-from tracereel_collector.queue.append import REJECTED, Appender
-from tracereel_collector.queue.database import (
-    Rescued,
-    connect,
-    open_or_set_aside,
-    rescued_mark,
-)
+from tracereel_collector.queue import batches, deleted, gauges, quarantine, waiting
+from tracereel_collector.queue.append import REJECTED, Appender, count
+from tracereel_collector.queue.database import connect, open_or_set_aside
+from tracereel_collector.queue.following import QueueFollower
+from tracereel_collector.queue.rescue import take_over
 from tracereel_collector.queue.reserve import FreeSpace, Reserve
 from tracereel_collector.queue.turns import Turns
 from tracereel_collector.queue.writer import CommitThread
 
 COUNTERS = (
     *("received", "rejected", "appended", "stored"),
-    *("duplicate", "quarantined", "retried", "dropped"),
+    *("duplicate", "quarantined", "retried", "dropped", "damaged"),
 )
 RESERVE_BYTES = 16 * 1024 * 1024
 FORGET_EVERY_SECONDS = 1.0
@@ -79,6 +78,7 @@ class DurableQueue:
         shared: bool = False,
         ring: Ring | None = None,
     ) -> None:
+        self._path = path
         self._limits = limits
         self._free = FreeSpace(path.parent, free_bytes)
         self._now = now_unix_nano
@@ -114,11 +114,19 @@ class DurableQueue:
 
     def _own(self, path: Path) -> sqlite3.Connection:
         connection, damaged = open_or_set_aside(path)
-        self.damaged_files = [rescue.aside for rescue in damaged]
-        self.rescued_bodies = sum(self._take_over(connection, rescue) for rescue in damaged)
-        connection.execute("BEGIN IMMEDIATE")
-        gauges.measure(connection)
-        connection.execute("COMMIT")
+        try:
+            self.damaged_files = [rescue.aside for rescue in damaged]
+            self.rescued_bodies = sum(
+                take_over(connection, self._appender, rescue) for rescue in damaged
+            )
+            connection.execute("BEGIN IMMEDIATE")
+            gauges.measure(connection)
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            connection.close()
+            raise StartupError(
+                f"cannot write to the queue {path}: {error}", hint="is its disk full, or failing?"
+            ) from error
         return connection
 
     def close(self) -> None:
@@ -338,6 +346,10 @@ class DurableQueue:
             ).result()
         )
 
+    def events_waiting(self, *, tenant: str, trace_id: str) -> Waiting:
+        """How many events of a run are here and not yet in the store."""
+        return waiting.events_waiting(self._read, tenant=tenant, trace_id=trace_id)
+
     def newest_body(self, kind: Kind) -> int | None:
         """The last body of a kind that is still here; None when there is none."""
         newest: int | None = self._read("SELECT max(id) FROM bodies WHERE kind=?", kind)[0][0]
@@ -354,6 +366,59 @@ class DurableQueue:
             return sealed[0][0] is not None
         # No batch has it: it waits unsealed, or was delivered so long ago that it is forgotten.
         return not self._read("SELECT 1 FROM bodies WHERE id=?", body_id)
+
+    # Deletion
+
+    def mark_deleted(self, tenant: str, marks: Marks) -> int:
+        """Take no more of something for a while; the last body that came before."""
+
+        def work(connection: sqlite3.Connection) -> int:
+            newest = deleted.mark(connection, tenant, marks, now=self._now())
+            self._appender.look_again()
+            return newest
+
+        return int(self._writer.submit(work).result())
+
+    def is_marked(self, tenant: str, marks: Marks) -> bool:
+        """Whether one of these was deleted lately."""
+        return any(
+            self._read("SELECT 1 FROM deleted WHERE tenant=? AND what=? AND id=?", tenant, *pair)
+            for pair in marks.pairs()
+        )
+
+    def mentions(self, tenant: str, marks: Marks) -> bool:
+        """Whether something that waits, or is in quarantine, would be deleted."""
+        with self._reader_lock:
+            return deleted.mentions(self._reader, tenant, marks)
+
+    def undelivered(self, tenant: str, *, up_to: int) -> int:
+        """How many of a tenant's bodies wait, of those that had come by a moment."""
+        with self._reader_lock:
+            return deleted.undelivered(self._reader, tenant, up_to=up_to)
+
+    def purge(self, tenant: str, marks: Marks, *, up_to: int) -> int:
+        """Let go of what is deleted, and write over the place where it was.
+
+        Returns how many records were in quarantine. What waits is not touched: deliver it first.
+        """
+
+        def work(connection: sqlite3.Connection) -> int:
+            left = deleted.purge(connection, tenant, marks, up_to=up_to)
+            for kind, (records, size) in left.items():
+                gauges.add(connection, gauges.QUARANTINED, kind, -size)
+                count(connection, "dropped", kind, records)
+            return sum(records for records, _ in left.values())
+
+        quarantined = int(self._writer.submit(work).result())
+        while self._writer.submit(deleted.fill_free_pages).result():
+            pass
+        with self._reader_lock:
+            self._reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return quarantined
+
+    def follow(self, *kinds: Kind) -> QueueFollower:
+        """Read along what is appended of some kinds, by whichever process."""
+        return QueueFollower(self._path, kinds=kinds)
 
     # Inside
 
@@ -386,28 +451,3 @@ class DurableQueue:
         if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
             self._disk_full = True
             self._reserve.give_up()
-
-    def _take_over(self, connection: sqlite3.Connection, rescued: Rescued) -> int:
-        """Put what a damaged queue still held into the new one."""
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(
-            "UPDATE meta SET value=max(value, ?) WHERE key='next_sequence_number'",
-            (rescued.next_sequence_number,),
-        )
-        bodies = 0
-        for kind, tenant, records, received, data in rescued.bodies:
-            body = Body(
-                kind=Kind(kind),
-                tenant=tenant,
-                received_unix_nano=received,
-                data=data,
-                records=records,
-            )
-            bodies += bool(self._appender.append(connection, body).appended)
-        connection.executemany(
-            "INSERT OR REPLACE INTO emitters VALUES (?, ?, ?, ?)", rescued.emitters
-        )
-        # In the same transaction: a crash before this line starts the rescue again.
-        connection.execute("INSERT INTO meta VALUES (?, 1)", (rescued_mark(rescued.aside),))
-        connection.execute("COMMIT")
-        return bodies

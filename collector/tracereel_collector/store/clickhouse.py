@@ -29,7 +29,7 @@ from tracereel_collector.store.otlp_types import PROTO_SCHEMA
 from tracereel_collector.store.sql import query
 
 DATA_ERRORS = frozenset(
-    {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 444, 469, 636}
+    {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 436, 444, 469, 636}
 )
 """ClickHouse error codes that mean: this data, not this moment (parsing, conversion, schema of a body)."""
 
@@ -57,6 +57,12 @@ _PROTOBUF = {
     "output_format_json_escape_forward_slashes": 0,
 }
 
+_LINES = {
+    Kind.EVENTS: "events_in",
+    Kind.HEARTBEATS: "heartbeats_in",
+    Kind.SCORES: "scores_in",
+}
+"""Where bodies of JSON lines go."""
 _OTLP = {
     Kind.SPANS: ("otlp_traces_in", PROTO_SCHEMA),
     Kind.LOGS: ("otlp_logs_in", LOGS_SCHEMA),
@@ -129,7 +135,7 @@ class ClickHouseStore:
             "max_memory_usage": query_memory_bytes,
         }
         self._timeout = query_seconds
-        self._pool = _NoRedirects(**get_pool_manager_options(maxsize=max_clients))
+        self._pool = NoRedirects(**get_pool_manager_options(maxsize=max_clients))
         self._idle: list[Client] = []
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(max_clients)
@@ -153,6 +159,11 @@ class ClickHouseStore:
         """Run a statement that returns nothing."""
         with self._client() as client:
             client.command(statement)
+
+    def change(self, statement: str, parameters: Mapping[str, Any]) -> None:
+        """Run a bound statement that changes rows; returns when they have changed."""
+        with self._client() as client:
+            client.command(statement, parameters=dict(parameters), settings={"mutations_sync": 2})
 
     def rows(self, statement: str) -> list[tuple[str, ...]]:
         """Run a query and return its rows as text."""
@@ -192,11 +203,8 @@ class ClickHouseStore:
             StoreUnavailableError: try again, with the same bodies and token.
         """
         settings: dict[str, Any] = {**_INSERT, "insert_deduplication_token": token}
-        if kind is Kind.EVENTS:
-            self._insert_block("events_in", rows_of_events(bodies), "RowBinary", settings)
-            return
-        if kind is Kind.HEARTBEATS:
-            self._insert_block("heartbeats_in", rows_of_events(bodies), "RowBinary", settings)
+        if kind in _LINES:
+            self._insert_block(_LINES[kind], rows_of_events(bodies), "RowBinary", settings)
             return
         table, schema = _OTLP[kind]
         settings |= {**_PROTOBUF, "format_schema": schema}
@@ -255,7 +263,7 @@ class ClickHouseStore:
         )
 
 
-class _NoRedirects(PoolManager):
+class NoRedirects(PoolManager):
     """Connections to the store alone: an address that it names is not the one that was configured."""
 
     def urlopen(self, method: str, url: str, *args: Any, **given: Any) -> Any:

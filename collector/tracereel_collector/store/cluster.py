@@ -40,7 +40,7 @@ def cluster_schema(*, cluster: str, database: str) -> list[str]:
 
 
 def _on_cluster(statement: str, cluster: str, database: str, sharded: set[str]) -> list[str]:
-    if statement.startswith("INSERT INTO "):
+    if statement.startswith(("INSERT INTO ", "TRUNCATE TABLE ")):
         return []  # fills a later table from the rows of an earlier one: here there are none yet
     created, altered = _CREATE.match(statement), _ALTER.match(statement)
     if altered is not None:
@@ -84,6 +84,8 @@ def _altered(
 ) -> list[str]:
     name, change = altered["name"], statement[altered.end() :]
     on = f" ON CLUSTER {cluster}"
+    if change.lstrip().startswith("MODIFY QUERY"):
+        change = _qualified(change, database, sharded, suffix="")
     if name not in sharded:
         return [f"ALTER TABLE {database}.{name}{on}{change}"]
     both = [f"ALTER TABLE {database}.{name}_local{on}{change}"]

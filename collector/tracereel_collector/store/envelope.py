@@ -6,7 +6,7 @@ from tracereel_collector.model import QueuedBody
 
 
 def rows_of_events(bodies: Iterable[QueuedBody]) -> bytes:
-    """`events_in` (and `heartbeats_in`) rows in RowBinary: tenant, first number, time of arrival, body."""
+    """Rows of the doors that take lines, in RowBinary: tenant, first number, time of arrival, body."""
     parts: list[bytes] = []
     for body in bodies:
         tenant = body.tenant.encode()

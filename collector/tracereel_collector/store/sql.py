@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-from tracereel_collector.store import otlp_signals
+from tracereel_collector.store import otlp_signals, rollup_agents, rollup_texts, rollups
 from tracereel_collector.store.dialects import columns, content, own
 from tracereel_collector.store.otlp_types import FRAGMENTS
 
@@ -24,6 +24,9 @@ _VALUES = {
     **columns.FRAGMENTS,
     **content.FRAGMENTS,
     **own.FRAGMENTS,
+    **rollups.FRAGMENTS,
+    **rollup_agents.FRAGMENTS,
+    **rollup_texts.FRAGMENTS,
     "merge_tree_settings": MERGE_TREE_SETTINGS,
     "max_unix_nano": "9223372036854775807",
 }

@@ -22,6 +22,15 @@ class BaseCommand:
 BASE_COMMANDS: Final = {
     "demo": BaseCommand("Run the demo agent pipeline and record it.", "tracereel.cli.demo"),
     "replay": BaseCommand("Show what happened in a run, step by step.", "tracereel.cli.replay"),
+    "dump": BaseCommand(
+        "Export recorded events, spans or scores as NDJSON or Parquet.", "tracereel.cli.dump"
+    ),
+    "traces": BaseCommand("Find runs.", "tracereel.cli.traces"),
+    "trace": BaseCommand("Show a run as a tree.", "tracereel.cli.trace"),
+    "tail": BaseCommand("Watch what the collector receives, live.", "tracereel.cli.tail"),
+    "agents": BaseCommand("Show what agents did lately.", "tracereel.cli.agents"),
+    "diff": BaseCommand("Compare two runs step by step.", "tracereel.cli.diff"),
+    "sessions": BaseCommand("List conversations, or show one.", "tracereel.cli.sessions"),
     "doctor": BaseCommand(
         "Say what is configured, reachable, writable and installed.", "tracereel.cli.doctor"
     ),

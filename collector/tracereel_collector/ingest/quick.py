@@ -1,0 +1,144 @@
+"""The quick way in for bodies written as our SDK writes them: all lines at once, or not at all.
+
+A body that decodes and encodes back to the very same bytes says every key once, holds one event a
+line and no white space that could hide something; what is left to do is to hold all its events
+against the contract in one call. Whatever is odd about a body, even in one line of it, sends it the
+long way (`check`), which knows what to say about it: this module refuses nothing.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Union
+
+import msgspec
+
+from tracereel_collector.ingest.check import (
+    MAX_DEPTH,
+    MAX_TIMESTAMP,
+    MAX_YEAR,
+    MIN_YEAR,
+    OURS,
+    Runs,
+    is_deeper,
+)
+from tracereel_collector.ingest.decoders import event_definitions, type_of
+from tracereel_collector.ingest.events import MAX_RECORDS
+from tracereel_collector.model import Owner, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A body all of which enters as it came."""
+
+    data: bytes
+    records: int
+    runs: tuple[Run, ...]
+    owners: tuple[Owner, ...]
+
+
+class QuickCheck:
+    """Says of a whole body that it may enter as it is; stateless after construction."""
+
+    def __init__(self, *, max_event_bytes: int) -> None:
+        self._max_event_bytes = max_event_bytes
+        self._read: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+        self._write = msgspec.json.Encoder()
+        self._patterns: dict[str, re.Pattern[str]] = {}
+        # Wrapped, because msgspec remembers how to convert to a struct, and to nothing else.
+        self._body = msgspec.defstruct("Body", [("events", list[self._any_event()])])  # type: ignore[misc]
+
+    def _any_event(self) -> Any:
+        """One type for events of all kinds, told apart by their `event_type`.
+
+        Patterns are left out: they are held against all events at once, several times cheaper. What
+        only the collector may say has a type that no value has.
+        """
+        structs = []
+        for name, definition in event_definitions():
+            event_type = definition["properties"]["event_type"].get("const")
+            if event_type is None:
+                continue  # types of users go the long way: a union needs names, not a prefix
+            required = set(definition["required"])
+            fields: list[Any] = [(each, msgspec.UnsetType, msgspec.UNSET) for each in sorted(OURS)]
+            for field, schema in definition["properties"].items():
+                if field == "event_type":
+                    continue
+                kind = type_of(schema, without_pattern=partial(self._keep, field))
+                fields.append((field, kind) if field in required else (field, kind, None))
+            structs.append(
+                msgspec.defstruct(
+                    name, fields, kw_only=True, gc=False, tag_field="event_type", tag=event_type
+                )
+            )
+        return Union[tuple(structs)]  # noqa: UP007 - made at run time
+
+    def _keep(self, field: str, pattern: str) -> None:
+        whole = re.compile(f"(?:(?:{pattern.removeprefix('^').removesuffix('$')})\n)*")
+        if self._patterns.setdefault(field, whole) != whole:
+            raise TypeError(f"{field}: two kinds of events have two patterns for it")
+
+    def check(self, body: bytes) -> Whole | None:
+        """The body as it may enter, or nothing where the long way must decide."""
+        if len(body) > MAX_RECORDS and body.count(b"\n") >= MAX_RECORDS:
+            return None
+        if self._may_hold_too_large(body):
+            return None
+        try:
+            events = self._read.decode_lines(body)
+            if not events or not _is_same(body, self._write.encode_lines(events)):
+                return None
+            typed = msgspec.convert({"events": events}, self._body).events  # type: ignore[attr-defined]
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None  # a ValidationError is a DecodeError
+        if not (self._is_in_form(events) and _are_times_in_range(events, typed)):
+            return None
+        if (b"[" in body or body.count(b"{") > len(events)) and is_deeper(events, MAX_DEPTH + 1):
+            return None
+        return Whole(body.removesuffix(b"\n"), len(events), _runs_of(typed), _owners_of(typed))
+
+    def _may_hold_too_large(self, body: bytes) -> bool:
+        limit = self._max_event_bytes
+        return len(body) > limit and max(map(len, body.split(b"\n"))) > limit
+
+    def _is_in_form(self, events: list[dict[str, Any]]) -> bool:
+        """Whether all values of fields that have a pattern match it."""
+        for field, pattern in self._patterns.items():
+            values = {event.get(field) for event in events}
+            values.discard(None)
+            text = "".join([f"{value}\n" for value in values])
+            if not pattern.fullmatch(text) or text.count("\n") != len(values):
+                return False
+        return True
+
+
+def _is_same(body: bytes, written: bytes) -> bool:
+    """Written lines end with a line feed; the last one of a body need not."""
+    return body == written or (len(body) == len(written) - 1 and written.startswith(body))
+
+
+def _are_times_in_range(events: list[dict[str, Any]], typed: list[Any]) -> bool:
+    years = {event.timestamp.year for event in typed}
+    return (
+        min(years) >= MIN_YEAR
+        and max(years) <= MAX_YEAR
+        and max([len(event["timestamp"]) for event in events]) <= MAX_TIMESTAMP
+    )
+
+
+def _runs_of(typed: list[Any]) -> tuple[Run, ...]:
+    emitters = {event.emitter_id for event in typed}
+    numbers = [event.emitter_seq for event in typed]
+    first = numbers[0]
+    follow_on = first is not None and numbers == list(range(first, first + len(numbers)))
+    if len(emitters) == 1 and follow_on:
+        return (Run(emitters.pop(), first, len(numbers)),)
+    runs = Runs()
+    for event in typed:
+        runs.add(event.emitter_id, event.emitter_seq)
+    return runs.finish()
+
+
+def _owners_of(typed: list[Any]) -> tuple[Owner, ...]:
+    found = dict.fromkeys([(event.session_id, event.user_id) for event in typed])
+    return tuple([pair for pair in found if None not in pair])

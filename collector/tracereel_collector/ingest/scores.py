@@ -1,0 +1,127 @@
+"""Scores at the door: one or an array of them, checked and written anew for the store."""
+
+import uuid
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from tracereel.events import TRACE_ID_PATTERN
+from tracereel_collector.errors import BadRequestError, TooLargeError
+from tracereel_collector.ingest.check import Rejection
+from tracereel_collector.ingest.explain import explain_field, json_name
+from tracereel_collector.ingest.redaction import Redactor
+
+MAX_BYTES: Final = 4 * 1024 * 1024
+MAX_SCORES: Final = 1_000
+_SHAPES: Final = "expected one score as a JSON object, or a JSON array of them"
+
+_TRACE_ID: Final = TRACE_ID_PATTERN.removesuffix("$") + r"\Z"
+
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Short = Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class Score(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What somebody, or something, thinks of a run or of one step of it."""
+
+    trace_id: Annotated[str, msgspec.Meta(pattern=_TRACE_ID)]
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    id: Id | None = None
+    span_id: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    execution_id: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    agent_name: Short = ""
+    value: float | bool | Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
+    comment: Annotated[str, msgspec.Meta(max_length=20_000)] = ""
+    source: Short = ""
+    author: Short = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedScores:
+    """The lines that may enter with their ids, and why the others may not."""
+
+    lines: list[bytes]
+    ids: list[str]
+    rejected: list[Rejection]
+
+
+def check_scores(data: bytes, *, now_unix_nano: int, redactor: Redactor | None) -> CheckedScores:
+    """Sort the scores of a body into those that enter and those that do not.
+
+    Raises:
+        BadRequestError: the body has neither of the two shapes.
+        TooLargeError: it is too large or holds too many.
+    """
+    checked = CheckedScores([], [], [])
+    for index, value in enumerate(_split(data)):
+        try:
+            score = _typed(value)
+            score.id = score.id or f"scr_{uuid.uuid4().hex}"
+            checked.lines.append(_line(score, now_unix_nano, redactor))
+            checked.ids.append(score.id)
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            known = value if isinstance(value, dict) else {}
+            reason = explain_field(str(error), known) if known else _not_an_object(value)
+            name = known.get("id")
+            checked.rejected.append(
+                Rejection(index, name if isinstance(name, str) else None, reason)
+            )
+    return checked
+
+
+def _typed(value: Any) -> Score:
+    score = msgspec.convert(value, Score, strict=True)
+    if score.value is None and not score.comment:
+        raise msgspec.ValidationError("Expected a value, or a comment for a note - at `$.value`")
+    return score
+
+
+def _line(score: Score, now_unix_nano: int, redactor: Redactor | None) -> bytes:
+    """As the store reads it: the value in the one column of its type."""
+    fields: dict[str, Any] = {
+        **{name: getattr(score, name) for name in score.__struct_fields__ if name != "value"},
+        # The same score sent again is a new telling of it, not the same bytes.
+        "updated_unix_nano": now_unix_nano,
+    }
+    kind, value = value_type(score.value), score.value
+    fields["value_type"] = kind
+    if kind in ("numeric", "boolean"):
+        fields["number"] = float(value or 0)
+    elif kind == "categorical":
+        fields["category"] = value
+    if redactor is not None:
+        redactor.event(fields)
+    return msgspec.json.encode(fields)
+
+
+def value_type(value: Any) -> str:
+    """`numeric`, `boolean`, `categorical`, or `note` where there is only a comment."""
+    if value is None:
+        return "note"
+    if isinstance(value, bool):
+        return "boolean"
+    return "categorical" if isinstance(value, str) else "numeric"
+
+
+def _not_an_object(value: Any) -> str:
+    return f"expected a JSON object, got {json_name(value) if value != {} else 'an empty one'}"
+
+
+def _split(data: bytes) -> list[Any]:
+    if len(data) > MAX_BYTES:
+        raise TooLargeError(f"the body has {len(data)} bytes; at most {MAX_BYTES} are accepted")
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequestError(f"the body is not valid JSON: {error}", hint=_SHAPES) from error
+    if isinstance(found, dict):
+        return [found]
+    if not isinstance(found, list) or not found:
+        got = "an empty array" if found == [] else json_name(found)
+        raise BadRequestError(f"the body is {got}", hint=_SHAPES)
+    if len(found) > MAX_SCORES:
+        raise TooLargeError(
+            f"the body holds {len(found)} scores; at most {MAX_SCORES} are accepted"
+        )
+    return found

@@ -1,0 +1,90 @@
+"""Clocks that are wrong, found by what cannot be: a call that ends outside of the one that waited for it.
+
+A step lies within the step that called it and waited for it. Where the two are timed by different
+clocks, every such pair bounds how far the one clock is from the other. A clock is moved only when no
+pair allows it to be right.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tracereel_collector.query.run.steps import Step
+
+TOLERANCE: Final = 2_000_000
+"""Nanoseconds by which clocks may contradict each other before one is called wrong."""
+_DETACHED: Final = frozenset({"Consumer", "Producer"})
+
+Bounds = tuple[int | None, int | None]
+
+
+def align(steps: Iterable[Step]) -> Mapping[str, int]:
+    """Set the shift of every step; how far each clock that is wrong must be moved, in nanoseconds."""
+    every = list(steps)
+    between: dict[tuple[str, str], Bounds] = {}
+    for step in every:
+        parent = step.parent
+        if parent is None or parent.clock == step.clock:
+            continue
+        low: int | None = parent.start - step.start
+        high = None
+        if parent.end is not None and step.end is not None and _waited_for(parent, step):
+            high = parent.end - step.end
+        key = (parent.clock, step.clock)
+        known = between.get(key, (None, None))
+        between[key] = (_most(known[0], low), _least(known[1], high))
+    shifts = _spread(between)
+    for step in every:
+        step.shift = shifts.get(step.clock, 0)
+    return {clock: shift for clock, shift in shifts.items() if shift}
+
+
+def _waited_for(parent: Step, child: Step) -> bool:
+    """Whether the child is known to have ended before its parent did."""
+    if child.span is not None and child.source == "otlp":
+        return child.span.span_kind not in _DETACHED
+    if parent.closing is None or child.closing is None:
+        return False
+    return child.closing.hlc < parent.closing.hlc
+
+
+def _spread(between: Mapping[tuple[str, str], Bounds]) -> dict[str, int]:
+    """From clocks that nothing was called by to those that were called: shifts add up."""
+    called = {child for _, child in between}
+    onward: dict[str, list[tuple[str, int]]] = {}
+    for (parent, child), bounds in between.items():
+        move = _move(*bounds)
+        onward.setdefault(parent, []).append((child, move))
+        onward.setdefault(child, []).append((parent, -move))
+    shifts: dict[str, int] = {}
+    for start in [*(each for each in onward if each not in called), *onward]:
+        if start in shifts:
+            continue
+        shifts[start] = 0
+        waiting = deque([start])
+        while waiting:
+            clock = waiting.popleft()
+            for other, move in onward[clock]:
+                if other not in shifts:
+                    shifts[other] = shifts[clock] + move
+                    waiting.append(other)
+    return shifts
+
+
+def _move(low: int | None, high: int | None) -> int:
+    """The least that must be added to a clock; the middle where it is bounded from both sides."""
+    too_early = low is not None and low > TOLERANCE
+    too_late = high is not None and high < -TOLERANCE
+    if low is not None and high is not None and low <= high:
+        return (low + high) // 2 if too_early or too_late else 0
+    return low if too_early and low is not None else 0
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    known = [each for each in (one, other) if each is not None]
+    return max(known) if known else None
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    known = [each for each in (one, other) if each is not None]
+    return min(known) if known else None

@@ -1,0 +1,389 @@
+"""Reads what a run is made of: its events, the runs linked to it, and the spans that others sent."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from tracereel._clock import otel_trace_id
+from tracereel_collector.errors import NotFoundError
+from tracereel_collector.query.run.events import EventRow as EventRow
+from tracereel_collector.query.run.events import StoredEvent, event_row
+from tracereel_collector.store.sql import query
+
+MAX_EVENTS = 50_000
+"""Most events, and most spans, of which a run is made; what is beyond is said to be left out."""
+MAX_RUNS = 200
+"""Most runs in one tree."""
+MAX_LEVELS = 8
+"""Most levels of runs that runs have started."""
+MAX_NUMBERS = 1_000_000
+"""Most numbers of one emitter in one run that are checked for gaps."""
+
+
+class Selects(Protocol):
+    """What a query needs of the store."""
+
+    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
+        """Run a bound query; the answer's bytes in a ClickHouse format."""
+        ...
+
+
+class SpanRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One line of `run_spans.sql`, in its order of columns."""
+
+    sequence_number: int
+    ingested_at: str
+    trace_id: str
+    span_id: str
+    parent_span_id: str = ""
+    began: int = 0
+    duration: int = 0
+    name: str = ""
+    span_kind: str = ""
+    service: str = ""
+    status_code: str = ""
+    status_message: str = ""
+    call_kind: str = ""
+    provider: str = ""
+    model: str = ""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+    agent_name: str = ""
+    workflow_name: str = ""
+    tool_name: str = ""
+    error_type: str = ""
+    session_id: str = ""
+    user_id: str = ""
+    attributes: str = ""
+
+
+class EmitterRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One line of `run_emitters.sql`, in its order of columns."""
+
+    emitter_id: str
+    state: str
+    service: str
+    host: str
+    pid: int | None
+    last_heartbeat_at: str | None
+    claimed: int
+    stored: int
+    missing: int
+    spooled: int
+    dropped: dict[str, int]
+    clock_ahead_nano: int | None
+
+
+class LedgerRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One line of `run_ledger.sql`, in its order of columns."""
+
+    trace_id: str
+    emitter_id: str
+    """Empty for events that nobody has numbered."""
+    stored: int
+    events: int
+    numbers: list[int]
+    told: int | None
+    first_at: int
+    last_at: int
+    last_ingested_at: str
+
+
+class Counts(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The line of `run_counts.sql`, in its order of columns."""
+
+    total_events: int
+    agents: list[str]
+    began: int
+    ended: int
+    errors: int
+    retries: int
+    fallbacks: int
+    decisions: int
+    pipeline_type: str
+    status: str
+    calls: int
+    call_tokens: int | None
+    call_cost: float | None
+    said_tokens: int | None
+    said_cost: float | None
+    otel_trace_ids: list[str]
+
+
+class Cursor(msgspec.Struct, frozen=True, order=True):
+    """A place in a timeline, behind which the next page begins."""
+
+    position: int = 0
+    number: int = 0
+    span_id: str = ""
+    """Of a span; several may come with one number."""
+
+    def __str__(self) -> str:
+        return "-".join(
+            map(str, [self.position, self.number, *([self.span_id] * bool(self.span_id))])
+        )
+
+
+BEGINNING = Cursor()
+
+_PAYLOADS = msgspec.json.Decoder(tuple[int, str, str])
+_LEDGER = msgspec.json.Decoder(LedgerRow)
+_COUNTS = msgspec.json.Decoder(Counts)
+_EVENTS = msgspec.json.Decoder(StoredEvent)
+_SPANS = msgspec.json.Decoder(SpanRow)
+_EMITTERS = msgspec.json.Decoder(EmitterRow)
+_AROUND = msgspec.json.Decoder(tuple[str, str])
+_NAMES = msgspec.json.Decoder(tuple[str])
+_PRICES = msgspec.json.Decoder(tuple[str, float])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRows:
+    """What is stored of a run and of the runs linked to it."""
+
+    trace_id: str
+    """As it was asked for."""
+    trace_ids: tuple[str, ...]
+    """The runs that the events are of: the one asked for, then those that it started."""
+    events: Sequence[EventRow]
+    """In causal order, each once."""
+    spans: Sequence[SpanRow]
+    prices: Mapping[str, float]
+    """What calls cost that did not say so themselves, by span."""
+    truncated: bool = False
+    """There is more than is held here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Around:
+    children: list[str]
+    has_spans: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunReader:
+    """Selects the rows of runs."""
+
+    store: Selects
+
+    def read(
+        self, tenant: str, trace_id: str, *, whole: bool = False, linked: bool = True
+    ) -> RunRows:
+        """The run of that id, or the runs of an OpenTelemetry trace of that id.
+
+        `whole` brings the events as they were sent and the attributes of spans.
+
+        Raises:
+            NotFoundError: this tenant has nothing of that id.
+        """
+        derived = otel_trace_id(trace_id)
+        trace_ids = [trace_id]
+        events, more = self._events(tenant, trace_ids, MAX_EVENTS, whole=whole)
+        if not events and (runs := self._runs_of(tenant, derived)):
+            trace_ids = sorted(runs)
+            events, more = self._events(tenant, trace_ids, MAX_EVENTS, whole=whole)
+        around = self._around(tenant, trace_ids, derived)
+        if linked and around.children:
+            found, cut = self._linked(tenant, trace_ids, around.children, events, whole=whole)
+            events, more = found, more or cut
+        traces = sorted({derived, *(row.otel_trace_id for row in events)} - {""})
+        spans: list[SpanRow] = []
+        if around.has_spans or len(traces) > 1:
+            spans = self._spans(tenant, traces, whole=whole)
+            more = more or len(spans) > MAX_EVENTS
+            del spans[MAX_EVENTS:]
+        if not events and not spans:
+            raise NotFoundError(
+                f"no event of trace {trace_id!r}",
+                hint="events appear within a second of their acknowledgement",
+            )
+        return RunRows(
+            trace_id=trace_id,
+            trace_ids=tuple(trace_ids),
+            events=events,
+            spans=spans,
+            prices=self._prices(tenant, traces) if _lacks_prices(events, spans) else {},
+            truncated=more,
+        )
+
+    def counts(
+        self, tenant: str, trace_id: str, *, linked: bool = True
+    ) -> tuple[Counts, list[str]]:
+        """How much there is of a run, without reading it, and the runs that it is made of."""
+        trace_ids = [trace_id]
+        below = [trace_id]
+        for _ in range(MAX_LEVELS):
+            around = self._around(tenant, below, "")
+            below = sorted(set(around.children) - set(trace_ids)) if linked else []
+            below = below[: MAX_RUNS - len(trace_ids)]
+            if not below:
+                break
+            trace_ids += below
+        answer = self.store.select(
+            query("run_counts"),
+            {"tenant": tenant, "trace_ids": trace_ids},
+            fmt="JSONCompactEachRow",
+        )
+        return _COUNTS.decode(answer), trace_ids
+
+    def payloads(
+        self, tenant: str, trace_id: str, numbers: Sequence[int]
+    ) -> list[tuple[int, str, str]]:
+        """Number, time of arrival and text of some events, as they were sent."""
+        answer = self.store.select(
+            query("run_payloads"),
+            {"tenant": tenant, "trace_id": trace_id, "numbers": list(numbers)},
+            fmt="JSONCompactEachRow",
+        )
+        return _PAYLOADS.decode_lines(answer)
+
+    def ledger(self, tenant: str, trace_ids: Sequence[str]) -> list[LedgerRow]:
+        """What is stored of every emitter's part in some runs, repetitions included."""
+        answer = self.store.select(
+            query("run_ledger"),
+            {"tenant": tenant, "trace_ids": list(trace_ids), "most": MAX_NUMBERS},
+            fmt="JSONCompactEachRow",
+        )
+        return _LEDGER.decode_lines(answer)
+
+    def page(
+        self, tenant: str, trace_ids: list[str], traces: list[str], *, after: Cursor, limit: int
+    ) -> tuple[list[EventRow], list[SpanRow]]:
+        """The next events and the next spans behind a place, whole; each at most `limit`."""
+        events, _ = self._events(tenant, trace_ids, limit, whole=True, after=after)
+        spans = self._spans(tenant, traces, whole=True, after=after, most=limit, told_by=trace_ids)
+        return events, spans[:limit]
+
+    def emitters(
+        self, tenant: str, emitter_ids: Iterable[str], *, now_unix_milli: int
+    ) -> dict[str, EmitterRow]:
+        """What is known of emitters, by id; those nobody has heard of are not in it."""
+        wanted = sorted(set(emitter_ids) - {""})[:MAX_RUNS]
+        if not wanted:
+            return {}
+        answer = self.store.select(
+            query("run_emitters"),
+            {"tenant": tenant, "emitter_ids": wanted, "now": now_unix_milli},
+            fmt="JSONCompactEachRow",
+        )
+        return {row.emitter_id: row for row in _EMITTERS.decode_lines(answer)}
+
+    def _linked(
+        self,
+        tenant: str,
+        trace_ids: list[str],
+        children: list[str],
+        events: list[EventRow],
+        *,
+        whole: bool,
+    ) -> tuple[list[EventRow], bool]:
+        """The events with those of the runs below; `trace_ids` grows by their ids."""
+        more = False
+        for _ in range(MAX_LEVELS):
+            new = sorted(set(children) - set(trace_ids))
+            more = more or len(trace_ids) + len(new) > MAX_RUNS
+            new = new[: MAX_RUNS - len(trace_ids)]
+            room = MAX_EVENTS - len(events)
+            if not new or room <= 0:
+                more = more or bool(new)
+                break
+            found, cut = self._events(tenant, new, room, whole=whole)
+            events, more = [*events, *found], more or cut
+            trace_ids += new
+            children = self._around(tenant, new, "").children
+        return sorted(events, key=lambda row: (row.hlc, row.sequence_number)), more
+
+    def _events(
+        self,
+        tenant: str,
+        trace_ids: list[str],
+        most: int,
+        *,
+        whole: bool,
+        after: Cursor = BEGINNING,
+    ) -> tuple[list[EventRow], bool]:
+        answer = self.store.select(
+            query("run_events"),
+            {
+                "tenant": tenant,
+                "trace_ids": trace_ids,
+                "after_position": after.position,
+                "after_number": after.number,
+                "limit": most + 1,
+            },
+            fmt="JSONCompactEachRow",
+        )
+        rows = _EVENTS.decode_lines(answer)
+        return [event_row(row, whole=whole) for row in rows[:most]], len(rows) > most
+
+    def _around(self, tenant: str, trace_ids: list[str], derived: str) -> _Around:
+        answer = self.store.select(
+            query("run_around"),
+            {
+                "tenant": tenant,
+                "trace_ids": trace_ids,
+                "otel_trace_id": derived,
+                "most": MAX_RUNS,
+            },
+            fmt="JSONCompactEachRow",
+        )
+        found = _AROUND.decode_lines(answer)
+        return _Around(
+            children=[name for what, name in found if what == "child"],
+            has_spans=any(what == "spans" for what, _ in found),
+        )
+
+    def _runs_of(self, tenant: str, derived: str) -> list[str]:
+        answer = self.store.select(
+            query("run_of_trace"),
+            {"tenant": tenant, "otel_trace_id": derived, "most": MAX_RUNS},
+            fmt="JSONCompactEachRow",
+        )
+        return [name for (name,) in _NAMES.decode_lines(answer)]
+
+    def _spans(
+        self,
+        tenant: str,
+        traces: list[str],
+        *,
+        whole: bool,
+        after: Cursor = BEGINNING,
+        most: int = MAX_EVENTS,
+        told_by: Sequence[str] = (),
+    ) -> list[SpanRow]:
+        answer = self.store.select(
+            query("run_spans"),
+            {
+                "tenant": tenant,
+                "trace_ids": traces,
+                "with_attributes": whole,
+                "told_by": list(told_by),
+                "after_position": after.position,
+                "after_number": after.number,
+                "after_span": after.span_id,
+                "limit": most + 1,
+            },
+            fmt="JSONCompactEachRow",
+        )
+        return _SPANS.decode_lines(answer)
+
+    def _prices(self, tenant: str, traces: list[str]) -> dict[str, float]:
+        answer = self.store.select(
+            query("run_prices"),
+            {"tenant": tenant, "trace_ids": traces, "limit": MAX_EVENTS},
+            fmt="JSONCompactEachRow",
+        )
+        return dict(_PRICES.decode_lines(answer))
+
+
+def _lacks_prices(events: Iterable[EventRow], spans: Iterable[SpanRow]) -> bool:
+    """Whether a call of a model says how many tokens it took and not what it cost."""
+    return any(
+        row.tokens is not None and row.cost_usd is None
+        for row in events
+        if row.event_type == "agent.llm.called"
+    ) or any(row.tokens is not None and row.cost_usd is None for row in spans)

@@ -1,0 +1,236 @@
+"""Steps, chains and errors as the JSON that people and programs read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tracereel._clock import rfc3339
+from tracereel_collector.query.run.chains import Chain, Link
+from tracereel_collector.query.run.errors import Failure, cause_of, was_handled
+from tracereel_collector.query.run.path import Segment
+from tracereel_collector.query.run.rows import EventRow, SpanRow
+from tracereel_collector.query.run.steps import DECISION, MILLI, Step
+from tracereel_collector.query.run.usage import Usage
+
+MAX_DECISIONS = 100
+"""Most decisions shown of one step; `decision_count` counts all."""
+_FINE = frozenset({"success", "running"})
+_NO_EVENT = EventRow(0, "", "", 0, 0, "", "", "")
+_NO_SPAN = SpanRow(0, "", "", "")
+
+
+class ShownStep(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
+    """A step as it is read; what is not known is left out."""
+
+    depth: int
+    id: str
+    parent_id: str | None
+    kind: str
+    name: str
+    status: str
+    time: str
+    offset_ms: float | None
+    duration_ms: float | None = None
+    reported_duration_ms: int | None = None
+    agent: str = ""
+    service: str = ""
+    attempt: int | None = None
+    model: str = ""
+    provider: str = ""
+    tokens: int | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    confidence: float | None = None
+    input: str = ""
+    output: str = ""
+    decision: str = ""
+    reasoning: str = ""
+    outcome: str = ""
+    error: dict[str, str] | None = None
+    decisions: list[dict[str, Any]] | None = None
+    decision_count: int = 0
+    event_count: int = 0
+    trace_id: str
+    execution_id: str = ""
+    source: str
+    clock_shift_ms: float | None = None
+    missing_parent_id: str | None = None
+    children: int
+    """How many steps are right below it."""
+
+
+def moment(unix_nano: int) -> str:
+    """A moment for people: UTC, microseconds. One that no calendar has is the nearest that is."""
+    return rfc3339(max(0, min(unix_nano, 253_402_300_799 * 10**9)))
+
+
+def milliseconds(nanoseconds: int | None) -> float | None:
+    """Nanoseconds as milliseconds."""
+    return None if nanoseconds is None else nanoseconds / MILLI
+
+
+def shown_step(step: Step, *, depth: int, origin: int, usage: Usage) -> ShownStep:
+    """One step without its children."""
+    said, opening, span = (
+        step.closing or _NO_EVENT,
+        step.opening or _NO_EVENT,
+        step.span or _NO_SPAN,
+    )
+    decisions = [each for each in step.events if each.event_type == DECISION]
+    return ShownStep(
+        depth=depth,
+        id=step.id,
+        parent_id=step.parent.id if step.parent is not None else None,
+        kind=step.kind,
+        name=step.name,
+        agent=step.agent,
+        service=step.service,
+        status=step.status,
+        time=moment(step.began),
+        offset_ms=milliseconds(step.began - origin),
+        duration_ms=milliseconds(step.duration_ns),
+        reported_duration_ms=step.reported_ms,
+        attempt=said.attempt,
+        model=said.llm_model or opening.llm_model or span.model,
+        provider=said.llm_provider or opening.llm_provider or span.provider,
+        tokens=usage.tokens,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cost_usd=usage.cost_usd,
+        confidence=said.confidence,
+        input=opening.input or said.input,
+        output=said.output,
+        decision=said.decision_type,
+        reasoning=said.reasoning,
+        outcome=said.final_outcome,
+        error=shown_error(step) if step.status not in _FINE else None,
+        decisions=[shown_decision(each) for each in decisions[:MAX_DECISIONS]] or None,
+        decision_count=len(decisions),
+        event_count=len(step.events),
+        trace_id=step.trace_id,
+        execution_id=step.execution_id,
+        source=step.source,
+        clock_shift_ms=milliseconds(step.shift) if step.shift else None,
+        missing_parent_id=_missing_parent(step),
+        children=len(step.children),
+    )
+
+
+def shown_decision(row: EventRow) -> dict[str, Any]:
+    """What was decided, and why."""
+    shown = {
+        "event_id": row.event_id,
+        "type": row.decision_type,
+        "chosen": row.chosen,
+        "reasoning": row.reasoning,
+        "confidence": row.confidence,
+        "input": row.input,
+        "output": row.output,
+        "time": row.time,
+    }
+    return {name: value for name, value in shown.items() if value is not None and value != ""}
+
+
+def shown_error(step: Step) -> dict[str, str] | None:
+    """How a step went wrong."""
+    row, span = step.closing, step.span
+    if row is not None and (row.error_type or (row.error_message and step.is_failed)):
+        shown = {
+            "type": row.error_type,
+            "message": row.error_message,
+            "code": row.error_code,
+            "category": row.error_category,
+            "stage": row.stage,
+        }
+    elif row is None and span is not None and step.is_failed:
+        shown = {"type": span.error_type, "message": span.status_message}
+    elif step.status == "crashed":
+        shown = {"type": "crashed", "message": "its emitter is gone"}
+    else:
+        return None
+    return {name: value for name, value in shown.items() if value}
+
+
+def shown_failure(failure: Failure | None, *, origin: int) -> dict[str, Any] | None:
+    """An error of the run, with where it came from."""
+    if failure is None:
+        return None
+    cause = cause_of(failure)
+    shown = _failure(failure, origin)
+    shown["handled"] = was_handled(failure)
+    shown["cause"] = None if cause.step is failure.step else _failure(cause, origin)
+    return shown
+
+
+def _failure(failure: Failure, origin: int) -> dict[str, Any]:
+    shown = {
+        "step": failure.step.id,
+        "kind": failure.step.kind,
+        "name": failure.step.name,
+        "agent": failure.step.agent or None,
+        "type": failure.error_type or None,
+        "message": failure.message or None,
+        "code": failure.code or None,
+        "category": failure.category or None,
+        "stage": failure.stage or None,
+        "offset_ms": milliseconds(failure.at - origin),
+    }
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def shown_chain(chain: Chain, *, origin: int) -> dict[str, Any]:
+    """An operation and every try at it."""
+    operation = chain.operation
+    return {
+        "operation": operation.id,
+        "agent": operation.agent,
+        "name": operation.name,
+        "offset_ms": milliseconds(operation.began - origin),
+        "outcome": chain.outcome,
+        "attempts": sum(link.what == "attempt" for link in chain.links),
+        "fallbacks": sum(link.what == "fallback" for link in chain.links),
+        "links": [shown_link(link) for link in chain.links],
+    }
+
+
+def shown_link(link: Link) -> dict[str, Any]:
+    """One try or takeover."""
+    step = link.step
+    shown = {
+        "what": link.what,
+        "number": link.number,
+        "step": step.id if step is not None else None,
+        "agent": link.agent,
+        "status": link.status,
+        "error": link.error,
+        "reason": link.reason,
+        "duration_ms": milliseconds(step.duration_ns) if step is not None else None,
+        "waited_ms": link.waited_ms,
+        "confidence": link.confidence,
+        "quality_delta": link.quality_delta,
+    }
+    return {name: value for name, value in shown.items() if value is not None and value != ""}
+
+
+def shown_path(path: Sequence[Segment], *, origin: int, most: int) -> list[dict[str, Any]]:
+    """The critical path; of a long one its longest stretches, still in order."""
+    kept = {id(each) for each in sorted(path, key=lambda each: each.start - each.end)[:most]}
+    return [
+        {
+            "step": segment.step.id if segment.step is not None else None,
+            "kind": segment.step.kind if segment.step is not None else "between",
+            "name": segment.step.name if segment.step is not None else None,
+            "offset_ms": milliseconds(segment.start - origin),
+            "duration_ms": milliseconds(segment.end - segment.start),
+        }
+        for segment in path
+        if id(segment) in kept
+    ]
+
+
+def _missing_parent(step: Step) -> str | None:
+    if not step.parent_id or (step.parent is not None and step.parent.id == step.parent_id):
+        return None
+    return step.parent_id

@@ -1,0 +1,289 @@
+"""Rows become steps: what has a beginning and an end, and the moments that happened in it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tracereel_collector.query.run.rows import EventRow, SpanRow
+
+MILLI: Final = 1_000_000
+_SCOPES: Final = {
+    "agent.pipeline.started": "pipeline",
+    "agent.pipeline.completed": "pipeline",
+    "agent.execution.started": "agent",
+    "agent.execution.completed": "agent",
+    "agent.execution.failed": "agent",
+    "agent.execution.cancelled": "agent",
+}
+_CALLS: Final = {
+    "agent.llm.called": "llm",
+    "agent.tool.called": "tool",
+    "agent.retrieval.completed": "retrieval",
+    "agent.step.completed": "step",
+}
+_STEP_TYPES: Final = frozenset({"attempt", "retry", "fallback"})
+"""Steps of the SDK that stand for a try at an operation, or for the operation around the tries."""
+RETRY, FALLBACK = "agent.retry.attempted", "agent.fallback.triggered"
+DECISION: Final = "agent.decision.recorded"
+_CALL_KINDS: Final = {"workflow": "pipeline", "embedding": "llm"}
+ENDED: Final = frozenset({"success", "partial_success", "failed", "cancelled"})
+OPEN: Final = frozenset({"running", "crashed", "unknown"})
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """One thing that was done. Built once, by this package; whoever reads it changes nothing."""
+
+    id: str
+    kind: str
+    """pipeline, agent, llm, tool, retrieval, step, attempt, retry, fallback; of spans also span."""
+    name: str = ""
+    trace_id: str = ""
+    agent: str = ""
+    service: str = ""
+    clock: str = ""
+    """Whose clock its times are by: an emitter, or a service that sends spans."""
+    parent_id: str = ""
+    execution_id: str = ""
+    request_id: str = ""
+    parent_trace_id: str = ""
+    has_span: bool = True
+    """Without one, its events were brought together by names, and nothing says what is around it."""
+    start: int = 0
+    """Unix nanoseconds by its own clock; `shift` brings it to that of the run."""
+    end: int | None = None
+    shift: int = 0
+    position: int = 0
+    """Where it begins in the causal order, by the hybrid clock."""
+    reported_ms: int | None = None
+    status: str = ""
+    source: str = "events"
+    """events, otlp, or both."""
+    events: list[EventRow] = field(default_factory=list)
+    span: SpanRow | None = None
+    opening: EventRow | None = None
+    closing: EventRow | None = None
+    parent: "Step | None" = None
+    children: "list[Step]" = field(default_factory=list)
+
+    @property
+    def began(self) -> int:
+        """When it began, by the clock of the run."""
+        return self.start + self.shift
+
+    @property
+    def ended(self) -> int | None:
+        """When it ended, by the clock of the run; None while it has not."""
+        return None if self.end is None else self.end + self.shift
+
+    @property
+    def duration_ns(self) -> int | None:
+        """How long it took; None while it has not ended."""
+        return None if self.end is None else self.end - self.start
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it ended badly."""
+        return self.status in ("failed", "retried")
+
+
+def steps_of(
+    events: Sequence[EventRow], spans: Iterable[SpanRow]
+) -> tuple[list[Step], list[EventRow]]:
+    """The steps, their parents named and not yet linked; and the events that belong to no step."""
+    build = _Build()
+    for row in events:
+        if row.event_type in _SCOPES and row.span_id:
+            build.scopes.add((row.trace_id, row.span_id))
+    for row in events:
+        build.take(row)
+    for span in spans:
+        build.take_span(span)
+    return build.steps, build.loose()
+
+
+class _Build:
+    """Looks events up by what they belong to, as they come in causal order."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.scopes: set[tuple[str, str]] = set()
+        self._by_span: dict[tuple[str, str], Step] = {}
+        self._by_execution: dict[tuple[str, str], Step] = {}
+        self._open: dict[tuple[str, str, str, str], list[Step]] = {}
+        """Scopes without a span that have not ended: by run, kind, name and request."""
+        self._of_agent: dict[tuple[str, str], Step] = {}
+        self._pipeline: dict[str, Step] = {}
+        self._first: dict[str, Step] = {}
+        self._early: list[EventRow] = []
+        """Moments before anything had begun that they could belong to."""
+        self._pending: dict[tuple[str, str], list[EventRow]] = {}
+        """Moments of a span that has not shown itself yet."""
+
+    def take(self, row: EventRow) -> None:
+        if (kind := _SCOPES.get(row.event_type)) is not None:
+            self._take_scope(row, kind)
+        elif (kind := _CALLS.get(row.event_type)) is not None:
+            self._take_call(row, row.step_type if row.step_type in _STEP_TYPES else kind)
+        elif row.event_type == RETRY and row.span_start and row.span_id:
+            step = self._take_call(row, "attempt")
+            step.status = "retried"
+        else:
+            self._take_moment(row)
+
+    def take_span(self, span: SpanRow) -> None:
+        same = self._by_span.get(("", span.span_id))
+        if same is not None:
+            same.source, same.span = "both", span
+            return
+        kind = _CALL_KINDS.get(span.call_kind, span.call_kind) or "span"
+        step = Step(
+            id=span.span_id,
+            kind=kind,
+            name=span.tool_name or (span.agent_name if kind == "agent" else "") or span.name,
+            trace_id=span.trace_id,
+            agent=span.agent_name,
+            service=span.service,
+            clock=f"service:{span.service}",
+            parent_id=span.parent_span_id,
+            start=span.began,
+            end=span.began + span.duration,
+            position=span.began,
+            status={"Error": "failed", "Ok": "success"}.get(span.status_code, "success"),
+            source="otlp",
+            span=span,
+        )
+        self._by_span["", span.span_id] = step
+        self.steps.append(step)
+
+    def _new(self, row: EventRow, kind: str, *, own_id: bool) -> Step:
+        step = Step(
+            id=row.span_id if own_id else row.event_id,
+            kind=kind,
+            trace_id=row.trace_id,
+            service=row.service,
+            clock=row.emitter_id or f"service:{row.service}",
+            execution_id=row.execution_id,
+            request_id=row.request_id,
+            has_span=bool(row.span_id),
+            start=row.unix_nano,
+            position=row.hlc,
+        )
+        self.steps.append(step)
+        self._first.setdefault(row.trace_id, step)
+        if own_id:
+            self._by_span[row.trace_id, row.span_id] = step
+            # Spans that others send are of no run: ours are found by the id of the span alone.
+            self._by_span.setdefault(("", row.span_id), step)
+            for moment in self._pending.pop((row.trace_id, row.span_id), ()):
+                _note(step, moment)
+        return step
+
+    def _take_scope(self, row: EventRow, kind: str) -> None:
+        name = row.pipeline_type if kind == "pipeline" else row.agent_name
+        key = (row.trace_id, kind, name, row.request_id)
+        is_start = row.event_type.endswith(".started")
+        step: Step | None = None
+        if row.span_id:
+            step = self._by_span.get((row.trace_id, row.span_id))
+        elif not is_start and (waiting := self._open.get(key)):
+            step = waiting.pop()
+        if step is None:
+            step = self._new(row, kind, own_id=bool(row.span_id))
+            if is_start and not row.span_id:
+                self._open.setdefault(key, []).append(step)
+        step.name = step.name or name
+        step.agent = step.agent or row.agent_name
+        step.parent_id = row.parent_span_id or step.parent_id
+        step.parent_trace_id = row.parent_trace_id or step.parent_trace_id
+        _note(step, row)
+        if is_start:
+            step.opening = step.opening or row
+        else:
+            _close(step, row)
+        if row.execution_id:
+            self._by_execution.setdefault((row.trace_id, row.execution_id), step)
+        if kind == "agent":
+            self._of_agent[row.trace_id, row.agent_name] = step
+        else:
+            self._pipeline.setdefault(row.trace_id, step)
+
+    def _take_call(self, row: EventRow, kind: str) -> Step:
+        """A call is told by one event, when it is over."""
+        known = self._by_span.get((row.trace_id, row.span_id)) if row.span_id else None
+        # A call that was given the span of the agent around it is a step of its own all the same.
+        own_id = (
+            bool(row.span_id) and known is None and (row.trace_id, row.span_id) not in self.scopes
+        )
+        step = self._new(row, kind, own_id=own_id)
+        step.name = row.call_name or row.span_name or row.llm_model or kind
+        if kind == "llm":
+            step.name = row.llm_model or row.span_name or "model"
+        elif kind in _STEP_TYPES:
+            step.name = row.span_name or row.call_name or kind
+        step.agent = row.agent_name
+        if own_id:
+            step.parent_id = row.parent_span_id
+        elif row.span_id:
+            step.parent_id = row.span_id
+        else:
+            around = self._around(row)
+            step.parent_id = row.parent_span_id or (around.id if around else "")
+        _note(step, row)
+        _close(step, row)
+        return step
+
+    def _take_moment(self, row: EventRow) -> None:
+        if row.span_id:
+            step = self._by_span.get((row.trace_id, row.span_id))
+            if step is None:
+                self._pending.setdefault((row.trace_id, row.span_id), []).append(row)
+                return
+        else:
+            step = self._around(row)
+        if step is not None:
+            _note(step, row)
+        else:
+            self._early.append(row)
+
+    def loose(self) -> list[EventRow]:
+        """What belongs to no step, after all have been seen; the rest finds its place."""
+        waiting = [row for rows in self._pending.values() for row in rows] + self._early
+        nowhere = []
+        for row in waiting:
+            if (step := self._around(row)) is not None:
+                _note(step, row)
+                step.events.sort(key=lambda each: (each.hlc, each.sequence_number))
+            else:
+                nowhere.append(row)
+        return sorted(nowhere, key=lambda each: (each.hlc, each.sequence_number))
+
+    def _around(self, row: EventRow) -> Step | None:
+        """What an event without a span happened in, as far as it can be told."""
+        name = row.primary_agent or row.agent_name
+        return (
+            self._by_execution.get((row.trace_id, row.execution_id))
+            or self._of_agent.get((row.trace_id, name))
+            or self._pipeline.get(row.trace_id)
+            or self._first.get(row.trace_id)
+        )
+
+
+def _note(step: Step, row: EventRow) -> None:
+    step.events.append(row)
+
+
+def _close(step: Step, row: EventRow) -> None:
+    """The event that ends a step says what it was; exact times win over those of its events."""
+    step.closing = row
+    step.status = row.status or "success"
+    step.reported_ms = row.duration_ms
+    taken = (row.duration_ms or 0) * MILLI
+    if row.span_start and row.span_end >= row.span_start:
+        step.start, step.end = row.span_start, row.span_end
+    elif step.opening is not None:
+        step.end = max(row.unix_nano, step.start)
+    else:
+        step.start, step.end = row.unix_nano - taken, row.unix_nano
+    if step.opening is None:
+        step.position = row.hlc - max(0, row.unix_nano - step.start)

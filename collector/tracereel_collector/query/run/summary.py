@@ -1,0 +1,96 @@
+"""What a run amounts to: the contract's five figures, and what else people ask first."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tracereel_collector.query.run.analysis import Analysis
+from tracereel_collector.query.run.ledger import accounts_of, unnumbered, verdict_of
+from tracereel_collector.query.run.rows import EventRow
+from tracereel_collector.query.run.shape import milliseconds, shown_failure, shown_path
+from tracereel_collector.query.run.steps import MILLI
+from tracereel_collector.query.run.tree import is_open
+
+MAX_SHOWN = 50
+"""Most stretches of the critical path, and wasted steps, that a summary names."""
+
+
+def counts(rows: Sequence[EventRow]) -> dict[str, Any]:
+    """The figures of the contract, and the plainest of ours, from the events alone."""
+    # Users' own types may be called what they like: they are neither failures nor retries.
+    types = [row.event_type for row in rows if row.event_type.startswith("agent.")]
+    agents = list(dict.fromkeys(row.agent_name for row in rows if row.agent_name))
+    moments = [row.unix_nano for row in rows]
+    closing = [row for row in rows if row.event_type == "agent.pipeline.completed"]
+    # Model calls are the finest grain there is; executions speak only where there are none.
+    calls = [row for row in rows if row.event_type == "agent.llm.called"] or [
+        row for row in rows if row.event_type == "agent.execution.completed"
+    ]
+    return {
+        "total_events": len(rows),
+        "agents_executed": len(agents),
+        "total_time_ms": (max(moments) - min(moments)) // MILLI if moments else 0,
+        "errors": sum("failed" in name for name in types),
+        "retries": sum("retry" in name for name in types),
+        "fallbacks": sum("fallback" in name for name in types),
+        "decisions": sum("decision" in name for name in types),
+        "agents": agents,
+        "pipeline_type": next((row.pipeline_type for row in rows if row.pipeline_type), None),
+        "status": closing[-1].status if closing else None,
+        "llm_tokens_used": _sum_known(row.tokens for row in calls),
+        "llm_cost_usd": _sum_known(row.cost_usd for row in calls),
+    }
+
+
+def summary_of(analysis: Analysis) -> dict[str, Any]:
+    """Everything about the run, in a form that stays short however long the run is."""
+    run = analysis.run
+    origin = run.began
+    base = counts(run.events)
+    if run.clocks or not run.events:
+        # Clocks that are minutes apart say nothing about how long the run took.
+        base["total_time_ms"] = (run.ended - origin) // MILLI
+    waste = analysis.waste
+    return {
+        **base,
+        "llm_tokens_used": analysis.usage.tokens,
+        "llm_cost_usd": analysis.usage.cost_usd,
+        "state": analysis.state,
+        "total_spans": len(run.spans),
+        "total_steps": len(run.steps),
+        "running": sum(step.status == "running" for step in run.steps),
+        "crashed": sum(step.status == "crashed" for step in run.steps),
+        "runs": list(run.trace_ids),
+        "critical_path": shown_path(analysis.path, origin=origin, most=MAX_SHOWN),
+        "wasted": {
+            "time_ms": round(waste.time_ms, 3),
+            "waiting_ms": round(waste.waiting_ms, 3),
+            "tokens": waste.usage.tokens,
+            "cost_usd": waste.usage.cost_usd,
+            "steps": [step.id for step in waste.steps[:MAX_SHOWN]],
+            "step_count": len(waste.steps),
+        },
+        "first_error": shown_failure(analysis.first_error, origin=origin),
+        "fatal_error": shown_failure(analysis.last_error, origin=origin),
+        "completeness": completeness_in_short(run.events, truncated=run.truncated),
+        "clock_shifts_ms": {clock: milliseconds(shift) for clock, shift in run.clocks.items()},
+        "open_steps": [step.id for step in run.steps if is_open(step)][:MAX_SHOWN],
+        "truncated": run.truncated,
+    }
+
+
+def completeness_in_short(events: Sequence[EventRow], *, truncated: bool) -> dict[str, Any]:
+    """Whether all is here, as far as the events themselves say."""
+    accounts = accounts_of(events)
+    loose = unnumbered(events)
+    return {
+        # What is cut off here has numbers too: nothing can be said.
+        "verdict": "unknown" if truncated else verdict_of(accounts, unnumbered=loose),
+        "missing": 0 if truncated else sum(account.missing for account in accounts),
+        "emitters": len({account.emitter_id for account in accounts}),
+        "unnumbered": loose,
+    }
+
+
+def _sum_known(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,383 @@
+"""Finds runs: lists with filters, order and pages, counts of what was found, and when it happened."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from string import Template
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from tracereel_collector.query import cursor as cursors
+from tracereel_collector.query.filters import COLUMNS, CRASHED, SORTS, Condition, Filters, as_sql
+from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of, iso
+from tracereel_collector.store.rollups import TAG_KINDS
+from tracereel_collector.store.sql import query
+
+MAX_RUNS = 500
+MAX_BUCKETS = 500
+FACETS = ("status", *TAG_KINDS)
+FACET_VALUES = 20
+"""Most values that are counted of one kind."""
+
+REACH = 6 * HOUR
+"""How far outside of a window the rest of a run is looked for."""
+_WIDER = (HOUR, DAY, 8 * DAY)
+"""Without a window the newest are looked for in these, then in everything."""
+_WIDER_FILTERED = (DAY,)
+"""The same where what is looked for may be rare: few questions, whatever comes of them."""
+_END_OF_TIME = (2**32 - 1) * SECOND
+
+
+class Selects(Protocol):
+    """What a query needs of the store."""
+
+    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
+        """Run a bound query; the answer's bytes in a ClickHouse format."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of the runs of a tenant."""
+
+    filters: Filters = Filters()
+    window: Window = Window()
+    sort: str = "started_at"
+    order: Literal["asc", "desc"] = "desc"
+    limit: int = 50
+    cursor: str | None = None
+    facets: tuple[str, ...] = ()
+    buckets: int = 0
+
+    @property
+    def digest(self) -> str:
+        """What a cursor belongs to. Windows that move with the clock stay the same question."""
+        return cursors.digest([msgspec.to_builtins(self.filters), self.sort, self.order])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What there is of a tenant's runs, before anything is searched."""
+
+    oldest: int
+    newest: int
+    linked: bool
+    """Whether spans have to be brought to the runs that were in their OpenTelemetry traces."""
+
+    def fill(self, name: str, **fragments: str) -> str:
+        """A query over the rows of runs, with fragments of our own in it."""
+        rows = query("search_linked_rows" if self.linked else "search_rows").rstrip()
+        return Template(query(name)).substitute(rows=rows, **fragments)
+
+
+class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One line of `search_found.sql`."""
+
+    run: str
+    started_unix_nano: int
+    started_at: str
+    ended_at: str
+    duration_ms: int
+    status: str
+    opened: str
+    otel_trace_ids: list[str]
+    events: int
+    spans: int
+    errors: int
+    retries: int
+    fallbacks: int
+    decisions: int
+    model_calls: int
+    tool_calls: int
+    tokens: int
+    nano_usd: int
+    lowest_confidence: float
+    parent_trace_id: str
+    tags: list[str]
+
+    def by_kind(self) -> dict[str, list[str]]:
+        """The values of each kind of tag."""
+        values: dict[str, list[str]] = {kind: [] for kind in (*TAG_KINDS, "emitter")}
+        for tag in self.tags:
+            kind, _, value = tag.partition(":")
+            values[kind].append(value)
+        return values
+
+
+_REACHES = msgspec.json.Decoder(tuple[int, int, int])
+_NAMES = msgspec.json.Decoder(tuple[str])
+_PLACES = msgspec.json.Decoder(tuple[str, int])
+_FOUND = msgspec.json.Decoder(_Found)
+_COUNTED = msgspec.json.Decoder(tuple[str, str, int])
+_BUCKETS = msgspec.json.Decoder(tuple[int, int, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Answers `GET /v1/traces`."""
+
+    store: Selects
+    now_unix_nano: Callable[[], int]
+
+    def document(self, tenant: str, question: Question) -> bytes:
+        """The answer as JSON: `traces`, `next`, `window`, and `facets` or `histogram` if asked for."""
+        return msgspec.json.encode(self.answer(tenant, question))
+
+    def answer(self, tenant: str, question: Question) -> dict[str, Any]:
+        """The same as plain data."""
+        condition = as_sql(question.filters)
+        condition.parameters["tenant"] = tenant
+        reach = self.reach(tenant)
+        answer: dict[str, Any] = {"traces": [], "next": None, "window": question.window.shown()}
+        if question.limit:
+            answer["traces"], answer["next"] = self._page(question, condition, reach)
+        if question.facets:
+            answer["facets"] = self._facets(question, condition, reach)
+        if question.buckets:
+            answer["histogram"] = self._histogram(question, condition, reach)
+        return answer
+
+    def by_ids(self, tenant: str, places: Mapping[str, int]) -> list[dict[str, Any]]:
+        """Runs by their ids and, roughly, their starts; in that order, those that are still there."""
+        found = self._found(tenant, places, self.reach(tenant))
+        crashed = self._crashed(tenant, found.values())
+        return [_shown(found[run], crashed) for run in places if run in found]
+
+    def reach(self, tenant: str) -> Reach:
+        """What there is of a tenant."""
+        answer = self.store.select(
+            query("search_reach"), {"tenant": tenant}, fmt="JSONCompactEachRow"
+        )
+        ((oldest, newest, linked),) = _REACHES.decode_lines(answer)
+        return Reach(oldest=oldest * SECOND, newest=newest * SECOND, linked=bool(linked))
+
+    def _page(
+        self, question: Question, condition: Condition, reach: Reach
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        place = cursors.decode(question.cursor, question.digest) if question.cursor else None
+        for start in self._starts(question, reach, place):
+            places = self._places(question, condition, reach, place, start)
+            if len(places) > question.limit:
+                break
+        following = None
+        if len(places) > question.limit:
+            del places[question.limit :]
+            last = cursors.Place(value=places[-1][1], name=places[-1][0])
+            following = cursors.encode(last, question.digest)
+        tenant = condition.parameters["tenant"]
+        guesses = dict(places)
+        if question.sort != "started_at":
+            first = 0 if start is None else start
+            guesses = dict.fromkeys(guesses, first)
+        found = self._found(tenant, guesses, reach, last=question.window.end)
+        crashed = self._crashed(tenant, found.values())
+        # A run that began before what was searched is further down, or not in the window at all.
+        shown = [
+            _shown(found[run], crashed)
+            for run in guesses
+            if run in found and (start is None or found[run].started_unix_nano >= start)
+        ]
+        statuses = question.filters.statuses
+        return [each for each in shown if not statuses or each["status"] in statuses], following
+
+    def _starts(
+        self, question: Question, reach: Reach, place: cursors.Place | None
+    ) -> list[int | None]:
+        """Where to begin looking, one after the other until there is enough."""
+        if question.window.start is not None:
+            return [question.window.start]
+        if question.sort != "started_at" or question.order != "desc":
+            return [None]
+        newest = place.value if place is not None else reach.newest
+        if question.window.end is not None:
+            newest = min(newest, question.window.end)
+        aligned = newest // HOUR * HOUR
+        wider = _WIDER if question.filters == Filters() else _WIDER_FILTERED
+        starts = [aligned - back for back in wider]
+        return [*(start for start in starts if start > reach.oldest), None]
+
+    def _places(
+        self,
+        question: Question,
+        condition: Condition,
+        reach: Reach,
+        place: cursors.Place | None,
+        start: int | None,
+    ) -> list[tuple[str, int]]:
+        column = SORTS[question.sort]
+        chosen = _in_window(condition, Window(start=start, end=question.window.end))
+        if question.sort == "confidence":  # 2 stands for none
+            chosen.needs("confidence_ppm")
+            chosen.holds("confidence_ppm <= 1000000")
+        if place is not None:
+            sign = "<" if question.order == "desc" else ">"
+            chosen.holds(
+                f"(sort_value, run) {sign} ({{place:Int64}}, {{place_run:String}})",
+                place=place.value,
+                place_run=place.name,
+            )
+            if question.sort == "started_at" and question.order == "desc":
+                end = min(place.value + SECOND, question.window.end or _END_OF_TIME)
+                chosen.parameters["last_hour"] = hour_of(end + REACH)
+        answer = self._select(
+            "search_runs",
+            reach,
+            chosen,
+            {"sort_value": COLUMNS[column], "direction": question.order.upper()},
+            {"limit": question.limit + 1},
+        )
+        return list(_PLACES.decode_lines(answer))
+
+    def _found(
+        self,
+        tenant: str,
+        places: Mapping[str, int],
+        reach: Reach,
+        *,
+        last: int | None = None,
+    ) -> dict[str, _Found]:
+        if not places:
+            return {}
+        latest = last if last is not None else max(places.values())
+        ends = _END_OF_TIME if latest == 0 else min(latest + DAY, _END_OF_TIME)
+        statement = reach.fill(
+            "search_found",
+            **{name: COLUMNS[name] for name in ("duration_ms", "status", "tokens", "nano_usd")},
+        )
+        answer = self.store.select(
+            statement,
+            {
+                "tenant": tenant,
+                "runs": list(places),
+                "first_hour": hour_of(min(places.values()) - REACH),
+                "last_hour": hour_of(ends),
+            },
+            fmt="JSONCompactEachRow",
+        )
+        return {row.run: row for row in _FOUND.decode_lines(answer)}
+
+    def _crashed(self, tenant: str, rows: Iterable[_Found]) -> set[str]:
+        """Those of the runs without an end whose emitters are all known to be gone."""
+        emitters = {row.run: row.by_kind()["emitter"] for row in rows if row.status == "running"}
+        asked = sorted({each for ids in emitters.values() for each in ids})
+        if not asked:
+            return set()
+        answer = self.store.select(
+            query("gone_emitters"),
+            {"tenant": tenant, "emitters": asked, "now": self.now_unix_nano() // 10**6},
+            fmt="JSONCompactEachRow",
+        )
+        gone = {emitter for (emitter,) in _NAMES.decode_lines(answer)}
+        return {run for run, ids in emitters.items() if ids and gone.issuperset(ids)}
+
+    def _facets(
+        self, question: Question, condition: Condition, reach: Reach
+    ) -> dict[str, list[dict[str, Any]]]:
+        chosen = _in_window(condition, question.window)
+        chosen.needs("status")
+        # The kinds are names of our own: the route takes no others.
+        kinds = [f"startsWith(tag, '{kind}:')" for kind in question.facets if kind in TAG_KINDS]
+        answer = self._select(
+            "search_facets",
+            reach,
+            chosen,
+            {"kinds": " OR ".join(kinds) or "0"},
+            {"values": FACET_VALUES, "count_status": int("status" in question.facets)},
+        )
+        counted: dict[str, list[dict[str, Any]]] = {kind: [] for kind in question.facets}
+        for kind, value, runs in _COUNTED.decode_lines(answer):
+            counted[kind].append({"value": value, "runs": runs})
+        return counted
+
+    def _histogram(self, question: Question, condition: Condition, reach: Reach) -> dict[str, Any]:
+        window = question.window
+        end = window.end if window.end is not None else self.now_unix_nano()
+        start = window.start if window.start is not None else end - DAY
+        step = max(SECOND, -(-(end - start) // question.buckets))
+        chosen = _in_window(condition, Window(start=start, end=end))
+        chosen.needs("status")
+        answer = self._select("search_histogram", reach, chosen, {}, {"from": start, "step": step})
+        counts = {bucket: (runs, failed) for bucket, runs, failed in _BUCKETS.decode_lines(answer)}
+        numbers = range(-(-(end - start) // step))
+        return {
+            "step_seconds": step / SECOND,
+            "total": sum(runs for runs, _ in counts.values()),
+            "buckets": [
+                {"from": iso(start + n * step), "runs": runs, "failed": failed}
+                for n, (runs, failed) in ((n, counts.get(n, (0, 0))) for n in numbers)
+            ],
+        }
+
+    def _select(
+        self,
+        name: str,
+        reach: Reach,
+        chosen: Condition,
+        fragments: Mapping[str, str],
+        more: Mapping[str, Any],
+    ) -> bytes:
+        columns = ", ".join(f"{sql} AS {column}" for column, sql in chosen.columns.items())
+        statement = reach.fill(
+            name, columns=columns, conditions=" AND ".join(chosen.conditions), **fragments
+        )
+        return self.store.select(statement, {**chosen.parameters, **more}, fmt="JSONCompactEachRow")
+
+
+def _in_window(condition: Condition, window: Window) -> Condition:
+    """The same for runs that began in a window."""
+    made = Condition(
+        dict(condition.columns), list(condition.conditions), dict(condition.parameters)
+    )
+    made.needs("started")
+    made.holds(
+        "started >= {window_start:Int64} AND started < {window_end:Int64}",
+        window_start=-(2**63) + 1 if window.start is None else window.start,
+        window_end=2**63 - 1 if window.end is None else window.end,
+        first_hour=hour_of(0 if window.start is None else window.start),
+        # By arrival: a clock may have been ahead.
+        first_day=hour_of(0 if window.start is None else window.start - DAY)[:10],
+        last_hour=hour_of(_END_OF_TIME if window.end is None else window.end + REACH),
+    )
+    return made
+
+
+def _shown(row: _Found, crashed: set[str]) -> dict[str, Any]:
+    tags = row.by_kind()
+    name, _, prompt = row.opened.partition("\t")
+    return {
+        "trace_id": row.run,
+        "otel_trace_ids": row.otel_trace_ids or ([row.run] if row.spans else []),
+        "parent_trace_id": row.parent_trace_id or None,
+        "name": name or _first(tags["pipeline"]) or _first(tags["agent"]),
+        "status": CRASHED if row.run in crashed else row.status,
+        "started_at": row.started_at,
+        "ended_at": row.ended_at,
+        "duration_ms": row.duration_ms,
+        "prompt": prompt or None,
+        "pipeline_type": name if name in tags["pipeline"] else _first(tags["pipeline"]),
+        "agents": tags["agent"],
+        "models": tags["model"],
+        "services": tags["service"],
+        "session_id": _first(tags["session"]),
+        "user_id": _first(tags["user"]),
+        "error_types": tags["error"],
+        "error_categories": tags["category"],
+        **_counts(row),
+        "tokens": row.tokens,
+        "cost_usd": row.nano_usd / 1e9 if row.nano_usd else None,
+        "lowest_confidence": None if row.lowest_confidence > 1 else row.lowest_confidence,
+    }
+
+
+_COUNTERS = (
+    *("events", "spans", "errors", "retries", "fallbacks", "decisions"),
+    *("model_calls", "tool_calls"),
+)
+
+
+def _counts(row: _Found) -> dict[str, int]:
+    return {name: getattr(row, name) for name in _COUNTERS}
+
+
+def _first(values: Sequence[str]) -> str | None:
+    return values[0] if values else None

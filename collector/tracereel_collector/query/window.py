@@ -1,0 +1,73 @@
+"""Stretches of time as people give them: a moment, or how long ago."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tracereel_collector.errors import BadRequestError
+
+SECOND = 1_000_000_000
+HOUR = 3600 * SECOND
+DAY = 24 * HOUR
+_AGO = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS = {"s": SECOND, "m": 60 * SECOND, "h": HOUR, "d": DAY, "w": 7 * DAY}
+_LAST = (2**32 - 1) * SECOND
+"""Of the times that the tables sort by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """From a moment on, up to another and without it; either may be open."""
+
+    start: int | None = None
+    end: int | None = None
+
+    def shown(self) -> dict[str, str | None]:
+        """As an answer has it."""
+        return {"from": iso(self.start), "to": iso(self.end)}
+
+
+def parse_window(
+    start: str | None, end: str | None, *, now: int, default: int | None = None
+) -> Window:
+    """A window from two parameters; without a start, `default` nanoseconds up to its end.
+
+    Raises:
+        BadRequestError: a moment cannot be read, or the end is before the start.
+    """
+    until = None if end is None else _moment("to", end, now)
+    since = None if start is None else _moment("from", start, now)
+    if since is None and default is not None:
+        since = (now if until is None else until) - default
+    if since is not None and until is not None and until <= since:
+        raise BadRequestError(f"to: {end!r} is not after from: {start!r}")
+    return Window(start=since, end=until)
+
+
+def _moment(name: str, text: str, now: int) -> int:
+    if ago := _AGO.fullmatch(text):
+        return max(0, now - int(ago[1]) * _UNITS[ago[2]])
+    try:
+        read = datetime.fromisoformat(text.replace(" ", "+"))  # a `+` that nobody escaped
+        moment = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
+        seconds = int(moment.timestamp())
+    except (ValueError, OverflowError) as error:
+        raise BadRequestError(
+            f"{name}: {text[:40]!r} is no moment; expected 2026-11-16T02:00:00Z,"
+            " or how long ago: 90m, 24h, 7d"
+        ) from error
+    return min(max(0, seconds * SECOND + moment.microsecond * 1000), _LAST)
+
+
+def iso(unix_nano: int | None) -> str | None:
+    """A moment as answers have it."""
+    if unix_nano is None:
+        return None
+    moment = datetime.fromtimestamp(unix_nano // SECOND, UTC).replace(tzinfo=None)
+    return f"{moment.isoformat()}.{unix_nano % SECOND // 1000:06d}Z"
+
+
+def hour_of(unix_nano: int) -> str:
+    """The hour a moment is in, as the store takes it."""
+    bounded = min(max(0, unix_nano), _LAST)
+    return datetime.fromtimestamp(bounded // HOUR * 3600, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,17 @@
+-- Every table whose rows say which tenant and which run they belong to, and the columns that say it.
+SELECT
+    table,
+    arrayFirst(c -> c IN ('tenant', 'TenantId'), groupArray(name)) AS tenant_column,
+    arrayFirst(c -> c IN ('trace_id', 'TraceId'), groupArray(name)) AS trace_column,
+    toString(has(groupArray(name), 'SpanId')) AS has_spans
+FROM system.columns
+WHERE database = currentDatabase()
+  AND name IN ('tenant', 'TenantId', 'trace_id', 'TraceId', 'SpanId')
+  AND table IN
+  (
+      SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%MergeTree'
+  )
+GROUP BY table
+HAVING tenant_column != '' AND trace_column != ''
+-- The events themselves last: they tell what else belongs to a run, should this have to be done again.
+ORDER BY table = 'agent_events', table

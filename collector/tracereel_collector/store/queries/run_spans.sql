@@ -1,0 +1,38 @@
+-- The spans that others sent of some OpenTelemetry traces, each once; ours are made of events.
+SELECT
+    SequenceNumber,
+    formatDateTime(IngestedAt, '%Y-%m-%dT%H:%i:%S.%fZ') AS ingested,
+    TraceId,
+    SpanId,
+    ParentSpanId,
+    toUnixTimestamp64Nano(Timestamp) AS began,
+    Duration,
+    SpanName,
+    SpanKind,
+    ServiceName,
+    StatusCode,
+    StatusMessage,
+    CallKind,
+    Provider,
+    if(ModelServed = '', ModelRequested, ModelServed) AS Model,
+    PromptTokens,
+    CompletionTokens,
+    TotalTokens,
+    CostUsd,
+    AgentName,
+    WorkflowName,
+    ToolName,
+    ErrorType,
+    SessionId,
+    UserId,
+    if({with_attributes:Bool}, toJSONString(SpanAttributes), '') AS attributes
+FROM otel_spans
+WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND Source = 'otlp'
+    -- A span that an event tells of too is not told twice.
+    AND SpanId NOT IN (SELECT span_id FROM agent_events
+        WHERE tenant = {tenant:String} AND trace_id IN {told_by:Array(String)})
+    AND (toUInt64(greatest(began, 0)), SequenceNumber, SpanId)
+        > ({after_position:UInt64}, {after_number:UInt64}, {after_span:String})
+ORDER BY began, SequenceNumber, SpanId
+LIMIT 1 BY TraceId, SpanId
+LIMIT {limit:UInt32}

@@ -1,0 +1,58 @@
+"""Rows as the store gives them, made by hand; times in milliseconds after the run's beginning."""
+
+import itertools
+
+from tracereel_collector.query.run.rows import EventRow, RunRows, SpanRow
+
+BEGAN = 1_769_162_400_000_000_000
+MILLI = 1_000_000
+_numbers = itertools.count(1)
+
+
+def event(event_type, at=0.0, *, start=None, hlc=None, **fields):
+    """One event `at` a moment; with `start` it closes a span that began then."""
+    number = next(_numbers)
+    moment = BEGAN + round(at * MILLI)
+    if start is not None:
+        fields |= {"span_start": BEGAN + round(start * MILLI), "span_end": moment}
+    kind = event_type.rsplit(".", 1)[-1]
+    words = {"completed": "success", "called": "success"}
+    fields.setdefault("status", words.get(kind, kind if kind in ("failed", "cancelled") else ""))
+    fields.setdefault("trace_id", "trc")
+    fields.setdefault("event_id", f"evt_{number}")
+    return EventRow(
+        sequence_number=number,
+        ingested_at="2026-01-23T10:00:00.000000Z",
+        time="2026-01-23T10:00:00Z",
+        unix_nano=moment,
+        hlc=moment if hlc is None else BEGAN + round(hlc * MILLI),
+        event_type=f"agent.{event_type}",
+        **fields,
+    )
+
+
+def span(span_id, parent, start, end, **fields):
+    """A span that somebody else's instrumentation sent."""
+    fields.setdefault("trace_id", "0" * 32)
+    return SpanRow(
+        sequence_number=next(_numbers),
+        ingested_at="2026-01-23T10:00:00.000000Z",
+        span_id=span_id,
+        parent_span_id=parent,
+        began=BEGAN + round(start * MILLI),
+        duration=round((end - start) * MILLI),
+        name=fields.pop("name", span_id),
+        **fields,
+    )
+
+
+def rows(*events, spans=(), prices=None, trace_ids=("trc",), truncated=False):
+    """A run of them, in causal order."""
+    return RunRows(
+        trace_id=trace_ids[0],
+        trace_ids=tuple(trace_ids),
+        events=sorted(events, key=lambda row: (row.hlc, row.sequence_number)),
+        spans=list(spans),
+        prices=prices or {},
+        truncated=truncated,
+    )
