@@ -15,7 +15,7 @@ from tracereel import _context, _guard, _recorder
 from tracereel._context import Execution
 from tracereel._scopes.arguments import NO_ARGUMENTS, Arguments, Defaults
 from tracereel._scopes.base import Scope, Spec
-from tracereel._scopes.output import ASYNC_GENERATOR, GENERATOR, Stream
+from tracereel._scopes.output import ASYNC_GENERATOR, GENERATOR
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -180,7 +180,7 @@ def _beginner(function: Function, spec: Spec) -> Begin:
             if stream is None:
                 scope.attach()
             else:
-                scope.stream = Stream(stream, captures=scope.captures)
+                scope.stream = scope.listen(stream)
         except Exception as error:  # noqa: BLE001
             _guard.report("begin", error)
             return None

@@ -173,6 +173,10 @@ class Metrics(SeriesSet):
             self.repeated(agent, former).add(1, trace_id)
         if seconds is not None:
             duration.observe(seconds, trace_id)
+        if (first := event.get("time_to_first_token_ms")) is not None:
+            self.agent_first_token(agent).observe(first / 1000, trace_id)
+            if (rate := event.get("tokens_per_second")) is not None:
+                self.agent_token_rate(agent).observe(rate, trace_id)
         if event.get("llm_tokens_used") or event.get("llm_prompt_tokens"):
             _add_tokens(self.agent_tokens, (agent,), event)
         if cost := event.get("llm_cost_usd"):

@@ -191,6 +191,10 @@ class Scope:
         """The event of the beginning, for kinds that have one."""
         return None
 
+    def listen(self, kind: str) -> Stream:
+        """What takes note of the items of a generator."""
+        return Stream(kind, captures=self.captures)
+
     def closing(self, result: object, milliseconds: int) -> dict[str, Any] | None:
         """The event of a call that returned; null for one that is not to be recorded."""
         raise NotImplementedError
