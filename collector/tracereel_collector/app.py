@@ -76,6 +76,7 @@ from tracereel_collector.telemetry import (
     ForwardMetrics,
     HttpMetrics,
     OtlpMetrics,
+    PressureMetrics,
     QueueMetrics,
     SessionMetrics,
     SharedMetrics,
@@ -233,6 +234,7 @@ class Collector:
         self._shown.register(
             QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
         )
+        self._shown.register(PressureMetrics(queue.pressure))
         self._shown.register(SessionMetrics(queue.session_mismatches))
         self._shown.register(UnpricedModelMetric(UnpricedModels(store).by_model))
         self._tail = LiveTail(

@@ -25,6 +25,7 @@ _TOKEN_HEADERS: Final = (
     ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-output-tokens-remaining"),
 )
 """OpenAI and those alike; Anthropic; Anthropic where only the two parts are told: the lesser."""
+_TOKEN_HEADER_NAMES: Final = tuple(name for names in _TOKEN_HEADERS for name in names)
 
 
 class Recorded:
@@ -275,9 +276,10 @@ def tokens_remaining_from_headers(
     Those of OpenAI (and of whoever speaks like it) and of Anthropic are understood.
     """
     with _guard.Guard("metrics"):
+        all_found = _remote.header_values(headers, _TOKEN_HEADER_NAMES)
         for names in _TOKEN_HEADERS:
-            found = _remote.header_values(headers, names)
-            told = [int(value) for values in found.values() for value in values if _is_count(value)]
+            values = [value for name in names for value in all_found[name]]
+            told = [int(value) for value in values if _is_count(value)]
             if told:
                 set_tokens_remaining(llm_provider, min(told), registry=registry)
                 return min(told)

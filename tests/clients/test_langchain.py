@@ -9,6 +9,9 @@ from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.language_models.llms import create_base_retry_decorator
+from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -224,24 +227,32 @@ def test_an_error_is_the_models_the_steps_and_the_agents(model, standin, config,
     )
 
 
-def test_a_runnable_that_is_retried_says_so(config, events):
-    tries = []
+class Flaky(GenericFakeChatModel):
+    """A model that retries by itself, as LangChain's own do."""
 
-    def work(_):
-        tries.append(1)
-        if len(tries) < 3:
-            raise ConnectionError("away")
-        return "here"
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        tries = iter([ConnectionError("away"), ConnectionError("still away"), None])
 
-    chain = RunnableLambda(work).with_retry(
-        stop_after_attempt=3, wait_exponential_jitter=False, retry_if_exception_type=(OSError,)
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("time.sleep", lambda _seconds: None)
-        assert chain.invoke("x", config) == "here"
+        @create_base_retry_decorator([ConnectionError], max_retries=3, run_manager=run_manager)
+        def ask():
+            if (trouble := next(tries)) is not None:
+                raise trouble
+            return super(Flaky, self)._generate(messages, stop, run_manager, **kwargs)
 
-    (done,) = events.get_events(DONE)
-    assert done["output_summary"] == "here"
+        return ask()
+
+
+def test_a_model_that_tries_again_says_so(config, events, monkeypatch):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _seconds: None)
+
+    answer = Flaky(messages=iter([AIMessage("here")])).invoke("Are you there?", config)
+
+    assert answer.content == "here"
+    first, second = events.get_events(RETRY)
+    assert (first["original_error"], first["retry_attempt"]) == ("ConnectionError: away", 1)
+    assert second["retry_attempt"] == 2
+    assert first["delay_seconds"] > 0
+    assert only_call(events)["attempt"] == 3
 
 
 def graph_that_asks():

@@ -310,13 +310,28 @@ COMMANDS = {
     "agent": (("agents", "parser", *WINDOW), ["3 executions", "LLMTimeoutError 1"]),
     "sessions": (("sessions", *WINDOW), ["ses_1"]),
     "session": (("sessions", "ses_1"), ["asked", "trc_client_2"]),
-    "tail": (("tail", "--trace", "trc_client_1", "--after", "0", "-n", "4"), ["parser", "failed"]),
+    "tail": (("tail", "-n", "4"), ["other", "failed"]),
 }
 
 
+def words_of(collector, name, trace_id):
+    """The command's words; the tail begins before a run that is sent just now."""
+    words = COMMANDS[name][0]
+    if name != "tail":
+        return words
+    events = run_events(trace_id, status="failed", reply="x", session="ses_2")
+    answer = collector.post_events(
+        [{**event, "agent_name": "other"} for event in events],
+        headers={"x-api-key": collector.key},
+        wait=False,
+    )
+    before = answer.json()["first_sequence_number"] - 1
+    return (*words, "--trace", trace_id, "--after", str(before))
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_shows_it_within_the_width_and_controls_nothing(asked, name):
-    words, expected = COMMANDS[name]
+def test_a_command_shows_it_within_the_width_and_controls_nothing(asked, name, trace_id):
+    words, expected = words_of(asked, name, trace_id), COMMANDS[name][1]
     shown = command(asked, *words)
     plain = command(asked, *words, width=60, PYTHONIOENCODING="ascii")
 
@@ -330,8 +345,8 @@ def test_a_command_shows_it_within_the_width_and_controls_nothing(asked, name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_prints_json(asked, name):
-    printed = command(asked, *COMMANDS[name][0], "--json")
+def test_every_command_prints_json(asked, name, trace_id):
+    printed = command(asked, *words_of(asked, name, trace_id), "--json")
 
     assert printed.returncode == 0, printed.stderr
     lines = printed.stdout.splitlines()

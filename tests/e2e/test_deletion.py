@@ -73,7 +73,7 @@ def test_a_run_is_gone_from_everything(site):
     site.send_spans(otel_of("trc-gone"), WORD, "other")
     site.send_log(otel_of("trc-gone"), WORD)
     score = {"trace_id": "trc-gone", "name": "n", "comment": WORD}
-    assert site.ask("POST", "/v1/scores?wait=stored", score).status == 200
+    assert site.ask("POST", "/v1/scores?wait=stored&timeout=60", score).status == 200
     site.settle()
     assert {"agent_events", "otel_spans", "otel_logs"} <= set(everywhere(site, WORD))
     record(site, "trc-gone", wait=False, event_version="1.0.1")  # still on its way when asked
