@@ -1,5 +1,6 @@
 """The examples run offline, keep their limits, and are recorded whole."""
 
+import json
 import os
 import re
 import subprocess
@@ -160,7 +161,12 @@ class TestOrchestrator:
 
         specialist, whole = of(events, COMPLETED, trace_id)
         assert (specialist["agent_name"], specialist["rounds"]) == (orchestrator.ORDERS, 3)
-        assert (whole["agent_name"], whole["session_id"]) == ("orchestrator", "session_1")
+        assert whole["agent_name"] == "orchestrator"
+        assert (
+            whole["session_id"]
+            == specialist["session_id"]
+            != of(events, COMPLETED, reports[1].trace_id)[0]["session_id"]
+        )
         tools = of(events, "agent.tool.called", trace_id)
         assert [each["tool_name"] for each in tools] == ["find_orders", "get_invoice"]
         assert {each["agent_name"] for each in tools} == {orchestrator.ORDERS}
@@ -183,7 +189,7 @@ class TestQuestions:
         reports, events = asked
         first, second = (of(events, COMPLETED, report.trace_id)[0] for report in reports[:2])
 
-        assert first["session_id"] == second["session_id"] == "thread_1"
+        assert first["session_id"] == second["session_id"] != ""
         assert (first["session_state"], second["session_state"]) == ("new", "resumed")
         assert [source["id"] for source in first["sources"]] == [48, 177]
         assert [
@@ -228,7 +234,7 @@ class TestQuestions:
     def test_a_thread_remembers_what_was_asked(self):
         agent = questions.QuestionAgent(sleep=no_nap)
         first, second = questions.CONVERSATIONS[0]
-        list(agent.ask(first.text))
-        list(agent.ask(second.text, thread_id="thread_1"))
+        thread_id = json.loads(list(agent.ask(first.text))[-1].partition("data: ")[2])["threadId"]
+        list(agent.ask(second.text, thread_id=thread_id))
 
-        assert agent.history("thread_1") == [first.text, second.text]
+        assert agent.history(thread_id) == [first.text, second.text]

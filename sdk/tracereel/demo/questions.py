@@ -3,9 +3,9 @@
 The model is scripted. What the flight recorder needs is the decorator: the rest it reads from the frames.
 """
 
-import itertools
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -86,7 +86,6 @@ class QuestionAgent:
         self._sleep = sleep
         self._clock = clock
         self._threads: dict[str, list[str]] = {}
-        self._numbers = itertools.count(1)
         self._known = {question.text: question for each in CONVERSATIONS for question in each}
         self.trace_id: str | None = None
         """The trace of the latest question."""
@@ -141,7 +140,7 @@ class QuestionAgent:
         return [each for each in LIBRARY if each["about"] in arguments["query"]]
 
     def _new_thread(self) -> str:
-        thread_id = f"thread_{next(self._numbers)}"
+        thread_id = f"thread_{uuid.uuid4().hex[:12]}"
         self._threads[thread_id] = []
         if len(self._threads) > MAX_THREADS:
             del self._threads[next(iter(self._threads))]

@@ -3,6 +3,7 @@
 import itertools
 import random
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -139,9 +140,10 @@ def run_orchestrator(
             "router": ScriptedChatModel(steps=[request.routed or GENERAL], nap=sleep),
         }
         orchestrator = Orchestrator(models)
+        session_id = f"session_{uuid.uuid4().hex[:12]}"
         started = time.monotonic()
         said = orchestrator.answer(
-            request.prompt, attachments=list(request.attachments), session_id=f"session_{number}"
+            request.prompt, attachments=list(request.attachments), session_id=session_id
         )
         yield RunReport(
             number=number,
