@@ -65,6 +65,7 @@ class SseRun(Stream):
         self._chunk_ids: list[Any] | None = None
         self._malformed = 0
         self._ignored = 0
+        self._too_long = 0
 
     def begin(self, scope: Any, *, records_tools: bool) -> None:
         """The execution has begun."""
@@ -75,6 +76,7 @@ class SseRun(Stream):
     def opened(self, *, lines: bool | None = None) -> None:
         """A stream is opened: the first, or another one after the tools have answered."""
         self.streams += 1
+        self._too_long += self._reader.given_up
         self._reader = FrameReader(lines=lines)
 
     def add(self, item: Any) -> None:
@@ -246,7 +248,7 @@ class SseRun(Stream):
         counts = {
             "frames_malformed": self._malformed,
             "frames_ignored": self._ignored,
-            "frames_too_long": self._reader.given_up,
+            "frames_too_long": self._too_long + self._reader.given_up,
         }
         said.update({name: count for name, count in counts.items() if count})
         return said

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from tracereel import current_execution
+from tracereel import current_execution, traced_pipeline
 from tracereel.events import parse_event
 from tracereel.integrations.sse import traced_sse, wrap
 from tracereel.testing import EventRecorder
@@ -286,6 +286,77 @@ def test_async_streams_are_read_the_same_way(way, events):
     assert asyncio.run(read()) == ANSWER
     assert only(events, DONE)["session_id"] == "thread_abc"
     assert len(events.get_events(TOOL)) == 2
+
+
+def test_streams_that_are_read_in_turn_do_not_mix(events):
+    first = wrap(iter(ANSWER), "first")
+    second = wrap(iter([TOKENS[0], frame("done", threadId="thread_2")]), "second")
+    for _ in range(2):
+        next(first)
+        assert current_execution().name == ""
+        next(second)
+    list(first)
+    list(second)
+
+    sessions = {done["agent_name"]: done["session_id"] for done in events.get_events(DONE)}
+    assert sessions == {"first": "thread_abc", "second": "thread_2"}
+    assert {tool["agent_name"] for tool in events.get_events(TOOL)} == {"first"}
+
+
+def test_a_generator_keeps_what_is_sent_to_it_and_what_it_returns(events):
+    def talking():
+        told = yield SEARCH
+        yield END
+        return told
+
+    stream = wrap(talking(), "ss-expert")
+    next(stream)
+    stream.send("hello")
+    with pytest.raises(StopIteration) as stop:
+        next(stream)
+
+    assert stop.value.value == "hello"
+
+
+def test_an_async_stream_that_is_left_is_closed_and_cancelled(events):
+    closed = []
+
+    async def endpoint():
+        try:
+            for item in ANSWER:
+                yield item
+        finally:
+            closed.append(True)
+
+    async def leave():
+        stream = wrap(endpoint(), "ss-expert")
+        await anext(stream)
+        await stream.aclose()
+
+    asyncio.run(leave())
+
+    assert closed == [True]
+    assert only(events, CANCELLED)["agent_name"] == "ss-expert"
+
+
+def test_what_done_says_of_model_and_tokens_is_kept(events):
+    usage = {"prompt_tokens": 900, "completion_tokens": 40}
+    list(wrap(iter([TOKENS[0], frame("done", model="gpt-5.2", usage=usage)]), "ss-expert"))
+
+    done = only(events, DONE)
+    assert (done["llm_model"], done["llm_prompt_tokens"], done["llm_completion_tokens"]) == (
+        "gpt-5.2",
+        900,
+        40,
+    )
+
+
+def test_inside_a_pipeline_it_is_one_of_its_agents(events):
+    with traced_pipeline("chat"):
+        list(wrap(iter(ANSWER), "ss-expert"))
+
+    done = only(events, "agent.pipeline.completed")
+    assert (done["status"], done["agents_succeeded"]) == ("success", 1)
 
 
 @pytest.mark.parametrize("data", ["", "no json", "[1]", "null", "7"])
