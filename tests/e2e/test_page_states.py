@@ -153,4 +153,4 @@ def test_a_collector_that_goes_away_is_said_to_be_away(visits, guarded):
     expect(page.locator("#health")).to_have_text("Collector is away")
     expect(page.locator(".runlist tbody tr")).to_have_count(1)
     page.get_by_role("link", name="Agents", exact=True).click()
-    expect(page.get_by_text("is away").first).to_be_visible()
+    expect(page.get_by_role("heading", name="The collector is away")).to_be_visible()

@@ -27,16 +27,11 @@ class Visit:
     page: object
     url: str
     troubles: list = field(default_factory=list)
-    ignored: tuple = ()
 
     def open(self, fragment):
         """Go to a view; a tab that shows the page already only changes its address."""
         self.page.goto(f"{self.url}/{fragment}")
         return self.page
-
-    def see(self, text):
-        """Wait until a text can be seen."""
-        self.page.get_by_text(text).first.wait_for(timeout=PATIENCE_MS)
 
     def watch(self):
         def asked(request):
@@ -89,7 +84,8 @@ def visits(browser):
     yield visit
     for context in contexts:
         context.close()
-    assert [each.troubles for each in made if each.troubles] == []
+    troubles = [trouble for each in made for trouble in each.troubles]
+    assert not troubles, "\n".join(troubles)
 
 
 @pytest.fixture
