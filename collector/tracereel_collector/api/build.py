@@ -25,6 +25,7 @@ from tracereel_collector.api import (
     jaeger,
     jaeger_v3,
     keys,
+    login,
     otlp,
     page,
     quarantine,
@@ -68,6 +69,7 @@ SURFACES = (
     quarantine,
     quarantine_acts,
     keys,
+    login,
     health,
     jaeger_v3,
     jaeger,
@@ -97,6 +99,7 @@ def build_api(parts: Parts) -> ASGIApp:
     app.state.parts = parts
     for surface in SURFACES:
         include(app, surface.router)
+    include(app, login.leaving)
     describe_security(app)
     add_error_handlers(app)
     hot = HotRoutes(
