@@ -120,6 +120,23 @@ class ReplayClient:
         self._refuse_failure(answer)
         return _parse_replay(answer.body, self.endpoint)
 
+    def tape(self, trace_id: str) -> bytes:
+        """What was recorded of a run for its re-execution, as NDJSON.
+
+        Raises:
+            ClientError: one of its kinds, with a message that says what to do.
+        """
+        if _TRACE_ID.fullmatch(trace_id) is None:
+            raise InvalidRequestError(
+                f"trace_id: {trace_id!r} is not one; expected 1 to 128 letters, digits and _ . : -"
+            )
+        answer = self.get(f"/v1/traces/{quote(trace_id, safe='')}/tape")
+        if answer.status == http.HTTPStatus.NOT_FOUND:
+            said = _error_message(answer.body)
+            raise TraceNotFoundError(said or f"no tape of trace {trace_id!r} at {self.endpoint}")
+        self._refuse_failure(answer)
+        return answer.body
+
     def get(self, path: str) -> Answer:
         """One GET, whatever the status; redirects are not followed (they would carry the key).
 
