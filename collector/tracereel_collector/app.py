@@ -47,6 +47,7 @@ from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sql import PeoplesSql, SqlLimits
 from tracereel_collector.query.sql.catalogue import Catalogues
+from tracereel_collector.query.tape import Tapes
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.queue import DurableQueue, QueueLimits
@@ -227,6 +228,7 @@ class Collector:
             queue=queue,
             delivered=self._delivered,
             replay=Replay(store),
+            tapes=Tapes(store),
             traces=Traces(RunReader(store)),
             emitters=Emitters(store),
             search=Search(store, time.time_ns),

@@ -407,27 +407,8 @@ def configure(
     Raises:
         ConfigurationError: a value cannot be used; nothing has changed.
     """
-    config = _config.load(
-        endpoint=endpoint,
-        api_key=api_key,
-        service=service,
-        spool_dir=spool_dir,
-        enabled=enabled,
-        exit_timeout=exit_timeout,
-        max_spool_bytes=max_spool_bytes,
-        capture_content=capture_content,
-        compression=compression,
-        redaction=redaction,
-        sample_rate=sample_rate,
-        sample_keep_cost_usd=sample_keep_cost_usd,
-        heartbeat_seconds=heartbeat_seconds,
-        other_spans=other_spans,
-        set_tracer_provider=set_tracer_provider,
-        max_clock_drift=max_clock_drift,
-        record=record,
-        record_rate=record_rate,
-        record_exact=record_exact,
-    )
+    given = locals()
+    config = _config.load(**{name: given[name] for name in _config.settings()})
     rules = failures.check_rules(failure_rules)
     recorder = None
     if config.enabled:

@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry
 
 import tracereel
 from tests.support import replay_agents
-from tests.support.replay_agents import AGENTS, world
+from tests.support.replay_agents import AGENTS
+from tests.support.replay_world import world
 from tracereel import _recorder
 from tracereel import config as _config
 from tracereel._recorder import Recorder

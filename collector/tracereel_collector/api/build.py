@@ -28,6 +28,7 @@ from tracereel_collector.api import (
     score_acts,
     scores,
     sql,
+    tape,
     trace,
     traces,
 )
@@ -47,6 +48,7 @@ SURFACES = (
     emitters,
     traces,
     trace,
+    tape,
     sql,
     clickhouse,
     scores,

@@ -22,6 +22,7 @@ from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sql import PeoplesSql
+from tracereel_collector.query.tape import Tapes
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.telemetry import HttpMetrics
 
@@ -142,6 +143,7 @@ class Parts:
     queue: QueueView
     delivered: DeliveryNotice
     replay: Replay
+    tapes: Tapes
     traces: Traces
     emitters: Emitters
     search: Search

@@ -25,6 +25,7 @@ BASE_COMMANDS: Final = {
     "dump": BaseCommand(
         "Export recorded events, spans or scores as NDJSON or Parquet.", "tracereel.cli.dump"
     ),
+    "export": BaseCommand("Make a test of a recorded run.", "tracereel.cli.export"),
     "doctor": BaseCommand(
         "Say what is configured, reachable, writable and installed.", "tracereel.cli.doctor"
     ),

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Final
 
-from tracereel.cli import connection
+from tracereel.cli import connection, rerun
 from tracereel.cli.command import Command
 from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.terminal import Terminal, clean
@@ -24,12 +24,15 @@ EXIT_NO_ANSWER: Final = 2
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace_id", metavar="TRACE_ID", help="The run to show.")
     connection.add_options(parser)
+    rerun.add_options(parser)
     parser.add_argument(
         "--json", action="store_true", help="Print the collector's JSON as it is, for machines."
     )
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.run is not None:
+        return rerun.run(args)
     try:
         settings = connection.config_of(args)
         replay = connection.client_of(settings, timeout=DEFAULT_TIMEOUT).replay(args.trace_id)

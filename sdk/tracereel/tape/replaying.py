@@ -196,7 +196,12 @@ class Replaying:
             TapeError: the tape names none that could be loaded.
         """
         target = function if function is not None else entry_point(self.original)
-        args, kwargs = self._arguments(target)
+        return self.run_with(target, bound(target, self.entry_arguments(self.original)))
+
+    @staticmethod
+    def run_with(target: Any, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+        """Call a function of any kind and run what it gives to its end."""
+        args, kwargs = arguments
         result = target(*args, **kwargs)
         if inspect.iscoroutine(result):
             return asyncio.run(result)
@@ -204,12 +209,14 @@ class Replaying:
             return asyncio.run(_all_of(result))
         return list(result) if inspect.isgenerator(result) else result
 
-    def _arguments(self, target: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        root = self.original.calls.get(self.original.header.get("n", 1))
+    @staticmethod
+    def entry_arguments(tape: Tape) -> dict[str, Any]:
+        """What the run of a tape began with."""
+        root = tape.calls.get(tape.header.get("n", 1))
         if root is None or root.arguments is None:
-            return (), {}
-        given = codec.decode(self.original.data(root.arguments))
-        return bound(target, given)
+            return {}
+        found: dict[str, Any] = codec.decode(tape.data(root.arguments))
+        return found
 
 
 async def _all_of(stream: Any) -> list[Any]:

@@ -1,4 +1,5 @@
--- One run in causal order, each event once; the payload is the event as it was sent.
+-- One run in causal order, each event once; the payload is the event as it was sent. Parts of its tape
+-- are no steps of it.
 SELECT
     sequence_number,
     formatDateTime(ingested_at, '%Y-%m-%dT%H:%i:%S.%fZ') AS ingested,
@@ -13,7 +14,7 @@ SELECT
     llm_cost_usd,
     payload
 FROM agent_events
-WHERE tenant = {tenant:String} AND trace_id = {trace_id:String}
+WHERE tenant = {tenant:String} AND trace_id = {trace_id:String} AND event_type != 'agent.tape.recorded'
 ORDER BY hlc, sequence_number
 LIMIT 1 BY event_id
 LIMIT {limit:UInt32}
