@@ -6,7 +6,7 @@ MINUTES ?= 5
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-pythons fast fmt docs bench chaos clean
+.PHONY: help run test test-pythons fast fmt docs dashboards bench chaos clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -29,11 +29,14 @@ fmt: .venv/.dev ## format and mend what can be mended
 docs: .venv/.dev ## write the generated parts of docs/ anew
 	$(BIN)/python docs/generate.py
 
-bench: .venv/.dev ## print throughput and latency tables
-	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/replay.py && $(BIN)/python bench/import_time.py
+dashboards: .venv/.dev ## write the Grafana dashboards anew
+	$(BIN)/python -m dashboards.build
 
-chaos: .venv/.dev ## kill, pause and cut off everything under load (MINUTES=5 SEED=…), then count
-	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+bench: .venv/.dev ## print throughput and latency tables
+	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/replay.py && $(BIN)/python bench/query.py && $(BIN)/python bench/import_time.py
+
+chaos: .venv/.dev ## the long forms of the fault tests (MINUTES=5 SEED=… ONLY=storm,power), then count
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 clean: ## remove the environment and the demo's data
 	rm -rf .venv .venvs .tracereel build dist

@@ -1,11 +1,12 @@
 """Chaos: everything is killed, paused, cut off or refused at random under load, then counted.
 
-    python -m tests.chaos [--minutes 5] [--seed N]
+    python -m tests.chaos [--minutes 5] [--seed N] [--only storm,power]
 
-A collector with two workers stores through a misbehaving proxy into an engine; an oracle sends and
-remembers what was acknowledged. In the end every acknowledged event is in the table exactly once,
-nothing else is, the counters balance, and a fresh event still goes through. A seed gives the same
-sequence of faults again (not the same timing).
+In `storm`, `kills` and `outage` a collector with two workers stores through a misbehaving proxy into
+an engine; an oracle sends and remembers what was acknowledged. In the end every acknowledged event is
+in the table exactly once, nothing else is, the counters balance, and a fresh event still goes through.
+`power`, `disks`, `fuzz` and `restart` are the long forms of tests without a running collector. A seed
+gives the same sequence of faults again (not the same timing).
 """
 
 import argparse
@@ -13,7 +14,6 @@ import random
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
@@ -22,25 +22,16 @@ from urllib.parse import quote
 
 import psutil
 
+from tests import long_forms
 from tests.support.collector import CollectorProcess
 from tests.support.conservation import conserved
+from tests.support.flaky_proxy import FAULTS as REFUSALS
 from tests.support.flaky_proxy import FlakyProxy
 from tests.support.oracle_process import Oracle, free_port
 from tests.support.waiting import wait_until
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
-
-REFUSALS = (
-    "refuse",
-    "drop_before",
-    "drop_after",
-    "cut",
-    "slow",
-    "readonly",
-    "no_space",
-    "no_memory",
-)
 
 
 class World:
@@ -63,11 +54,9 @@ class World:
         self.proxy.close()
         self.engine.stop()
 
-    def hurt(self, rnd):
+    def hurt(self, rnd, faults):
         """One random fault."""
-        name = rnd.choice(
-            ["worker", "worker", "pause", "supervisor", "engine", "away", *["proxy"] * 4]
-        )
+        name = rnd.choice(faults)
         self.done[name] += 1
         getattr(self, f"_{name}")(rnd)
 
@@ -96,6 +85,11 @@ class World:
         time.sleep(rnd.uniform(0.5, 3.0))
         self.proxy.away = False
 
+    def _outage(self, _rnd):
+        """Away until the end, whatever comes in meanwhile."""
+        self.proxy.away = True
+        time.sleep(1.0)
+
     def _proxy(self, rnd):
         fault = rnd.choice(REFUSALS)
         self.proxy.fail(fault, times=rnd.randint(1, 4))
@@ -123,7 +117,12 @@ class World:
             store.close()
 
 
-def run(folder, *, seed, until, pause=(0.2, 2.0)):
+STORM = ("worker", "worker", "pause", "supervisor", "engine", "away", *["proxy"] * 4)
+KILLS = ("worker", "supervisor", "engine")
+OUTAGE = ("outage",)
+
+
+def run(folder, *, seed, until, pause=(0.2, 2.0), faults=STORM):
     """Faults until told to stop, then the reckoning: a table of figures, all of them checked."""
     rnd = random.Random(seed)
     world = World(folder)
@@ -131,12 +130,12 @@ def run(folder, *, seed, until, pause=(0.2, 2.0)):
         oracle = Oracle(world.collector.url, f"chaos{seed}", seed)
         while not until(world):
             time.sleep(rnd.uniform(*pause))
-            world.hurt(rnd)
+            world.hurt(rnd, faults)
         world.proxy.left, world.proxy.away = 0, False
         status = oracle.finish()
         wait_until(
             lambda: world.collector.metric("tracereel_records_pending", kind="events") == 0,
-            timeout=180,
+            timeout=600,
             message="everything is delivered",
         )
         counts = conserved(world.collector)
@@ -185,21 +184,56 @@ def holds(table):
     )
 
 
+def under_load(faults, pause):
+    """A part of the chaos with a running collector."""
+
+    def part(folder, *, seed, seconds):
+        deadline = time.monotonic() + seconds
+        table = run(
+            folder,
+            seed=seed,
+            until=lambda _: time.monotonic() > deadline,
+            pause=pause,
+            faults=faults,
+        )
+        assert holds(table), table
+        return table
+
+    return part
+
+
+PARTS = {
+    "storm": (0.35, under_load(STORM, (0.2, 2.0))),
+    "kills": (0.25, under_load(KILLS, (0.05, 0.5))),
+    "outage": (0.15, under_load(OUTAGE, (0.1, 0.2))),
+    "power": (0.1, long_forms.power_cuts),
+    "disks": (0.05, long_forms.disks),
+    "fuzz": (0.1, long_forms.fuzz),
+    "restart": (0.0, long_forms.restart),
+}
+"""What is done, each with its share of the time."""
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 10**6))
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
     args = parser.parse_args()
-    over = threading.Event()
-    timer = threading.Timer(args.minutes * 60, over.set)
-    timer.start()
-    with tempfile.TemporaryDirectory(prefix="tracereel-chaos-") as folder:
-        table = run(Path(folder), seed=args.seed, until=lambda _: over.is_set())
-    timer.cancel()
-    for name, value in table.items():
-        print(f"{name:>20}  {value}")
-    print("conserved" if holds(table) else "BROKEN")
-    return 0 if holds(table) else 1
+    broken = []
+    for name in args.only.split(","):
+        share, part = PARTS[name]
+        with tempfile.TemporaryDirectory(prefix="tracereel-chaos-") as folder:
+            print(f"{name} (seed {args.seed})", flush=True)
+            try:
+                table = part(Path(folder), seed=args.seed, seconds=share * args.minutes * 60)
+            except Exception as error:
+                table = {"BROKEN": f"{type(error).__name__}: {error}", "because": error.__cause__}
+                broken.append(name)
+        for figure, value in table.items():
+            print(f"{figure:>26}  {value}", flush=True)
+    print(f"BROKEN: {', '.join(broken)}" if broken else "conserved")
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

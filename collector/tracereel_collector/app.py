@@ -1,7 +1,9 @@
 """The composition root: makes the parts, joins them, starts and stops them in order."""
 
 import asyncio
+import hashlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -34,17 +36,32 @@ from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StoreUnavailableError
+from tracereel_collector.forward.forwarder import Forwarder, ForwardLimits
+from tracereel_collector.forward.target import (
+    Target,
+    check_not_ourselves,
+    parse_signals,
+    parse_target,
+)
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
+from tracereel_collector.ingest.otlp_limits import OtlpLimits
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.link import Link
+from tracereel_collector.live.hub import LiveTail, TailLimits
+from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.query.agents import Agents
+from tracereel_collector.query.completeness import Completeness
+from tracereel_collector.query.diff import Comparison
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
+from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
+from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.sql import PeoplesSql, SqlLimits
 from tracereel_collector.query.sql.catalogue import Catalogues
 from tracereel_collector.query.tape import Tapes
@@ -57,17 +74,21 @@ from tracereel_collector.store.people import PeoplesStore
 from tracereel_collector.store.prices import Price, known_prices, load_prices
 from tracereel_collector.telemetry import (
     DeliveryMetrics,
+    ForwardMetrics,
     HttpMetrics,
     OtlpMetrics,
+    PressureMetrics,
     QueueMetrics,
     SessionMetrics,
     SharedMetrics,
+    TailMetrics,
     UnpricedModelMetric,
 )
 
 log = structlog.get_logger(__name__)
 
 QUERY_THREADS = 8
+FORWARD_STOP_SECONDS = 3.0
 QUEUE_FILE = Path("queue", "queue.sqlite")
 
 
@@ -118,6 +139,8 @@ class Collector:
         self._queue: DurableQueue | None = None
         self._store: ClickHouseStore | None = None
         self._worker: DeliveryWorker | None = None
+        self._tail: LiveTail | None = None
+        self._forwarder: Forwarder | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
         self.store_address: StoreAddress
         self.parts: Parts
@@ -147,6 +170,7 @@ class Collector:
         """
         settings = self._settings
         self._gate.check()
+        self._forward_target()
         prices = known_prices(Path(settings.price_file) if settings.price_file else None)
         queue = self._queue = DurableQueue(
             settings.data_dir / QUEUE_FILE, _queue_limits(settings), shared=self._shared
@@ -205,11 +229,27 @@ class Collector:
         assert queue is not None and store is not None  # noqa: S101, PT018 - start made them
         allow_open_files(settings.max_connections)
         self._gate.start()
+        forwarder = self._forwarder = self._new_forwarder()
+        if forwarder is not None:
+            forwarder.start()
         self._shown.register(
             QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
         )
+        self._shown.register(PressureMetrics(queue.pressure))
         self._shown.register(SessionMetrics(queue.session_mismatches))
         self._shown.register(UnpricedModelMetric(UnpricedModels(store).by_model))
+        self._tail = LiveTail(
+            queue.follow(*SHOWN),
+            TailLimits(
+                readers=settings.tail_readers,
+                readers_per_tenant=settings.tail_readers_per_tenant,
+                beat_seconds=settings.tail_beat_seconds,
+            ),
+            TailMetrics.register(self._registry),
+        )
+        search = Search(store, time.time_ns)
+        reader = RunReader(store)
+        traces = Traces(reader)
         self.parts = Parts(
             gate=self._gate,
             administration=Administration(self._keys, self._audit),
@@ -224,18 +264,28 @@ class Collector:
                 now_unix_nano=time.time_ns,
                 redactor=Redactor(self._registry) if settings.redact == "on" else None,
                 metrics=OtlpMetrics.register(self._registry),
+                forward=forwarder,
+                otlp_limits=OtlpLimits(
+                    attributes=settings.max_attributes, value_bytes=settings.max_attribute_bytes
+                ),
             ),
             queue=queue,
             delivered=self._delivered,
-            replay=Replay(store),
+            tail=self._tail,
+            replay=Replay(reader, traces),
+            traces=traces,
+            completeness=Completeness(reader, traces),
+            comparison=Comparison(traces),
             tapes=Tapes(store),
-            traces=Traces(RunReader(store)),
             emitters=Emitters(store),
-            search=Search(store, time.time_ns),
+            jaeger=Jaeger(store, now_unix_nano=time.time_ns),
             sql=self._new_sql(store),
             scores=Scores(store),
             export=Export(store),
             deletion=Deletion(queue, store, self._audit),
+            search=search,
+            sessions=Sessions(store, search),
+            agents=Agents(store),
             queries=self._queries,
             store_answers=store.ping,
             store_state=self.store_state,
@@ -253,8 +303,12 @@ class Collector:
 
     def stop(self) -> None:
         """Stop in the order data flows; safe at any stage of start, and safe to call twice."""
+        if self._tail is not None:
+            self._tail.close()
         if self._worker is not None:
             self._worker.stop(timeout=self._settings.stop_seconds)
+        if self._forwarder is not None:
+            self._forwarder.stop(timeout=min(FORWARD_STOP_SECONDS, self._settings.stop_seconds))
         if self._queue is not None:
             self._queue.close()
         self._queries.close()
@@ -284,6 +338,34 @@ class Collector:
             keys=self._keys,
             audit=self._audit,
             metrics=metrics,
+        )
+
+    def _forward_target(self) -> Target | None:
+        settings = self._settings
+        if not settings.forward_to:
+            return None
+        parse_signals(settings.forward_signals)
+        target = parse_target(settings.forward_to, settings.forward_headers)
+        check_not_ourselves(target, host=settings.host, port=settings.port)
+        return target
+
+    def _new_forwarder(self) -> Forwarder | None:
+        settings, target = self._settings, self._forward_target()
+        if target is None:
+            return None
+        place = f"{socket.gethostname()}:{settings.data_dir}"
+        return Forwarder(
+            target,
+            ForwardLimits(
+                max_bytes=settings.forward_queue_bytes,
+                request_seconds=settings.forward_seconds,
+                age_seconds=settings.forward_age_seconds,
+                signals=parse_signals(settings.forward_signals),
+                own_spans=settings.forward_events == "on",
+            ),
+            # The same for all workers, and for this collector after a restart.
+            own_id=hashlib.sha256(place.encode()).hexdigest()[:16],
+            metrics=ForwardMetrics.register(self._registry),
         )
 
     def _new_store(self) -> ClickHouseStore:

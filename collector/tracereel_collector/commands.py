@@ -21,6 +21,9 @@ def _configure_serve(parser: argparse.ArgumentParser) -> None:
         "--workers", type=int, help="processes that accept requests (default: by the cores)"
     )
     parser.add_argument(
+        "--forward-to", metavar="URL", help="OTLP/HTTP endpoint that everything received goes on to"
+    )
+    parser.add_argument(
         "--demo",
         action="store_true",
         help="also run the demo pipeline, emitting into this collector",

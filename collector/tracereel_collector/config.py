@@ -40,8 +40,20 @@ class Settings:
     rate_bytes: float = _setting(0.0, "Most bytes a key may send per second; 0 is no limit.")
     redact: str = _setting("off", "`on` hides secrets and personal data before they are kept.")
 
+    forward_to: str = _setting("", "OTLP/HTTP endpoint that everything received goes on to; none.")
+    forward_headers: str = _setting("", "`name=value` pairs for it, separated by commas.")
+    forward_signals: str = _setting("traces,logs,metrics", "What goes on to it.")
+    forward_events: str = _setting("on", "`on` also forwards the spans that our events carry.")
+    forward_queue_bytes: int = _setting(64 * MIB, "Most bytes that wait to be forwarded.")
+    forward_seconds: float = _setting(10.0, "Longest time for one request to it.")
+    forward_age_seconds: float = _setting(300.0, "How long it is tried before a body is dropped.")
+
     max_body_bytes: int = _setting(64 * MIB, "Largest request body, after decompression.")
     max_event_bytes: int = _setting(4 * MIB, "Largest single event.")
+    max_attributes: int = _setting(1000, "Most attributes of a span, log record or point (OTLP).")
+    max_attribute_bytes: int = _setting(
+        4 * MIB, "Longest text or value over OTLP; the rest is cut."
+    )
     max_inflight_bytes: int = _setting(256 * MIB, "Request bodies held in memory at once.")
     max_pending_bytes: int = _setting(4096 * MIB, "Undelivered bytes in the queue before 429.")
 
@@ -55,6 +67,10 @@ class Settings:
     batch_records: int = _setting(50_000, "Most records in one insert.")
     linger_seconds: float = _setting(1.0, "Longest time a batch waits to fill up.")
     retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
+
+    tail_readers: int = _setting(100, "Live streams open at once in each worker.")
+    tail_readers_per_tenant: int = _setting(20, "The same of one tenant.")
+    tail_beat_seconds: float = _setting(10.0, "Longest silence on a live stream.")
 
     price_file: str = _setting("", "CSV of model prices that go before the built-in ones.")
     query_seconds: float = _setting(30.0, "Longest time a query may take.")
@@ -102,16 +118,26 @@ class Settings:
             problems.append(f"workers={self.workers}: expected 0 to {MAX_WORKERS}")
         problems += [
             f"{name}={getattr(self, name)!r}: expected 0 or more"
-            for name in ("rate_records", "rate_bytes", "min_free_bytes")
+            for name in (
+                *("rate_records", "rate_bytes", "min_free_bytes"),
+                *("tail_readers", "tail_readers_per_tenant"),
+            )
             if getattr(self, name) < 0
         ]
         problems += [
             f"{name}={getattr(self, name)!r}: expected a number above 0"
-            for name in ("max_connections", "header_seconds", "body_seconds")
+            for name in (
+                *("max_connections", "header_seconds", "body_seconds", "tail_beat_seconds"),
+                *("forward_queue_bytes", "forward_seconds", "forward_age_seconds"),
+                *("max_attributes", "max_attribute_bytes"),
+            )
             if getattr(self, name) <= 0
         ]
-        if self.redact not in ("on", "off"):
-            problems.append(f"redact={self.redact!r}: expected 'on' or 'off'")
+        problems += [
+            f"{name}={getattr(self, name)!r}: expected 'on' or 'off'"
+            for name in ("redact", "forward_events")
+            if getattr(self, name) not in ("on", "off")
+        ]
         problems += [
             f"{name}={getattr(self, name)}: expected 0 to 65535"
             for name in ("port", "grpc_port")

@@ -143,3 +143,12 @@ class QuarantineEntry:
     received_unix_nano: int
     quarantined_unix_nano: int
     data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Events of a run that are acknowledged and not yet in the store."""
+
+    events: int
+    is_whole: bool
+    """Whether all that waits was looked through."""

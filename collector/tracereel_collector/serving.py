@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -15,6 +17,8 @@ from tracereel_collector.api.parts import Parts
 from tracereel_collector.config import Settings
 from tracereel_collector.connections import BoundedProtocol
 from tracereel_collector.errors import StartupError
+
+PREDECESSOR_SECONDS = 5.0
 
 
 def listen_together(host: str, port: int, *, sockets: int) -> list[socket.socket]:
@@ -31,6 +35,24 @@ def listen_together(host: str, port: int, *, sockets: int) -> list[socket.socket
     return [listen(host, port, together=True) for _ in range(sockets)]
 
 
+def _bind(listening: socket.socket, address: tuple[str, int]) -> None:
+    """Take an address; one that is taken may be free in a moment.
+
+    Workers whose parent was killed hold its sockets until they notice, which takes one that is just
+    starting a second or two: whoever starts the collector again at once must not fail for that.
+    """
+    deadline = time.monotonic() + PREDECESSOR_SECONDS
+    while True:
+        try:
+            listening.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
 def listen(
     host: str, port: int, *, option: str = "--port", together: bool = False
 ) -> socket.socket:
@@ -45,7 +67,7 @@ def listen(
     if together:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
-        listening.bind((host, port))
+        _bind(listening, (host, port))
         listening.listen(1024)
     except OSError as error:
         listening.close()
@@ -71,17 +93,18 @@ class Beside(Protocol):
 def doors_beside(settings: Settings, parts: Parts, *, together: bool = False) -> list[Beside]:
     """The doors besides HTTP that the settings ask for; `together` with other processes on a port."""
     if not settings.grpc_port:
-        return []
+        return [parts.tail]
     from tracereel_collector.api.otlp_grpc import GrpcDoor  # only now: it is slow to import
 
     return [
+        parts.tail,
         GrpcDoor(
             parts,
             host=settings.host,
             port=settings.grpc_port,
             stop_seconds=settings.stop_seconds,
             together=together,
-        )
+        ),
     ]
 
 

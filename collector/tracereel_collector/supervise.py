@@ -41,7 +41,11 @@ def serve_in_workers(
     core = Collector(settings, shared=True)
     # What all requests together may hold is shared out; one body must still fit.
     share = settings.max_inflight_bytes // len(sockets)
-    of_each = replace(settings, max_inflight_bytes=max(settings.max_body_bytes, share))
+    of_each = replace(
+        settings,
+        max_inflight_bytes=max(settings.max_body_bytes, share),
+        forward_queue_bytes=max(1, settings.forward_queue_bytes // len(sockets)),
+    )
 
     def link(slot: int, listen_fd: int, bell_fd: int, delivered_fd: int) -> Link:
         return Link(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram, values
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -97,6 +97,79 @@ class OtlpMetrics:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TailMetrics:
+    """What the live tail tells of itself."""
+
+    begun: Counter
+    ended: Counter
+    refused: Counter
+    skipped: Counter
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "TailMetrics":
+        """Make them in a registry."""
+        return cls(
+            begun=Counter("tracereel_tail_streams_total", "Live streams begun.", registry=registry),
+            ended=Counter(
+                "tracereel_tail_ended_total",
+                "Live streams ended, by reason.",
+                ["reason"],
+                registry=registry,
+            ),
+            refused=Counter(
+                "tracereel_tail_refused_total",
+                "Live streams refused because as many as may are open.",
+                registry=registry,
+            ),
+            skipped=Counter(
+                "tracereel_tail_skipped_bodies_total",
+                "Bodies not shown live because the tail could not follow; readers are told.",
+                registry=registry,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardMetrics:
+    """What became of copies sent on to another endpoint."""
+
+    sent: Counter
+    dropped: Counter
+    retries: Counter
+    queue_bytes: Gauge
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "ForwardMetrics":
+        """Make them in a registry."""
+        return cls(
+            sent=Counter(
+                "tracereel_forwarded_records_total",
+                "Records that the endpoint forwarded to has taken.",
+                ["kind"],
+                registry=registry,
+            ),
+            dropped=Counter(
+                "tracereel_forward_dropped_total",
+                "Records that were not forwarded, by reason.",
+                ["kind", "reason"],
+                registry=registry,
+            ),
+            retries=Counter(
+                "tracereel_forward_retries_total",
+                "Requests to the endpoint forwarded to that are tried again.",
+                ["kind"],
+                registry=registry,
+            ),
+            queue_bytes=Gauge(
+                "tracereel_forward_queue_bytes",
+                "Bytes that wait to be forwarded.",
+                multiprocess_mode="sum",
+                registry=registry,
+            ),
+        )
+
+
 class QueueMetrics(Collector):
     """The conservation counters, read from the queue's own transactions when they are asked for."""
 
@@ -139,6 +212,36 @@ class QueueMetrics(Collector):
             "Times the embedded engine was started again.",
             value=self._engine_restarts(),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressure:
+    """How late delivery is, and how much room the queue and its disk have left."""
+
+    oldest_seconds: float = 0.0
+    quarantined_bytes: int = 0
+    limit_bytes: int = 0
+    disk_free_bytes: int = 0
+    disk_kept_bytes: int = 0
+
+
+class PressureMetrics(Collector):
+    """How late delivery is and how much room is left, looked up when it is asked for."""
+
+    def __init__(self, pressure: Callable[[], Pressure]) -> None:
+        self._pressure = pressure
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample each."""
+        now = self._pressure()
+        for name, doc, value in (
+            ("queue_oldest_seconds", "Age of the oldest record not stored.", now.oldest_seconds),
+            ("queue_quarantined_bytes", "Bytes in quarantine.", now.quarantined_bytes),
+            ("queue_limit_bytes", "Bytes that may wait, quarantine included.", now.limit_bytes),
+            ("disk_free_bytes", "Free bytes where the queue lives.", now.disk_free_bytes),
+            ("disk_kept_bytes", "Free bytes below which nothing is taken.", now.disk_kept_bytes),
+        ):
+            yield GaugeMetricFamily(f"tracereel_{name}", doc, value=value)
 
 
 class SessionMetrics(Collector):

@@ -130,7 +130,7 @@ class Connection:
         connection: http.client.HTTPConnection
         if self._secure:
             connection = http.client.HTTPSConnection(
-                host, port, timeout=timeout, context=_tls_context()
+                host, port, timeout=timeout, context=tls_context()
             )
             if proxy is not None:
                 connection.set_tunnel(self._host, self._port or 443, proxy.headers)
@@ -141,7 +141,7 @@ class Connection:
         return connection
 
 
-def _tls_context() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """Who is trusted: OpenTelemetry's variable, else the system (`SSL_CERT_FILE`, `SSL_CERT_DIR`)."""
     context = ssl.create_default_context(cafile=os.environ.get(CA_FILE, "").strip() or None)
     if certificate := os.environ.get(CLIENT_CERTIFICATE, "").strip():

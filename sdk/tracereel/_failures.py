@@ -2,6 +2,7 @@
 
 import asyncio
 import traceback
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,8 @@ CANCELLATIONS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt
 """Stopped from outside: not a failure of the agent."""
 MAX_MARKS: Final = 16
 
+_CARRIERS: Final = (str, list, tuple, dict, set, frozenset)
+_MUCH: Final = 64 * 1024
 _ORIGIN: Final = "__tracereel_origin__"
 _FAILED: Final = "__tracereel_failed__"
 
@@ -120,9 +123,7 @@ def failed_agents(error: BaseException) -> list[Ended]:
 def stack_trace(error: BaseException) -> str | None:
     """The traceback as text: the innermost frames, bounded."""
     try:
-        lines = traceback.TracebackException(
-            type(error), error, error.__traceback__, limit=-MAX_FRAMES, compact=True
-        ).format()
+        lines = _traceback(error)
         kept: list[str] = []
         left = _values.TEXT_LIMIT
         for line in lines:
@@ -136,8 +137,48 @@ def stack_trace(error: BaseException) -> str | None:
         return None
 
 
+def _traceback(error: BaseException) -> Iterable[str]:
+    if any(_carries_much(each) for each in _chain(error)):
+        # Python would write out all that the exceptions carry, to show the last line of each.
+        frames = traceback.format_tb(error.__traceback__, limit=-MAX_FRAMES)
+        last = f"{_values.type_name(error)}: {_message(error)}\n"
+        return ["Traceback (most recent call last):\n", *frames, last]
+    return traceback.TracebackException(
+        type(error), error, error.__traceback__, limit=-MAX_FRAMES, compact=True
+    ).format()
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An exception and those it came from; of a long chain more than anybody reads."""
+    found: BaseException | None = error
+    for _ in range(MAX_MARKS):
+        if found is None:
+            return
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def _carried(error: BaseException) -> tuple[object, ...]:
+    """The arguments of an exception; a class of the user's may have made a property of them."""
+    given = BaseException.__dict__["args"].__get__(error)
+    return given if type(given) is tuple else ()
+
+
+def _carries_much(error: BaseException) -> bool:
+    """Whether the text of an exception is that of what it carries, and that is not small."""
+    if _values.class_attribute(type(error), "__str__") is not BaseException.__str__:
+        return False
+    return any(
+        issubclass(type(each), _CARRIERS) and _values.size(each) > _MUCH for each in _carried(error)
+    )
+
+
 def _message(error: BaseException) -> str:
     try:
+        if _carries_much(error):
+            carried = _carried(error)
+            shown = carried[0] if len(carried) == 1 else carried
+            return _values.summary(shown, MESSAGE_LIMIT)
         return _values.text(str(error), MESSAGE_LIMIT)
     except Exception as raised:  # noqa: BLE001 - an exception whose text raises
         _guard.pass_on(raised)

@@ -342,7 +342,7 @@ def _declared(kind: type, marker: str) -> list[str] | None:
 
 def _attribute(value: Any, name: str) -> Any:
     """An attribute by the plain machinery of `object`: slots and dictionaries, no `__getattr__`."""
-    found = _class_attribute(type(value), name)
+    found = class_attribute(type(value), name)
     if isinstance(found, property):
         return _MISSING
     try:
@@ -352,7 +352,8 @@ def _attribute(value: Any, name: str) -> Any:
         return _MISSING
 
 
-def _class_attribute(kind: type, name: str) -> Any:
+def class_attribute(kind: type, name: str) -> Any:
+    """What a class or a base of it defines, without running code of the user's."""
     for base in type.__getattribute__(kind, "__mro__"):
         found = type.__getattribute__(base, "__dict__").get(name, _MISSING)
         if found is not _MISSING:
@@ -469,7 +470,7 @@ def _text_bytes(value: str) -> int:
 
 def _own_bytes(value: Any, kind: type) -> int:
     """What `nbytes` says, where reading it runs no Python code of the type's."""
-    found = _class_attribute(kind, "nbytes")
+    found = class_attribute(kind, "nbytes")
     if type(found) not in (GetSetDescriptorType, MemberDescriptorType):
         return 0
     told = _attribute(value, "nbytes")

@@ -15,7 +15,7 @@ from tracereel import _context, _guard, _recorder
 from tracereel._context import Execution
 from tracereel._scopes.arguments import NO_ARGUMENTS, Arguments, Defaults
 from tracereel._scopes.base import Scope, Spec
-from tracereel._scopes.output import ASYNC_GENERATOR, GENERATOR, Stream
+from tracereel._scopes.output import ASYNC_GENERATOR, GENERATOR
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -186,7 +186,7 @@ def _beginner(function: Function, spec: Spec) -> Begin:
             if stream is None:
                 scope.attach()
             else:
-                scope.stream = Stream(stream, captures=scope.captures)
+                scope.stream = scope.listen(stream)
         except Exception as error:  # noqa: BLE001
             _guard.report("begin", error)
             return None
@@ -237,7 +237,7 @@ def _wrap_async_generator(function: Function, begin: Begin) -> Function:
         scope = begin(args, kwargs, ASYNC_GENERATOR)
         if scope is not None and (tape := scope.recorder.tape) is not None:
             inner = taped().async_generator(tape, scope, function)(*args, **kwargs)
-        step = _first_step(inner)
+        step = first_step(inner)
         error: BaseException | None = None
         closing = False
         while True:
@@ -266,7 +266,7 @@ def _wrap_async_generator(function: Function, begin: Begin) -> Function:
     return call_async_generator
 
 
-def _first_step(inner: AsyncGenerator[Any, Any]) -> Any:
+def first_step(inner: AsyncGenerator[Any, Any]) -> Any:
     """Begin an async generator unknown to the event loop, which would close it beside its wrapper.
 
     The loop knows the wrapper, and whoever closes that closes this.

@@ -42,6 +42,8 @@ def test_no_operation_answers_with_a_server_error(fuzzed, mode, least):
     seen: dict[str, int] = {}
     for found in schema.get_all_operations():
         operation = found.ok()
+        if operation.definition.raw.get("x-tracereel-stream"):
+            continue  # it would be read to its end, which it has not; test_tail.py tries it
 
         @HELD
         @given(case=operation.as_strategy(generation_mode=mode))

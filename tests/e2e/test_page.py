@@ -2,15 +2,20 @@
 
 import re
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
 from tests.support.collector import http
 
-WEB = resources.files("tracereel_collector").joinpath("web")
+WEB = Path(str(resources.files("tracereel_collector").joinpath("web")))
+FILES = sorted(path for path in WEB.rglob("*") if path.is_file())
+PAGES = ["/", "/docs", *(f"/web/{path.relative_to(WEB)}" for path in FILES)]
+SCRIPTS = [path for path in FILES if path.suffix == ".js"]
+NAMES = [str(path.relative_to(WEB)) for path in SCRIPTS]
 
 
-@pytest.mark.parametrize("path", ["/", "/web/replay.js", "/web/style.css"])
+@pytest.mark.parametrize("path", PAGES)
 def test_everything_is_served_with_a_policy_that_lets_no_foreign_code_in(collector, path):
     answer = http("GET", collector.url + path)
 
@@ -20,12 +25,57 @@ def test_everything_is_served_with_a_policy_that_lets_no_foreign_code_in(collect
     assert policy.startswith("default-src 'self';")
     assert "unsafe" not in policy
     assert headers["x-content-type-options"] == "nosniff"
+    again = http("GET", collector.url + path, headers={"If-None-Match": headers["etag"]})
+    assert again.status == 304
 
 
-def test_the_script_writes_text_and_the_page_holds_no_code_or_style_of_its_own():
-    script, page = (WEB.joinpath(name).read_text() for name in ("replay.js", "index.html"))
+@pytest.mark.parametrize(
+    "path", ["/web/../app.py", "/web/%2e%2e/app.py", "/web/nothing.js", "/web/"]
+)
+def test_only_files_of_the_page_are_served(collector, path):
+    assert http("GET", collector.url + path).status == 404
 
-    assert "textContent" in script
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", script)
-    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=\"/web/)", page)
-    assert not re.search(r"https?://", script + page)
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=NAMES)
+def test_scripts_write_text_and_never_markup(script):
+    text = script.read_text()
+
+    markup = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\b|Function\("
+    assert not re.search(markup, text)
+    assert not re.search(r"https?://|setAttribute\(\"(style|on)", text)
+
+
+@pytest.mark.parametrize("page", ["index.html", "docs.html"])
+def test_pages_hold_no_code_or_style_of_their_own(page):
+    text = (WEB / page).read_text()
+
+    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=\"/web/)", text)
+    assert not re.search(r"https?://", text)
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.name for path in FILES])
+def test_no_file_of_the_page_is_long(path):
+    assert len(path.read_text().splitlines()) <= 500
+
+
+@pytest.mark.parametrize(
+    "path", ["/openapi.json", "/healthz", "/readyz", "/metrics", "/v1/replay/nobody", "/nowhere"]
+)
+def test_no_answer_may_be_taken_for_another_type(collector, path):
+    headers = {k.lower(): v for k, v in http("GET", collector.url + path).headers.items()}
+
+    assert headers["x-content-type-options"] == "nosniff"
+    posted = http("POST", f"{collector.url}/v1/events", b"[]")
+    assert {k.lower(): v for k, v in posted.headers.items()}["x-content-type-options"] == "nosniff"
+
+
+def test_every_address_in_the_description_of_the_api_is_the_collectors_own(collector):
+    assert http("GET", f"{collector.url}/redoc").status == 404
+    page = http("GET", f"{collector.url}/docs").body.decode()
+    addresses = re.findall(r'(?:src|href)="([^"]+)"', page)
+
+    assert "/web/docs.js" in addresses
+    assert [each for each in addresses if not each.startswith(("/", "data:"))] == []
+    assert all(
+        http("GET", collector.url + each).status == 200 for each in addresses if each[0] == "/"
+    )

@@ -164,3 +164,206 @@ def test_a_run_nobody_has_is_404(collector):
 
     assert answer.status == 404
     assert answer.json()["error"]["code"] == "not_found"
+
+
+def replay(collector, run, query=""):
+    return read(collector, f"/v1/replay/{run}{query}")
+
+
+def test_the_replay_merges_events_and_spans_in_causal_order(collector, mixed):
+    run, _ = mixed
+    document = replay(collector, run)
+
+    assert list(document)[:3] == ["trace_id", "timeline", "summary"]
+    assert [entry["event"] for entry in document["timeline"]] == [
+        "agent.pipeline.started",
+        "agent.execution.started",
+        "otel.span",
+        "agent.llm.called",
+        "agent.decision.recorded",
+        "agent.execution.completed",
+        "agent.execution.started",
+        "agent.pipeline.completed",
+    ]
+    assert all(list(each)[:3] == ["time", "event", "details"] for each in document["timeline"])
+    by_event = {entry["event"]: entry["step"] for entry in document["timeline"]}
+    assert by_event["agent.decision.recorded"]["decision"] == "temporal_resolution"
+    assert by_event["agent.decision.recorded"]["reasoning"].startswith("'mañana'")
+    assert by_event["agent.llm.called"]["cost_usd"] == 0.5
+    assert by_event["otel.span"]["parent_id"] == SPAN["agent"]
+    summary = document["summary"]
+    assert summary["total_events"] == 7
+    assert summary["total_spans"] == 1
+    assert {"critical_path", "wasted", "first_error", "completeness"} <= set(summary)
+
+
+def test_pages_of_a_replay_are_the_whole_of_it(collector, mixed):
+    run, _ = mixed
+    whole = replay(collector, run)
+    told, place, pages = [], "", 0
+    while place is not None:
+        page = replay(collector, run, f"?limit=3&after={place}")
+        told += page["timeline"]
+        place, pages = page["next"], pages + 1
+
+    assert pages == 3
+    assert told == whole["timeline"]
+    assert http("GET", f"{collector.url}/v1/replay/{run}?after=x").status == 400
+    assert http("GET", f"{collector.url}/v1/replay/{run}?limit=0").status == 400
+
+
+def test_the_state_at_a_moment(collector, mixed):
+    run, _ = mixed
+
+    state = replay(collector, run, "?at=50")
+    same = replay(collector, run, f"?at={at(50)}")
+    end = replay(collector, run, "?at=100000")
+    before = replay(collector, run, "?at=2020-01-01T00:00:00Z")
+
+    assert state == same
+    assert [step["kind"] for step in state["steps"]] == ["pipeline", "agent", "span", "llm"]
+    assert {step["status"] for step in state["steps"]} == {"running"}
+    assert (state["tokens"], state["events_so_far"]) == (None, 2)
+    assert (end["tokens"], end["events_so_far"]) == (10, 7)
+    assert end["decisions"][0]["type"] == "temporal_resolution"
+    assert before["state"] == "not_started"
+    assert http("GET", f"{collector.url}/v1/replay/{run}?at=soon").status == 400
+
+
+def parse_stream(body):
+    """(id, event, data) of each Server-Sent Event."""
+    found = []
+    for block in body.decode().strip().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if line[0] != ":")
+        found.append((fields.get("id"), fields.get("event"), json.loads(fields["data"])))
+    return found
+
+
+def test_a_run_is_played_and_goes_on_where_the_reader_was_cut_off(collector, mixed):
+    run, _ = mixed
+    url = f"{collector.url}/v1/replay/{run}?stream=1&speed=50"
+    answer = http("GET", url)
+    played = parse_stream(answer.body)
+
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    *entries, (_, last, summary) = played
+    assert [data for _, _, data in entries] == replay(collector, run)["timeline"]
+    assert {name for _, name, _ in entries} == {"step"}
+    assert last == "end"
+    assert summary["total_events"] == 7
+    rest = parse_stream(http("GET", url, headers={"Last-Event-ID": entries[2][0]}).body)
+    assert rest == played[3:]
+    assert http("GET", f"{collector.url}/v1/replay/none?stream=1").status == 404
+    assert http("GET", url, headers={"Last-Event-ID": "x"}).status == 400
+
+
+def test_pages_of_a_huge_run_hold_every_event_and_span_once(collector):
+    """Above 2,000 events only the page is read."""
+    otel = uuid.uuid4().hex
+    run = f"trc_{otel}"
+    events = [
+        own("custom.tick", number, trace_id=run, otel_trace_id=otel, span_id="f" * 16)
+        for number in range(2_100)
+    ]
+    assert collector.post_events(events).json()["accepted"] == len(events)
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    for number in range(3):
+        made = spans.add(name="s", trace_id=bytes.fromhex(otel), span_id=bytes([number + 1] * 8))
+        made.start_time_unix_nano = 1_769_162_400_000_000_000 + 500_000_000 * number
+        made.end_time_unix_nano = made.start_time_unix_nano + 1
+    sent = {"Content-Type": "application/x-protobuf"}
+    http("POST", f"{collector.url}/v1/traces", request.SerializeToString(), sent)
+    wait_until(lambda: http("GET", f"{collector.url}/v1/traces/{otel}").status == 200, timeout=20)
+    told, place = [], ""
+    while place is not None:
+        page = replay(collector, run, f"?limit=700&after={place}")
+        assert len(page["timeline"]) <= 700
+        told += page["timeline"]
+        place = page["next"]
+
+    names = [each["details"].get("event_id") or each["details"]["span_id"] for each in told]
+    assert len(names) == len(set(names)) == 2_103
+    moments = [entry["step"]["offset_ms"] for entry in told]
+    assert moments == sorted(moments)
+    assert page["summary"]["total_events"] == 2_100
+    assert page["summary"]["in_short"] is True
+
+
+def test_completeness_names_gaps_emitters_and_the_end(collector, trace_id):
+    def numbered(number, event_type="agent.execution.completed", **fields):
+        return own(
+            *(event_type, number),
+            trace_id=trace_id,
+            emitter_id=f"emt_{trace_id}",
+            emitter_seq=number,
+            trace_seq=number,
+            **fields,
+        )
+
+    def completeness():
+        return read(collector, f"/v1/traces/{trace_id}/completeness")
+
+    collector.post_events([numbered(1), numbered(2)])
+    assert completeness()["verdict"] == "open"
+    collector.post_events([numbered(5, "agent.pipeline.completed", trace_event_count=6)])
+    document = completeness()
+    (emitter,) = document["emitters"]
+
+    assert document["verdict"] == "incomplete"
+    assert (document["events"], document["missing"], document["duplicates"]) == (3, 3, 0)
+    assert emitter["gaps"] == [[3, 4], [6, 6]]
+    assert emitter["has_told_its_end"] is True
+    assert document["in_queue"] == {"events": 0, "all_looked_through": True}
+    collector.post_events([numbered(3), numbered(4), numbered(6)])
+    assert completeness()["verdict"] == "complete"
+    assert replay(collector, trace_id)["summary"]["completeness"]["verdict"] == "complete"
+
+
+def test_a_run_in_little_room_has_handles_to_the_rest(collector, mixed):
+    run, _ = mixed
+    answer = http("GET", f"{collector.url}/v1/traces/{run}?budget_bytes=900")
+    short = answer.json()
+
+    assert len(answer.body) <= 900
+    assert short["steps"][0]["kind"] == "pipeline"
+    assert short["steps"][0]["hidden"] == short["omitted_steps"] > 0
+    part = read(collector, f"/v1/traces/{run}?step={SPAN['agent']}")
+    assert [(step["depth"], step["kind"]) for step in part["steps"]] == [
+        (0, "agent"),
+        (1, "span"),
+        (2, "llm"),
+    ]
+    assert [each["event_type"].rsplit(".", 1)[1] for each in part["events"]] == [
+        "started",
+        "recorded",
+        "completed",
+    ]
+    tokens = http("GET", f"{collector.url}/v1/traces/{run}?budget_tokens=400&budget_bytes=90000")
+    assert len(tokens.body) <= 1_200
+    assert http("GET", f"{collector.url}/v1/traces/{run}?step=none").status == 404
+    assert http("GET", f"{collector.url}/v1/traces/{run}?budget_bytes=1").status == 400
+
+
+def test_two_runs_are_compared(collector, trace_id):
+    def book(name, chosen):
+        fields = {"trace_id": f"{trace_id}-{name}", "agent_name": "router", "request_id": "r"}
+        collector.post_events(
+            [
+                own("agent.execution.started", 0, **fields),
+                own("agent.decision.recorded", 5, **fields, chosen=chosen),
+                own("agent.execution.completed", 10, **fields),
+            ]
+        )
+
+    book("one", "A")
+    book("two", "B")
+    document = read(collector, f"/v1/traces/{trace_id}-one/diff/{trace_id}-two")
+    same = read(collector, f"/v1/traces/{trace_id}-one/diff/{trace_id}-one?everything=true")
+
+    assert document["first_difference"]["what"] == "decision"
+    assert document["first_difference"]["fields"]["decision"]["b"]["chosen"] == "B"
+    assert document["counts"]["changed"] == 1
+    assert same["same"] is True
+    assert [step["change"] for step in same["steps"]] == ["same"]
+    assert http("GET", f"{collector.url}/v1/traces/{trace_id}-one/diff/none").status == 404

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -194,6 +195,21 @@ def test_workers_end_when_their_parent_is_killed_and_the_next_start_goes_on(
     fresh = renewed.post_events(events(trace_id, [6])).json()
     assert fresh["first_sequence_number"] > more["first_sequence_number"] + 1
     assert renewed.stop() == 0
+
+
+def test_a_start_waits_for_the_port_until_its_predecessors_workers_have_gone(new_collector):
+    """They hold its sockets until they notice that their parent was killed."""
+    holder = socket.create_server(("127.0.0.1", 0), reuse_port=True)
+    port = holder.getsockname()[1]
+    started = new_collector(port=port, arguments=("--workers", "2")).start(wait=False)
+    release = threading.Timer(2.0, holder.close)
+    release.start()
+
+    wait_until(lambda: started.url, timeout=60)
+
+    release.join()
+    assert started.post_events(events("trc_port", [1])).status == 200
+    assert started.stop() == 0
 
 
 def test_a_port_that_is_taken_is_said_with_several_workers_too(pair, new_collector):

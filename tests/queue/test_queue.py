@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.support.conservation import conserved_queue
 from tracereel_collector.errors import QueueUnavailableError, ThrottledError
 from tracereel_collector.model import Kind, Quarantined
 from tracereel_collector.queue import QueueLimits
+from tracereel_collector.queue import append as append_module
 
 BIG = {"max_records": 1_000_000, "max_bytes": 1 << 30}
 
@@ -155,6 +157,7 @@ def test_counters_balance_at_every_step(open_queue, body):
         "quarantined": 1,
         "retried": 0,
         "dropped": 0,
+        "damaged": 0,
     }
     (entry,) = queue.quarantined(tenant="default")
     assert (entry.kind, entry.sequence_number, entry.reason) == ("events", 1, "cannot be stored")
@@ -233,3 +236,15 @@ def test_a_sender_that_goes_away_does_not_stop_the_queue(open_queue, body):
 
     assert blocker.result(10)
     assert append(queue, body(b"next")).appended == 1
+
+
+def test_the_table_of_emitters_is_bounded(open_queue, body, monkeypatch):
+    monkeypatch.setattr(append_module, "MAX_EMITTERS", 50)
+    monkeypatch.setattr(append_module, "COUNT_EVERY", 10)
+    queue = open_queue()
+    for number in range(200):
+        sent = replace(body(b"{}", runs=[(f"e{number}", 1, 1)]), received_unix_nano=number)
+        append(queue, sent)
+
+    assert queue._read("SELECT count(*) FROM emitters")[0][0] <= 60
+    assert append(queue, body(b"{}", runs=[("e199", 1, 1)])).duplicates == 1

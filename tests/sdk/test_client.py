@@ -16,8 +16,8 @@ from tracereel.client import (
     ReplayClient,
     TraceNotFoundError,
     UnexpectedAnswerError,
-    _parse_replay,
 )
+from tracereel.client.reading import parse_replay
 
 TRACE = "trc_main_abc123"
 RECORDED = Path(__file__).with_name("cli").joinpath("recorded_replay.json").read_bytes()
@@ -144,6 +144,6 @@ class TestEndpoint:
 def test_any_answer_is_a_replay_or_a_client_error(body):
     """Whatever arrives, nothing but the client's own errors is raised."""
     try:
-        _parse_replay(body, "http://localhost")
+        parse_replay(body, "http://localhost")
     except ClientError:
         pass

@@ -379,3 +379,31 @@ def test_a_program_that_ends_well_has_not_failed(
         leave()
     assert caught.value is stop
     assert recorded()[-1]["event_type"] == f"agent.execution.{kind}"
+
+
+def test_an_exception_that_carries_much_is_not_written_out_whole() -> None:
+    written = []
+
+    class Item:
+        def __repr__(self):
+            written.append(1)
+            return "item"
+
+    def chained():
+        try:
+            raise ValueError([Item()] * 1_000_000)
+        except ValueError as cause:
+            raise RuntimeError("outer") from cause
+
+    with pytest.raises(RuntimeError) as caught:
+        chained()
+    error = caught.value
+
+    assert _failures.describe(error).error_message == "outer"
+    assert "in chained" in _failures.stack_trace(error)
+    assert _failures.describe(error.__cause__).error_message.startswith("[Item(), ")
+    assert len(_failures.describe(error.__cause__).error_message) <= _failures.MESSAGE_LIMIT
+    assert _failures.stack_trace(ValueError("a", {"b": 1})).endswith(
+        "ValueError: ('a', {'b': 1})\n"
+    )
+    assert written == []

@@ -4,12 +4,24 @@ import http.client
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-FAULTS = ("refuse", "drop_before", "drop_after", "cut", "slow", "readonly", "no_space", "no_memory")
+FAULTS = (
+    *("refuse", "drop_before", "drop_after", "cut", "slow"),
+    *("readonly", "no_space", "no_memory", "too_many_parts", "wrong_password"),
+)
 """503; hung up on before the request is passed on; after it was answered; in the middle of the
-answer; a byte at a time; and what ClickHouse says when it is read-only, full, or short of memory."""
+answer; a byte at a time; and what ClickHouse says when it is read-only, full, short of memory, cannot
+keep up with merging, or has another password now."""
 _ANSWERS = {
     "readonly": (242, "Table is in readonly mode. (TABLE_IS_READ_ONLY)"),
     "no_space": (243, "Cannot reserve 1.00 MiB, not enough space. (NOT_ENOUGH_SPACE)"),
+    "too_many_parts": (
+        252,
+        "Too many parts (3001). Merges are slower than inserts. (TOO_MANY_PARTS)",
+    ),
+    "wrong_password": (
+        516,
+        "tracereel: Authentication failed: password is incorrect. (AUTHENTICATION_FAILED)",
+    ),
     "no_memory": (241, "Memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)"),
 }
 

@@ -12,14 +12,20 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tracereel_collector.api import (
+    agents,
     clickhouse,
+    completeness,
     deletion,
+    diff,
     emitters,
     events,
     export,
     health,
     heartbeats,
+    jaeger,
+    jaeger_v3,
     keys,
+    login,
     otlp,
     page,
     quarantine,
@@ -27,7 +33,9 @@ from tracereel_collector.api import (
     replay,
     score_acts,
     scores,
+    sessions,
     sql,
+    tail,
     tape,
     trace,
     traces,
@@ -49,6 +57,11 @@ SURFACES = (
     traces,
     trace,
     tape,
+    completeness,
+    diff,
+    tail,
+    sessions,
+    agents,
     sql,
     clickhouse,
     scores,
@@ -58,10 +71,15 @@ SURFACES = (
     quarantine,
     quarantine_acts,
     keys,
+    login,
     health,
+    jaeger_v3,
+    jaeger,
     page,
 )
 """Everything that is served; each file holds one `router`."""
+_NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+"""On every answer: recorded text in JSON is never taken for a page."""
 
 
 def build_api(parts: Parts) -> ASGIApp:
@@ -72,10 +90,18 @@ def build_api(parts: Parts) -> ASGIApp:
         parts.delivered.attach(asyncio.get_running_loop())
         yield
 
-    app = FastAPI(title="tracereel", version=parts.version, lifespan=lifespan)
+    # FastAPI's own pages load their scripts from elsewhere; `/docs` is ours.
+    app = FastAPI(
+        title="tracereel",
+        version=parts.version,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.parts = parts
     for surface in SURFACES:
         include(app, surface.router)
+    include(app, login.leaving)
     describe_security(app)
     add_error_handlers(app)
     hot = HotRoutes(
@@ -97,7 +123,10 @@ def build_api(parts: Parts) -> ASGIApp:
             hot,
             allow_origins=parts.cors_origins,
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["authorization", "content-encoding", "content-type", "x-api-key"],
+            allow_headers=[
+                *("authorization", "content-encoding", "content-type", "x-api-key"),
+                "last-event-id",
+            ],
             expose_headers=["retry-after"],
         )
     return _CountRequests(
@@ -106,7 +135,10 @@ def build_api(parts: Parts) -> ASGIApp:
 
 
 class _CountRequests:
-    """Counts and times requests by route: the path template, never the path, bounds the labels."""
+    """Counts and times requests by route: the path template, never the path, bounds the labels.
+
+    The outermost layer, so that what every answer carries is added here.
+    """
 
     def __init__(
         self, app: ASGIApp, *, metrics: HttpMetrics, connection_limits: ConnectionLimits
@@ -128,6 +160,8 @@ class _CountRequests:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if not any(name == _NO_SNIFFING[0] for name, _ in message["headers"]):
+                    message["headers"] = [*message["headers"], _NO_SNIFFING]
             await send(message)
 
         try:

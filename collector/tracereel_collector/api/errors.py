@@ -15,6 +15,7 @@ from tracereel_collector.api.clickhouse_answers import clickhouse_error, speaks_
 from tracereel_collector.api.otlp_answers import JSON, MAX_MESSAGE, PROTOBUF
 from tracereel_collector.errors import CollectorError, RetryableError
 from tracereel_collector.ingest.accept import EveryEventRejectedError
+from tracereel_collector.query.jaeger import legacy, v3
 
 log = structlog.get_logger(__name__)
 
@@ -111,6 +112,9 @@ def error_response(
         return Response(
             body.SerializeToString(), status_code=status, media_type=PROTOBUF, headers=headers
         )
+    if request.scope["path"].startswith("/api/"):
+        wording = v3 if request.scope["path"].startswith("/api/v3/") else legacy
+        return JSONResponse(wording.failure(status, message), status_code=status, headers=headers)
     if speaks_clickhouse(request):
         return clickhouse_error(status, message, hint, headers)
     content = {"error": {"code": code, "message": message, "hint": hint}, **extra}

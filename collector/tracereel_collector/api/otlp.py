@@ -10,6 +10,7 @@ from tracereel_collector.api.parts import parts_of
 from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope
 from tracereel_collector.errors import UnsupportedError
+from tracereel_collector.forward.post import PATH_HEADER
 from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, TRACES, Signal
 
 router = Surface(scope=Scope.WRITE)
@@ -58,6 +59,12 @@ async def _receive(signal: Signal, request: Request) -> Response:
     is_json = content_type == JSON
     async with parts.bodies.read(request.stream(), request.headers) as data:
         parts.gate.charge(caller, size=len(data))
-        answer = await parts.accept.otlp(signal, data, tenant=caller.tenant, is_json=is_json)
+        answer = await parts.accept.otlp(
+            signal,
+            data,
+            tenant=caller.tenant,
+            is_json=is_json,
+            passed=request.headers.get(PATH_HEADER, ""),
+        )
     parts.gate.charge(caller, records=answer.records)
     return Response(encoded(signal, answer, is_json=is_json), media_type=content_type)

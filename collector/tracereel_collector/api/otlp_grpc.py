@@ -23,6 +23,7 @@ from tracereel_collector.errors import (
     ThrottledError,
     UnavailableError,
 )
+from tracereel_collector.forward.post import PATH_HEADER
 from tracereel_collector.ingest.body import PAUSE_SECONDS
 from tracereel_collector.ingest.otlp_schema import SIGNALS, Signal
 
@@ -132,7 +133,10 @@ class GrpcDoor:
             if not arrived.came:
                 raise BadRequestError("the call carries no message")
             parts.gate.charge(caller, size=len(data))
-            answer = await parts.accept.otlp(signal, data, tenant=caller.tenant, is_json=False)
+            passed = headers.get(PATH_HEADER, "")
+            answer = await parts.accept.otlp(
+                signal, data, tenant=caller.tenant, is_json=False, passed=passed
+            )
         parts.gate.charge(caller, records=answer.records)
         return bytes(response_of(signal, answer).SerializeToString())
 

@@ -1,45 +1,83 @@
-"""`/`: the page, served from the package itself."""
+"""`/`, `/docs` and `/web/…`: the pages, served from the package itself."""
 
+import hashlib
+from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Final
 
+from fastapi import Request
 from fastapi.responses import Response
 
 from tracereel_collector.api.surface import Surface
 from tracereel_collector.auth import Scope
+from tracereel_collector.errors import NotFoundError
 
 router = Surface(scope=Scope.PUBLIC)
 
-_WEB = resources.files("tracereel_collector").joinpath("web")
-_FILES = {
-    "": ("index.html", "text/html; charset=utf-8"),
-    "replay.js": ("replay.js", "text/javascript; charset=utf-8"),
-    "style.css": ("style.css", "text/css; charset=utf-8"),
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
 }
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'",
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self';"
+    " frame-ancestors 'none'; object-src 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
 }
 
 
-def _serve(name: str) -> Response:
-    file, media_type = _FILES[name]
-    return Response(_WEB.joinpath(file).read_bytes(), media_type=media_type, headers=_HEADERS)
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the page, as it is sent."""
+
+    body: bytes
+    media_type: str
+    tag: str
+
+
+def _files(folder: Traversable, prefix: str = "") -> dict[str, _File]:
+    """All files below a folder by their paths: what is not among them is not served."""
+    found: dict[str, _File] = {}
+    for each in folder.iterdir():
+        if each.is_dir():
+            found |= _files(each, f"{prefix}{each.name}/")
+        elif media_type := _TYPES.get(each.name.rpartition(".")[2]):
+            body = each.read_bytes()
+            tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+            found[prefix + each.name] = _File(body, media_type, tag)
+    return found
+
+
+_FILES: Final = _files(resources.files("tracereel_collector").joinpath("web"))
+
+
+def _serve(request: Request, path: str) -> Response:
+    file = _FILES.get(path)
+    if file is None:
+        raise NotFoundError(f"the page has no file {path[:80]!r}")
+    headers = {**_HEADERS, "ETag": file.tag}
+    if request.headers.get("if-none-match") == file.tag:
+        return Response(status_code=304, headers=headers)
+    return Response(file.body, media_type=file.media_type, headers=headers)
 
 
 @router.get("/", include_in_schema=False)
-async def index() -> Response:
+async def index(request: Request) -> Response:
     """The page itself."""
-    return _serve("")
+    return _serve(request, "index.html")
 
 
-@router.get("/web/replay.js", include_in_schema=False)
-async def script() -> Response:
-    """What makes it move."""
-    return _serve("replay.js")
+@router.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """The API, listed from its OpenAPI document."""
+    return _serve(request, "docs.html")
 
 
-@router.get("/web/style.css", include_in_schema=False)
-async def style() -> Response:
-    """What makes it readable."""
-    return _serve("style.css")
+@router.get("/web/{path:path}", include_in_schema=False)
+async def web(request: Request, path: str) -> Response:
+    """What the pages are made of."""
+    return _serve(request, path)

@@ -15,12 +15,18 @@ from tracereel_collector.connections import ConnectionLimits
 from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
-from tracereel_collector.model import Kind, QuarantineEntry
+from tracereel_collector.live.hub import LiveTail
+from tracereel_collector.model import Kind, QuarantineEntry, Waiting
+from tracereel_collector.query.agents import Agents
+from tracereel_collector.query.completeness import Completeness
+from tracereel_collector.query.diff import Comparison
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
+from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
+from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.sql import PeoplesSql
 from tracereel_collector.query.tape import Tapes
 from tracereel_collector.query.trace import Traces
@@ -45,6 +51,10 @@ class QueueView(Protocol):
 
     def hurry(self, kind: Kind, /) -> None:
         """Ask for delivery of what waits, now."""
+        ...
+
+    def events_waiting(self, *, tenant: str, trace_id: str) -> Waiting:
+        """How many events of a run are acknowledged and not yet in the store."""
         ...
 
     def newest_body(self, kind: Kind, /) -> int | None:
@@ -142,15 +152,21 @@ class Parts:
     accept: Accept
     queue: QueueView
     delivered: DeliveryNotice
+    tail: LiveTail
     replay: Replay
     tapes: Tapes
     traces: Traces
+    completeness: Completeness
+    comparison: Comparison
     emitters: Emitters
+    jaeger: Jaeger
     search: Search
     sql: PeoplesSql
     scores: Scores
     export: Export
     deletion: Deletion
+    sessions: Sessions
+    agents: Agents
     queries: QueryThreads
     store_answers: Callable[[], bool]
     store_state: Callable[[], dict[str, Any]]

@@ -1,21 +1,92 @@
-"""`GET /v1/replay/{trace_id}`: a run, told in order."""
+"""`GET /v1/replay/{trace_id}`: a run, told in order: whole, in pages, at a moment, or played."""
 
-from fastapi import Request
-from fastapi.responses import Response
+from collections.abc import AsyncIterator
+from typing import Annotated
 
-from tracereel_collector.api.parts import parts_of
+from fastapi import Header, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from tracereel_collector.api.parts import Parts, parts_of
+from tracereel_collector.api.playback import PAGE, Playbacks, play
 from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope
-from tracereel_collector.query.replay import check_trace_id
+from tracereel_collector.query.moment import parse_moment
+from tracereel_collector.query.replay import (
+    BEGINNING,
+    MAX_PAGE,
+    Page,
+    check_trace_id,
+    parse_cursor,
+)
+from tracereel_collector.query.run.rows import Cursor
 
 router = Surface(scope=Scope.READ)
+_playbacks = Playbacks()
 
 
 @router.get("/v1/replay/{trace_id}", summary="Replay a run")
-async def get_replay(request: Request, trace_id: str) -> Response:
-    """`timeline` holds every event once, chronological and causal; `summary` what it amounts to."""
-    parts = parts_of(request)
-    caller = caller_of(request)
+async def get_replay(
+    request: Request,
+    trace_id: str,
+    *,
+    limit: Annotated[int | None, Query(ge=1, le=MAX_PAGE)] = None,
+    after: str | None = None,
+    at: str | None = None,
+    stream: bool = False,
+    speed: Annotated[float, Query(ge=0, le=1_000_000, allow_inf_nan=False)] = 1.0,
+    linked: bool = True,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """`timeline` holds every event and span once, in causal order; `summary` what it amounts to.
+
+    With `limit` a page of it and `next`, to be given as `after`; with `at` the state at a moment;
+    with `stream` Server-Sent Events at `speed` times the recorded pace (0: as fast as it can).
+    """
+    parts, tenant = parts_of(request), caller_of(request).tenant
     check_trace_id(trace_id)
-    document = await parts.queries.run(lambda: parts.replay.document(caller.tenant, trace_id))
+    if at is not None:
+        moment = parse_moment(at)
+        state = await parts.queries.run(
+            lambda: parts.replay.state(tenant, trace_id, at=moment, linked=linked)
+        )
+        return Response(state, media_type="application/json")
+    place = parse_cursor(after) if after else BEGINNING
+    if stream:
+        place = parse_cursor(last_event_id) if last_event_id else place
+        return await _played(parts, tenant, trace_id, place, speed=speed, linked=linked)
+    if limit is None and place == BEGINNING:
+        document = await parts.queries.run(
+            lambda: parts.replay.document(tenant, trace_id, linked=linked)
+        )
+    else:
+        document = await parts.queries.run(
+            lambda: parts.replay.page(
+                tenant, trace_id, after=place, limit=limit or MAX_PAGE, linked=linked
+            ).document()
+        )
     return Response(document, media_type="application/json")
+
+
+async def _played(
+    parts: Parts, tenant: str, trace_id: str, place: Cursor, *, speed: float, linked: bool
+) -> Response:
+    async def page(after: Cursor) -> Page:
+        return await parts.queries.run(
+            lambda: parts.replay.page(tenant, trace_id, after=after, limit=PAGE, linked=linked)
+        )
+
+    first = await page(place)  # what does not exist is a 404, not a stream
+    ticket = _playbacks.begin()
+
+    async def told() -> AsyncIterator[bytes]:
+        try:
+            async for part in play(first, page, speed=speed):
+                yield part
+        finally:
+            _playbacks.end(ticket)
+
+    return StreamingResponse(
+        told(),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )

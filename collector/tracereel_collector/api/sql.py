@@ -33,12 +33,13 @@ _NUMBERS = {
     "output_format_json_quote_64bit_integers": "0",
     "output_format_json_quote_denormals": "0",
 }
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\0": "\\0", "\r": "\\r"})
 _STATEMENT = {
     "type": "object",
     "required": ["query"],
     "properties": {
         "query": {"type": "string"},
-        "parameters": {"type": "object", "additionalProperties": {"type": "string"}},
+        "parameters": {"type": "object", "additionalProperties": {}},
     },
 }
 _BODY = {
@@ -50,9 +51,12 @@ _BODY = {
 }
 
 
+_Scalar = str | int | float | bool
+
+
 class _Statement(msgspec.Struct, forbid_unknown_fields=True):
     query: str
-    parameters: dict[str, str | int | float | bool] = {}
+    parameters: dict[str, _Scalar | list[_Scalar]] = {}
 
 
 class _Column(msgspec.Struct):
@@ -128,7 +132,17 @@ def _read(data: bytes, content_type: str) -> _Statement:
 
 
 def _text(value: Any) -> str:
+    """A parameter as ClickHouse reads it: escaped, and quoted where it is in a list."""
+    if isinstance(value, list):
+        inner = (f"'{_escaped(each)}'" if isinstance(each, str) else _text(each) for each in value)
+        return f"[{','.join(inner)}]"
+    if isinstance(value, str):
+        return value.translate(_ESCAPES)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPES).replace("'", "\\'")
 
 
 def _wanted(accept: str) -> str:

@@ -75,7 +75,7 @@ class Gate:
         self._monotonic = monotonic
         self._now = now_unix
         self._ring = Keyring(settings.static)
-        self._guard = Guard(now=monotonic())
+        self._guard = Guard(settings.rates_file)
         self._limits = KeyLimits(settings.rates, settings.rates_file)
         self._looked_at = float("-inf")
         self._stopping = threading.Event()
@@ -120,6 +120,7 @@ class Gate:
         self._audit.flush(everything=True)
         self._keys.close()
         self._limits.close()
+        self._guard.close()
 
     def refresh(self) -> None:
         """Take over what changed in the file of keys.

@@ -2,17 +2,20 @@
 
 Nothing is held open: who must wait is told so at once (429, Retry-After). While an address waits,
 only keys that were right from there before are looked at, so that one who guesses beside a customer
-(behind the same proxy) cannot lock the customer out.
+(behind the same proxy) cannot lock the customer out. Wrong tries are counted in a small file that
+all workers share; which keys were right is remembered by each for itself, so that a request with a
+known key never touches the file.
 """
 
 import functools
 import ipaddress
+import math
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
-from tracereel_collector.auth.limits import TokenBucket
+from tracereel_collector.auth.shared_file import SharedFile
 
 FREE_TRIES: Final = 5
 MAX_PENALTY_SECONDS: Final = 60.0
@@ -23,14 +26,26 @@ GOOD_KEYS: Final = 32
 """Right keys remembered of one address."""
 GLOBAL_TRIES_PER_SECOND: Final = 100.0
 """Wrong keys looked at per second from all addresses together."""
-
-
-@dataclass(slots=True)
-class _Address:
-    tries: int = 0
-    last_try: float = 0.0
-    waits_until: float = 0.0
-    good: "OrderedDict[bytes, None]" = field(default_factory=OrderedDict)
+_EVERYBODY: Final = ""
+"""The row of all addresses together: its `tries` is the level of a bucket of debts."""
+_TRIM_EVERY: Final = 1_000
+_SCHEMA: Final = (
+    "CREATE TABLE IF NOT EXISTS tries"
+    " (address TEXT PRIMARY KEY, tries REAL, last_try REAL) WITHOUT ROWID"
+)
+# Times are monotonic: one that lies ahead is from before the machine was started again.
+_FAILED: Final = (
+    "INSERT INTO tries VALUES (?1, 1, ?2) ON CONFLICT (address) DO UPDATE SET last_try = ?2,"
+    " tries = iif(?2 - last_try NOT BETWEEN 0 AND ?3, 1, tries + 1)"
+)
+_FAILED_ALL: Final = (
+    "INSERT INTO tries VALUES ('', 1, ?1) ON CONFLICT (address) DO UPDATE SET last_try = ?1,"
+    " tries = max(0, tries - max(0, ?1 - last_try) * ?2) + 1"
+)
+_TRIM: Final = (
+    "DELETE FROM tries WHERE address IN"
+    " (SELECT address FROM tries WHERE address != '' ORDER BY last_try DESC LIMIT -1 OFFSET ?)"
+)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -50,51 +65,63 @@ def group(peer: str) -> str:
 class Guard:
     """Remembers wrong tries by address, boundedly; safe to use from any thread."""
 
-    def __init__(self, *, now: float) -> None:
-        self._addresses: OrderedDict[str, _Address] = OrderedDict()
-        self._all = TokenBucket(
-            rate=GLOBAL_TRIES_PER_SECOND, burst=10 * GLOBAL_TRIES_PER_SECOND, now=now
-        )
+    def __init__(self, path: Path | None = None) -> None:
+        self._file = SharedFile(path, schema=_SCHEMA, what="wrong_keys")
+        self._good: OrderedDict[str, OrderedDict[bytes, None]] = OrderedDict()
+        self._failures = 0
         self._lock = threading.Lock()
 
     def wait(self, peer: str, digest: bytes, now: float) -> float:
         """Seconds until this key may be tried from there; 0 when it may now."""
+        name = _name(peer)
         with self._lock:
-            address = self._addresses.get(group(peer))
-            if address is not None and digest in address.good:
+            if digest in self._good.get(name, ()):
                 return 0.0
-            own = address.waits_until - now if address is not None else 0.0
-            return max(own, self._all.wait(now), 0.0)
+        rows = self._file.run("SELECT * FROM tries WHERE address IN (?, '')", name)
+        return max((_wait(row[0], row[1], row[2], now) for row in rows), default=0.0)
 
     def failed(self, peer: str, digest: bytes, now: float) -> None:
         """A key that is nobody's was tried."""
+        name = _name(peer)
         with self._lock:
-            address = self._address(peer)
-            if now - address.last_try > FORGET_SECONDS:
-                address.tries = 0
-            address.good.pop(digest, None)
-            address.tries += 1
-            address.last_try = now
-            over = address.tries - FREE_TRIES
-            if over > 0:
-                address.waits_until = now + min(MAX_PENALTY_SECONDS, 2.0 ** min(over - 1, 10))
-            self._all.take(1, now)
+            if name in self._good:
+                self._good[name].pop(digest, None)
+            self._failures += 1
+            trim = self._failures % _TRIM_EVERY == 0
+        self._file.run(_FAILED, name, now, FORGET_SECONDS)
+        self._file.run(_FAILED_ALL, now, GLOBAL_TRIES_PER_SECOND)
+        if trim:
+            self._file.run(_TRIM, MAX_ADDRESSES)
 
     def succeeded(self, peer: str, digest: bytes) -> None:
         """A right key came from there. It does not excuse wrong ones: a guesser may own a key too."""
         with self._lock:
-            good = self._address(peer).good
+            good = self._good.setdefault(_name(peer), OrderedDict())
             good[digest] = None
             good.move_to_end(digest)
             if len(good) > GOOD_KEYS:
                 good.popitem(last=False)
+            self._good.move_to_end(_name(peer))
+            if len(self._good) > MAX_ADDRESSES:
+                self._good.popitem(last=False)
 
-    def _address(self, peer: str) -> _Address:
-        name = group(peer)
-        address = self._addresses.get(name)
-        if address is None:
-            address = self._addresses[name] = _Address()
-            if len(self._addresses) > MAX_ADDRESSES:
-                self._addresses.popitem(last=False)
-        self._addresses.move_to_end(name)
-        return address
+    def close(self) -> None:
+        """Let go of the file; safe to call twice."""
+        self._file.close()
+
+
+def _name(peer: str) -> str:
+    return group(peer) or "unknown"
+
+
+def _wait(address: str, tries: float, last_try: float, now: float) -> float:
+    since = now - last_try
+    if address == _EVERYBODY:
+        burst = 10 * GLOBAL_TRIES_PER_SECOND
+        over = tries - max(0.0, since) * GLOBAL_TRIES_PER_SECOND - burst
+        return max(over, 1e-9) / GLOBAL_TRIES_PER_SECOND if over >= 0 else 0.0
+    over = tries - FREE_TRIES
+    if over <= 0 or not 0 <= since <= FORGET_SECONDS:
+        return 0.0
+    penalty = min(MAX_PENALTY_SECONDS, math.ldexp(1.0, int(min(over - 1, 10))))
+    return max(0.0, penalty - since)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tracereel_collector.auth.cookie import cookie_in, is_own_page
 from tracereel_collector.auth.keys import (
     DEFAULT_TENANT,
     GRANTABLE,
@@ -37,6 +38,8 @@ def key_in(headers: Mapping[str, str]) -> str:
     if not key:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         key = token.strip() if scheme.lower() == "bearer" else ""
+    if not key and "cookie" in headers and is_own_page(headers):
+        key = cookie_in(headers["cookie"])
     return key
 
 

@@ -23,6 +23,7 @@ from tracereel_collector.store.deletion import (
     count_rows,
     delete_rows,
     runs_of,
+    spans_of_user,
     traces_of_user,
 )
 
@@ -74,27 +75,30 @@ class Deletion:
         digest = hashlib.blake2b(f"{tenant}\0{user_id}".encode(), digest_size=16).hexdigest()
         with self._alone():
             marks = Marks(users=frozenset({user_id}))
-            ids = traces_of_user(self.store, tenant, user_id)
+            done: set[str] = set()
+            ids = traces_of_user(self.store, tenant, user_id, done=done)
             if not self._is_known(tenant, marks, found=bool(ids)):
                 raise NotFoundError(f"there is nothing of the user {user_id!r}")
             self._write_down("user.deletion", tenant, by, user_digest=digest)
             self._settle(tenant, marks)
             rows: dict[str, int] = {}
-            aside, traces = 0, 0
-            while ids := traces_of_user(self.store, tenant, user_id):
-                traces += len(ids)
+            aside = 0
+            while ids := traces_of_user(self.store, tenant, user_id, done=done):
+                done.update(ids)
                 more = Marks(
                     users=marks.users,
                     traces=frozenset(ids),
                     otel=frozenset[str]().union(*map(_otel_of, ids)),
                 )
                 found, left = self._remove(tenant, ids, more)
-                rows = {name: rows.get(name, 0) + found.get(name, 0) for name in {*rows, *found}}
+                rows = _added(rows, found)
                 aside += left
+            while (spans := spans_of_user(self.store, tenant, user_id)).spans:
+                rows = _added(rows, delete_rows(self.store, spans))
             aside += self.queue.purge(tenant, marks, up_to=self._settle(tenant, marks))
             total = sum(rows.values()) + aside
             self._write_down("user.deleted", tenant, by, user_digest=digest, rows=total)
-        return {"user_id": user_id, "traces": traces, **_answer(rows, aside)}
+        return {"user_id": user_id, "traces": len(done), **_answer(rows, aside)}
 
     def _remove(self, tenant: str, ids: list[str], marks: Marks) -> tuple[dict[str, int], int]:
         """Rows removed from each table, and records removed from the quarantine."""
@@ -163,6 +167,10 @@ def _with_otel(marks: Marks, runs: Runs) -> Marks:
     otel = (marks.otel | {name for name in runs.otel if len(name) == 32}) - set(runs.shared)
     hexadecimal = frozenset(name for name in otel if set(name) <= set("0123456789abcdef"))
     return Marks(traces=marks.traces, users=marks.users, otel=hexadecimal)
+
+
+def _added(rows: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+    return {name: rows.get(name, 0) + more.get(name, 0) for name in {*rows, *more}}
 
 
 def _answer(rows: dict[str, int], aside: int) -> dict[str, Any]:

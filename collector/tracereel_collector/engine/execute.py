@@ -184,8 +184,11 @@ def _rest(stream: Any, block: bytes | None) -> Generator[bytes]:
             yield block
             with engine_errors():
                 block = _next(stream)
-    finally:
+    except BaseException:
         _quietly(stream.close)
+        raise
+    with engine_errors():
+        stream.close()  # a failure that shows only here is told, and its handle not lent again
 
 
 def _next(stream: Any) -> bytes | None:

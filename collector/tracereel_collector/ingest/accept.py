@@ -11,6 +11,7 @@ from tracereel_collector.ingest.check import EventCheck, Rejection
 from tracereel_collector.ingest.events import NDJSON, split_events
 from tracereel_collector.ingest.heartbeats import check_heartbeats
 from tracereel_collector.ingest.otlp import FOREIGN, CheckedRequest, OtlpCheck
+from tracereel_collector.ingest.otlp_limits import OtlpLimits
 from tracereel_collector.ingest.otlp_schema import Signal
 from tracereel_collector.ingest.quick import QuickCheck
 from tracereel_collector.ingest.redaction import Redactor
@@ -29,6 +30,14 @@ class Appends(Protocol):
 
     async def append(self, body: Body, /) -> Receipt:
         """Keep a body; returns once it is durable."""
+        ...
+
+
+class Forwards(Protocol):
+    """What the line tells of a body that is durable now."""
+
+    def offer(self, kind: Kind, data: bytes, records: int, /, *, passed: str = "") -> None:
+        """Take a copy, or let it be; never waits."""
         ...
 
 
@@ -88,15 +97,20 @@ class Accept:
         now_unix_nano: Callable[[], int],
         metrics: OtlpMetrics,
         redactor: Redactor | None = None,
+        forward: Forwards | None = None,
+        otlp_limits: OtlpLimits | None = None,
     ) -> None:
         self._queue = queue
+        self._forward = forward
         self._metrics = metrics
         self._check = EventCheck(max_event_bytes=max_event_bytes, redactor=redactor)
         # Asked whether a log record is an event: what it hides is counted when the event is taken.
         # What is redacted is written anew: the quick way is for what enters as it came.
         self._quick = None if redactor else QuickCheck(max_event_bytes=max_event_bytes)
         self._asked = EventCheck(max_event_bytes=max_event_bytes)
-        self._otlp = OtlpCheck(why_no_event=self._why_no_event, redactor=redactor)
+        self._otlp = OtlpCheck(
+            why_no_event=self._why_no_event, redactor=redactor, limits=otlp_limits
+        )
         self._now = now_unix_nano
         self._redactor = redactor
 
@@ -112,7 +126,7 @@ class Accept:
         else:
             taken = self._take_events(data, tenant, content_type)
         body = taken.body
-        receipt = await self._queue.append(body)
+        receipt = await self._append(body)
         if taken.rejected and not body.records:
             raise EveryEventRejectedError(
                 taken.rejected,
@@ -157,8 +171,17 @@ class Accept:
         )
         return _Taken(body, checked.rejected, checked.misclaimed, single)
 
-    async def otlp(self, signal: Signal, data: bytes, *, tenant: str, is_json: bool) -> OtlpAnswer:
-        """An OTLP request of any signal, in protobuf or JSON.
+    async def _append(self, body: Body, *, passed: str = "") -> Receipt:
+        """Keep a body; what was not known before goes on to whom it is forwarded."""
+        receipt = await self._queue.append(body)
+        if self._forward is not None and receipt.appended:
+            self._forward.offer(body.kind, body.data, body.records, passed=passed)
+        return receipt
+
+    async def otlp(
+        self, signal: Signal, data: bytes, *, tenant: str, is_json: bool, passed: str = ""
+    ) -> OtlpAnswer:
+        """An OTLP request of any signal, in protobuf or JSON; `passed` names collectors before us.
 
         Raises:
             BadRequestError: it is not one.
@@ -187,7 +210,7 @@ class Accept:
             events = b"\n".join(checked.events)
             bodies.append(self._take_events(events, tenant, NDJSON_TYPE).body)
         # Both or an error: a sender that sends again is known by what was kept of the first time.
-        await asyncio.gather(*(self._queue.append(body) for body in bodies))
+        await asyncio.gather(*(self._append(body, passed=passed) for body in bodies))
         self._count(signal, checked)
         if refused and refused == checked.refused[FOREIGN] and not checked.kept:
             raise TenantClaimedError(checked.hint, hint=HINT)

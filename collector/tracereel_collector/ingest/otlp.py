@@ -10,6 +10,13 @@ from google.protobuf.message import DecodeError
 from tracereel_collector.ingest.claims import names_another, remove_foreign
 from tracereel_collector.ingest.otlp_events import event_line, event_type_of, may_hold_events
 from tracereel_collector.ingest.otlp_json import request_from_json
+from tracereel_collector.ingest.otlp_limits import (
+    LONG_VALUE,
+    MANY_ATTRIBUTES,
+    OtlpLimits,
+    cut_long_values,
+    drop_surplus,
+)
 from tracereel_collector.ingest.otlp_mend import (
     BAD_TEXT,
     BAD_TIME,
@@ -39,6 +46,8 @@ REDACTED = "redacted"
 _SAID = {
     BAD_TEXT: "{} strings were not UTF-8; U+FFFD stands for the bytes that were not",
     BAD_TIME: f"{{}} times are after {MAX_UNIX_NANO} ns; attributes keep what was sent",
+    MANY_ATTRIBUTES: "{} attributes were left out, the last of records that had too many",
+    LONG_VALUE: "{} texts or values were cut because they were too long",
     NO_EVENT: "{} log records name an event but are none, and were kept as log records",
 }
 
@@ -74,8 +83,15 @@ class CheckedRequest:
 class OtlpCheck:
     """Checks requests of all signals; stateless after construction, safe to share."""
 
-    def __init__(self, *, why_no_event: Refusal, redactor: Redactor | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        why_no_event: Refusal,
+        redactor: Redactor | None = None,
+        limits: OtlpLimits | None = None,
+    ) -> None:
         self._why_no_event = why_no_event
+        self._limits = limits or OtlpLimits()
         self._redactor = redactor
         self._bounded = {signal.name: signal.bounded for signal in SIGNALS}
 
@@ -87,7 +103,8 @@ class OtlpCheck:
         """
         try:
             request = self._bounded[signal.name].FromString(data)
-            records, odd = _LOOKS[signal.name](request)
+            records, odd = _LOOKS[signal.name](request, self._limits.attributes)
+            odd = odd or len(data) > self._limits.value_bytes
             odd = odd or (may_hold_events(data) if signal is LOGS else _ZERO_PARENT_FIELD in data)
             odd = odd or self._redactor is not None or names_another(request, tenant)
             if not odd and request.IsInitialized():
@@ -124,15 +141,17 @@ class OtlpCheck:
         events: list[bytes] = []
         hint = ""
         if names_another(request, tenant):
-            came, _ = _LOOKS[signal.name](request)
+            came = _count(signal, request)
             hint = remove_foreign(request, tenant)
-            refused[FOREIGN] = came - _LOOKS[signal.name](request)[0]
+            refused[FOREIGN] = came - _count(signal, request)
             bounded = None
         if signal is LOGS:
             # Before anything becomes text: the fields of an event keep their shape.
             events, reasons = self._take_events(request, tenant)
             mended[NO_EVENT] += len(reasons)
             hint = hint or (reasons[0] if reasons else "")
+        mended[MANY_ATTRIBUTES] += drop_surplus(request, self._limits.attributes)
+        mended[LONG_VALUE] += cut_long_values(request, self._limits.value_bytes)
         same_records = bounded if not events else None
         mended[DEEP_VALUE] += flatten_deep_values(request, same_records)
         if signal is TRACES:
@@ -141,10 +160,9 @@ class OtlpCheck:
             mended[ZERO_PARENT] += clear_zero_parents(request)
         if self._redactor is not None:
             mended[REDACTED] += self._redactor.otlp(request)
-        records, _ = _LOOKS[signal.name](request)
         return CheckedRequest(
             data=request.SerializeToString(),
-            records=records,
+            records=_count(signal, request),
             events=events,
             refused=refused,
             mended=+mended,
@@ -183,14 +201,16 @@ def _service_of(resource: Any) -> str:
     return next(names, "")
 
 
-def _look_at_spans(request: Any) -> tuple[int, bool]:
+def _look_at_spans(request: Any, most: int) -> tuple[int, bool]:
     """How many spans there are, and whether any needs a closer look."""
     count = 0
     odd = False
     for resource in request.resource_spans:
+        odd = odd or len(resource.resource.attributes) > most
         for scope in resource.scope_spans:
             spans = scope.spans
             count += len(spans)
+            odd = odd or len(scope.scope.attributes) > most
             for span in spans:
                 trace_id, span_id = span.trace_id, span.span_id
                 if (
@@ -200,32 +220,52 @@ def _look_at_spans(request: Any) -> tuple[int, bool]:
                     or span_id == _NO_SPAN
                     or span.start_time_unix_nano > MAX_UNIX_NANO
                     or span.end_time_unix_nano > MAX_UNIX_NANO
+                    or len(span.attributes) > most
                 ):
                     odd = True
                 for event in span.events:
-                    if event.time_unix_nano > MAX_UNIX_NANO:
+                    if event.time_unix_nano > MAX_UNIX_NANO or len(event.attributes) > most:
+                        odd = True
+                for link in span.links:
+                    if len(link.attributes) > most:
                         odd = True
     return count, odd
 
 
-def _look_at_logs(request: Any) -> tuple[int, bool]:
-    scopes = (scope for resource in request.resource_logs for scope in resource.scope_logs)
-    return sum(len(scope.log_records) for scope in scopes), False
-
-
-def _look_at_metrics(request: Any) -> tuple[int, bool]:
+def _look_at_logs(request: Any, most: int) -> tuple[int, bool]:
     count = 0
+    odd = False
+    for resource in request.resource_logs:
+        odd = odd or len(resource.resource.attributes) > most
+        for scope in resource.scope_logs:
+            count += len(scope.log_records)
+            odd = odd or len(scope.scope.attributes) > most
+            odd = odd or any(len(record.attributes) > most for record in scope.log_records)
+    return count, odd
+
+
+def _look_at_metrics(request: Any, most: int) -> tuple[int, bool]:
+    count = 0
+    odd = False
     for resource in request.resource_metrics:
+        odd = odd or len(resource.resource.attributes) > most
         for scope in resource.scope_metrics:
+            odd = odd or len(scope.scope.attributes) > most
             for metric in scope.metrics:
                 data = metric.WhichOneof("data")
                 if data in _POINTS:
-                    count += len(getattr(metric, data).data_points)
-    return count, False
+                    points = getattr(metric, data).data_points
+                    count += len(points)
+                    odd = odd or any(len(point.attributes) > most for point in points)
+    return count, odd
 
 
-_LOOKS: dict[str, Callable[[Any], tuple[int, bool]]] = {
+_LOOKS: dict[str, Callable[[Any, int], tuple[int, bool]]] = {
     TRACES.name: _look_at_spans,
     LOGS.name: _look_at_logs,
     METRICS.name: _look_at_metrics,
 }
+
+
+def _count(signal: Signal, request: Any) -> int:
+    return _LOOKS[signal.name](request, 0)[0]

@@ -11,6 +11,8 @@ from tracereel_collector.store.rollups import TAG_KINDS
 MAX_VALUES = 20
 """Of one filter."""
 MAX_WORDS = 8
+CRASHED = "crashed"
+"""The status of a run that never ended and whose processes are gone."""
 _WORD = re.compile(r"[0-9A-Za-z\u0080-\U0010ffff]+")
 _PHRASE = re.compile(r'"([^"]*)"')
 
@@ -40,7 +42,7 @@ COLUMNS: Final[dict[str, str]] = {
         startsWith(max(s.closing), '2'), substring(max(s.closing), 18),
         sum(s.executions_open) > 0, 'running',
         max(s.closing) != '', substring(max(s.closing), 18),
-        sum(s.events) > 0 AND max(s.opening) = '', 'unknown',
+        sum(s.events) > 0, 'unknown',
         'running')""",
 }
 """What is known of a run, over its rows of `trace_summaries`."""
@@ -112,13 +114,16 @@ def as_sql(filters: Filters) -> Condition:
                 f"{kind} is not searched by; expected one of {', '.join(TAG_KINDS)}"
             )
         _few(kind, values)
-        made.columns[f"is_{kind}"] = f"max(hasAny(s.tags, {{{kind}_tags:Array(String)}}))"
-        made.holds(f"is_{kind}", **{f"{kind}_tags": [f"{kind}:{value[:256]}" for value in values]})
+        tags = [f"{kind}:{value[:256]}" for value in values]
+        names = [f"{kind}_{number}" for number in range(len(tags))]
+        found = " OR ".join(f"has(s.tags, {{{name}:String}})" for name in names)
+        made.columns[f"is_{kind}"] = f"max({found})"
+        made.holds(f"is_{kind}", **dict(zip(names, tags, strict=True)))
     if filters.statuses:
         _few("status", filters.statuses)
-        made.holds(
-            f"{made.needs('status')} IN {{statuses:Array(String)}}", statuses=list(filters.statuses)
-        )
+        # Whether a run without an end has crashed is known of those that were found.
+        statuses = ["running" if each == CRASHED else each for each in filters.statuses]
+        made.holds(f"{made.needs('status')} IN {{statuses:Array(String)}}", statuses=statuses)
     for given, sign, end in ((filters.least, ">=", "min"), (filters.most, "<=", "max")):
         for name, value in given.items():
             column, units = RANGES[name]
@@ -168,13 +173,13 @@ _IN_TEXTS = """SELECT trace_id FROM trace_texts
     WHERE tenant = {tenant:String} AND hour >= {first_hour:DateTime('UTC')}
       AND hour <= {last_hour:DateTime('UTC')} AND %s"""
 _WITH_ATTRIBUTE = """SELECT trace_id FROM agent_events
-    WHERE tenant = {tenant:String} AND ingested_at >= {first_hour:DateTime('UTC')} - INTERVAL 1 DAY
+    WHERE tenant = {tenant:String} AND toDate(ingested_at) >= {first_day:Date}
       AND position(payload, {$_key:String}) > 0
       AND (JSONExtractString(payload, {$_key:String}) = {$_value:String}
         OR JSONExtractRaw(payload, {$_key:String}) = {$_value:String})
     UNION ALL
     SELECT TraceId FROM otel_spans
-    WHERE TenantId = {tenant:String} AND IngestedAt >= {first_hour:DateTime('UTC')} - INTERVAL 1 DAY
+    WHERE TenantId = {tenant:String} AND toDate(IngestedAt) >= {first_day:Date}
       AND (SpanAttributes[{$_key:String}] = {$_value:String}
         OR ResourceAttributes[{$_key:String}] = {$_value:String})"""
 

@@ -1,126 +1,161 @@
-"""A run told in order: every event once, as it was sent, with a summary of what happened."""
+"""A run told in order: every event and span once, as it was sent, with a summary of what happened."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from tracereel.events import TRACE_ID_PATTERN
-from tracereel_collector.errors import BadRequestError, NotFoundError
-from tracereel_collector.store.sql import query
+from tracereel.semconv import TAPE_RECORDED
+from tracereel_collector.errors import BadRequestError
+from tracereel_collector.query.moment import Moment, state_at
+from tracereel_collector.query.run.rows import BEGINNING, Counts, Cursor, RunReader, Selects
+from tracereel_collector.query.run.shape import shown_chain
+from tracereel_collector.query.run.steps import MILLI
+from tracereel_collector.query.run.summary import summary_of
+from tracereel_collector.query.run.timeline import Entry, event_entry, span_entry, timeline_of
+from tracereel_collector.query.trace import MAX_CHAINS, Traces
 
-MAX_EVENTS = 50_000
-"""Longest timeline given out at once; `summary.truncated` says when there was more."""
-
-
-class Selects(Protocol):
-    """What a query needs of the store."""
-
-    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; the answer's bytes in a ClickHouse format."""
-        ...
-
-
-class _Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `replay.sql`, in its order of columns."""
-
-    sequence_number: int
-    ingested_at: str
-    time: str
-    unix_nano: int
-    event_type: str
-    agent_name: str
-    pipeline_type: str
-    status: str
-    duration_ms: int | None
-    tokens: int | None
-    cost_usd: float | None
-    payload: str
-
+MAX_PAGE = 5_000
+"""Most entries of one page."""
+WHOLE_EVENTS = 2_000
+"""Up to so many events, every page stands on the whole run; above, a page is all that is read."""
 
 _TRACE_ID = re.compile(TRACE_ID_PATTERN)
-_ROWS = msgspec.json.Decoder(_Row)
+_CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:-([0-9a-f]{1,32}))?", re.ASCII)
+
+__all__ = ["BEGINNING", "MAX_PAGE", "Page", "Replay", "Selects", "check_trace_id", "parse_cursor"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some entries of a run, and what is behind them."""
+
+    trace_id: str
+    entries: Sequence[Entry]
+    next: Cursor | None
+    """Where the next page begins; None when this is the last."""
+    summary: dict[str, Any]
+    chains: Sequence[dict[str, Any]] = ()
+
+    def document(self) -> bytes:
+        """As JSON: `trace_id`, `timeline`, `summary`, then ours."""
+        return b'{"trace_id":%b,"timeline":[%b],"summary":%b,"chains":%b,"next":%b}' % (
+            msgspec.json.encode(self.trace_id),
+            b",".join(entry.data for entry in self.entries),
+            msgspec.json.encode(self.summary),
+            msgspec.json.encode(self.chains),
+            msgspec.json.encode(None if self.next is None else str(self.next)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
     """Answers `GET /v1/replay/{trace_id}`."""
 
-    store: Selects
+    reader: RunReader
+    traces: Traces
 
-    def document(self, tenant: str, trace_id: str) -> bytes:
-        """The run as JSON: `trace_id`, `timeline`, `summary`.
-
-        The events' own bytes are spliced in: nothing that was sent can change on the way.
+    def document(self, tenant: str, trace_id: str, *, linked: bool = True) -> bytes:
+        """The whole run as JSON: `trace_id`, `timeline`, `summary`.
 
         Raises:
-            NotFoundError: this tenant has no event of that trace.
+            NotFoundError: this tenant has nothing of that trace.
         """
-        answer = self.store.select(
-            query("replay"),
-            {"tenant": tenant, "trace_id": trace_id, "limit": MAX_EVENTS + 1},
-            fmt="JSONCompactEachRow",
+        return self._whole(tenant, trace_id, after=BEGINNING, limit=None, linked=linked).document()
+
+    def page(
+        self, tenant: str, trace_id: str, *, after: Cursor, limit: int, linked: bool = True
+    ) -> Page:
+        """The entries behind a place. Of a huge run, only they are read.
+
+        Raises:
+            NotFoundError: this tenant has nothing of that trace.
+        """
+        counts, trace_ids = self.reader.counts(tenant, trace_id, linked=linked)
+        if counts.total_events <= WHOLE_EVENTS:
+            return self._whole(tenant, trace_id, after=after, limit=limit, linked=linked)
+        traces = sorted(set(counts.otel_trace_ids) - {""})
+        events, spans = self.reader.page(tenant, trace_ids, traces, after=after, limit=limit + 1)
+        entries = [
+            event_entry(row, tenant=tenant, origin=counts.began)
+            for row in events
+            if row.event_type != TAPE_RECORDED
+        ]
+        entries += [span_entry(row, tenant=tenant, origin=counts.began) for row in spans]
+        entries = sorted(
+            (entry for entry in entries if entry.cursor > after), key=lambda entry: entry.cursor
         )
-        rows: list[_Row] = _ROWS.decode_lines(answer)
-        if not rows:
-            raise NotFoundError(
-                f"no event of trace {trace_id!r}",
-                hint="events appear within a second of their acknowledgement",
-            )
-        truncated = len(rows) > MAX_EVENTS
-        del rows[MAX_EVENTS:]
-        timeline = b",".join(_entry(row, tenant) for row in rows)
-        return b'{"trace_id":%b,"timeline":[%b],"summary":%b}' % (
-            msgspec.json.encode(trace_id),
-            timeline,
-            msgspec.json.encode({**summary(rows), "truncated": truncated}),
+        return Page(
+            trace_id=trace_id,
+            entries=entries[:limit],
+            next=entries[limit - 1].cursor if len(entries) > limit else None,
+            summary=_in_short(counts, trace_ids),
+        )
+
+    def state(self, tenant: str, trace_id: str, *, at: Moment, linked: bool = True) -> bytes:
+        """The state of the run at a moment, as JSON.
+
+        Raises:
+            NotFoundError: this tenant has nothing of that trace.
+        """
+        analysis = self.traces.analysis(tenant, trace_id, linked=linked)
+        return msgspec.json.encode(state_at(analysis, at))
+
+    def _whole(
+        self, tenant: str, trace_id: str, *, after: Cursor, limit: int | None, linked: bool
+    ) -> Page:
+        analysis = self.traces.analysis(tenant, trace_id, whole=True, linked=linked)
+        entries = [entry for entry in timeline_of(analysis, tenant=tenant) if entry.cursor > after]
+        more = limit is not None and len(entries) > limit
+        shown = entries[:limit]
+        rest = shown[-1].cursor if shown and (more or analysis.run.truncated) else None
+        origin = analysis.run.began
+        return Page(
+            trace_id=trace_id,
+            entries=shown,
+            next=rest,
+            summary=summary_of(analysis),
+            chains=[shown_chain(chain, origin=origin) for chain in analysis.chains[:MAX_CHAINS]],
         )
 
 
-def _entry(row: _Row, tenant: str) -> bytes:
-    added = {
-        "tenant": tenant,
-        "sequence_number": row.sequence_number,
-        "ingested_at": row.ingested_at,
-    }
-    details = row.payload.encode().rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:]
-    head = msgspec.json.encode({"time": row.time, "event": row.event_type})[:-1]
-    return head + b',"details":' + details + b"}"
-
-
-def summary(rows: Iterable[_Row]) -> dict[str, Any]:
-    """What a run amounts to, from its events."""
-    rows = list(rows)
-    # Users' own types may be called what they like: they are neither failures nor retries.
-    types = [row.event_type for row in rows if row.event_type.startswith("agent.")]
-    agents = list(dict.fromkeys(row.agent_name for row in rows if row.agent_name))
-    moments = [row.unix_nano for row in rows]
-    closing = [row for row in rows if row.event_type == "agent.pipeline.completed"]
-    # Model calls are the finest grain there is; executions speak only where there are none.
-    calls = [row for row in rows if row.event_type == "agent.llm.called"] or [
-        row for row in rows if row.event_type == "agent.execution.completed"
-    ]
+def _in_short(counts: Counts, trace_ids: Sequence[str]) -> dict[str, Any]:
+    """The figures that can be counted without reading a run."""
+    has_calls = counts.calls > 0
     return {
-        "total_events": len(rows),
-        "agents_executed": len(agents),
-        "total_time_ms": (max(moments) - min(moments)) // 1_000_000,
-        "errors": sum("failed" in name for name in types),
-        "retries": sum("retry" in name for name in types),
-        "fallbacks": sum("fallback" in name for name in types),
-        "decisions": sum("decision" in name for name in types),
-        "agents": agents,
-        "pipeline_type": next((row.pipeline_type for row in rows if row.pipeline_type), None),
-        "status": closing[-1].status if closing else None,
-        "llm_tokens_used": _sum_known(row.tokens for row in calls),
-        "llm_cost_usd": _sum_known(row.cost_usd for row in calls),
+        "total_events": counts.total_events,
+        "agents_executed": len(counts.agents),
+        "total_time_ms": (counts.ended - counts.began) // MILLI,
+        "errors": counts.errors,
+        "retries": counts.retries,
+        "fallbacks": counts.fallbacks,
+        "decisions": counts.decisions,
+        "agents": counts.agents,
+        "pipeline_type": counts.pipeline_type or None,
+        "status": counts.status or None,
+        "llm_tokens_used": counts.call_tokens if has_calls else counts.said_tokens,
+        "llm_cost_usd": counts.call_cost if has_calls else counts.said_cost,
+        "runs": list(trace_ids),
+        "in_short": True,
+        "truncated": False,
     }
 
 
-def _sum_known(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+def parse_cursor(text: str) -> Cursor:
+    """A place in a timeline, as an answer gave it.
+
+    Raises:
+        BadRequestError: it has another form.
+    """
+    found = _CURSOR.fullmatch(text)
+    if found is None:
+        raise BadRequestError(
+            f"after: {text[:80]!r} is not a place in a timeline; expected `next` of an earlier answer"
+        )
+    return Cursor(int(found[1]), int(found[2]), found[3] or "")
 
 
 def check_trace_id(trace_id: str) -> str:

@@ -1,6 +1,6 @@
 """Finds runs: lists with filters, order and pages, counts of what was found, and when it happened."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
 from typing import Any, Literal, Protocol
@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from tracereel_collector.query import cursor as cursors
-from tracereel_collector.query.filters import COLUMNS, SORTS, Condition, Filters, as_sql
+from tracereel_collector.query.filters import COLUMNS, CRASHED, SORTS, Condition, Filters, as_sql
 from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of, iso
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
@@ -19,10 +19,12 @@ FACETS = ("status", *TAG_KINDS)
 FACET_VALUES = 20
 """Most values that are counted of one kind."""
 
-_REACH = 6 * HOUR
+REACH = 6 * HOUR
 """How far outside of a window the rest of a run is looked for."""
 _WIDER = (HOUR, DAY, 8 * DAY)
 """Without a window the newest are looked for in these, then in everything."""
+_WIDER_FILTERED = (DAY,)
+"""The same where what is looked for may be rare: few questions, whatever comes of them."""
 _END_OF_TIME = (2**32 - 1) * SECOND
 
 
@@ -53,6 +55,21 @@ class Question:
         return cursors.digest([msgspec.to_builtins(self.filters), self.sort, self.order])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What there is of a tenant's runs, before anything is searched."""
+
+    oldest: int
+    newest: int
+    linked: bool
+    """Whether spans have to be brought to the runs that were in their OpenTelemetry traces."""
+
+    def fill(self, name: str, **fragments: str) -> str:
+        """A query over the rows of runs, with fragments of our own in it."""
+        rows = query("search_linked_rows" if self.linked else "search_rows").rstrip()
+        return Template(query(name)).substitute(rows=rows, **fragments)
+
+
 class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One line of `search_found.sql`."""
 
@@ -75,9 +92,20 @@ class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
     tokens: int
     nano_usd: int
     lowest_confidence: float
+    parent_trace_id: str
     tags: list[str]
 
+    def by_kind(self) -> dict[str, list[str]]:
+        """The values of each kind of tag."""
+        values: dict[str, list[str]] = {kind: [] for kind in (*TAG_KINDS, "emitter")}
+        for tag in self.tags:
+            kind, _, value = tag.partition(":")
+            values[kind].append(value)
+        return values
 
+
+_REACHES = msgspec.json.Decoder(tuple[int, int, int])
+_NAMES = msgspec.json.Decoder(tuple[str])
 _PLACES = msgspec.json.Decoder(tuple[str, int])
 _FOUND = msgspec.json.Decoder(_Found)
 _COUNTED = msgspec.json.Decoder(tuple[str, str, int])
@@ -99,26 +127,36 @@ class Search:
         """The same as plain data."""
         condition = as_sql(question.filters)
         condition.parameters["tenant"] = tenant
+        reach = self.reach(tenant)
         answer: dict[str, Any] = {"traces": [], "next": None, "window": question.window.shown()}
         if question.limit:
-            answer["traces"], answer["next"] = self._page(question, condition)
+            answer["traces"], answer["next"] = self._page(question, condition, reach)
         if question.facets:
-            answer["facets"] = self._facets(question, condition)
+            answer["facets"] = self._facets(question, condition, reach)
         if question.buckets:
-            answer["histogram"] = self._histogram(question, condition)
+            answer["histogram"] = self._histogram(question, condition, reach)
         return answer
 
     def by_ids(self, tenant: str, places: Mapping[str, int]) -> list[dict[str, Any]]:
         """Runs by their ids and, roughly, their starts; in that order, those that are still there."""
-        found = self._found(tenant, places)
-        return [_shown(found[run]) for run in places if run in found]
+        found = self._found(tenant, places, self.reach(tenant))
+        crashed = self._crashed(tenant, found.values())
+        return [_shown(found[run], crashed) for run in places if run in found]
+
+    def reach(self, tenant: str) -> Reach:
+        """What there is of a tenant."""
+        answer = self.store.select(
+            query("search_reach"), {"tenant": tenant}, fmt="JSONCompactEachRow"
+        )
+        ((oldest, newest, linked),) = _REACHES.decode_lines(answer)
+        return Reach(oldest=oldest * SECOND, newest=newest * SECOND, linked=bool(linked))
 
     def _page(
-        self, question: Question, condition: Condition
+        self, question: Question, condition: Condition, reach: Reach
     ) -> tuple[list[dict[str, Any]], str | None]:
         place = cursors.decode(question.cursor, question.digest) if question.cursor else None
-        for start in self._starts(question, condition, place):
-            places = self._places(question, condition, place, start)
+        for start in self._starts(question, reach, place):
+            places = self._places(question, condition, reach, place, start)
             if len(places) > question.limit:
                 break
         following = None
@@ -131,40 +169,38 @@ class Search:
         if question.sort != "started_at":
             first = 0 if start is None else start
             guesses = dict.fromkeys(guesses, first)
-        found = self._found(tenant, guesses, last=question.window.end)
+        found = self._found(tenant, guesses, reach, last=question.window.end)
+        crashed = self._crashed(tenant, found.values())
         # A run that began before what was searched is further down, or not in the window at all.
-        return [
-            _shown(found[run])
+        shown = [
+            _shown(found[run], crashed)
             for run in guesses
             if run in found and (start is None or found[run].started_unix_nano >= start)
-        ], following
+        ]
+        statuses = question.filters.statuses
+        return [each for each in shown if not statuses or each["status"] in statuses], following
 
     def _starts(
-        self, question: Question, condition: Condition, place: cursors.Place | None
+        self, question: Question, reach: Reach, place: cursors.Place | None
     ) -> list[int | None]:
         """Where to begin looking, one after the other until there is enough."""
         if question.window.start is not None:
             return [question.window.start]
         if question.sort != "started_at" or question.order != "desc":
             return [None]
-        if place is not None:
-            newest = place.value
-        else:
-            (line,) = self.store.select(
-                "SELECT toUnixTimestamp(max(hour)) FROM trace_summaries WHERE tenant = {tenant:String}",
-                {"tenant": condition.parameters["tenant"]},
-                fmt="TabSeparated",
-            ).split()
-            newest = int(line) * SECOND
+        newest = place.value if place is not None else reach.newest
         if question.window.end is not None:
             newest = min(newest, question.window.end)
         aligned = newest // HOUR * HOUR
-        return [*(aligned - back for back in _WIDER if aligned > back), None]
+        wider = _WIDER if question.filters == Filters() else _WIDER_FILTERED
+        starts = [aligned - back for back in wider]
+        return [*(start for start in starts if start > reach.oldest), None]
 
     def _places(
         self,
         question: Question,
         condition: Condition,
+        reach: Reach,
         place: cursors.Place | None,
         start: int | None,
     ) -> list[tuple[str, int]]:
@@ -182,9 +218,10 @@ class Search:
             )
             if question.sort == "started_at" and question.order == "desc":
                 end = min(place.value + SECOND, question.window.end or _END_OF_TIME)
-                chosen.parameters["last_hour"] = hour_of(end + _REACH)
+                chosen.parameters["last_hour"] = hour_of(end + REACH)
         answer = self._select(
             "search_runs",
+            reach,
             chosen,
             {"sort_value": COLUMNS[column], "direction": question.order.upper()},
             {"limit": question.limit + 1},
@@ -192,13 +229,18 @@ class Search:
         return list(_PLACES.decode_lines(answer))
 
     def _found(
-        self, tenant: str, places: Mapping[str, int], *, last: int | None = None
+        self,
+        tenant: str,
+        places: Mapping[str, int],
+        reach: Reach,
+        *,
+        last: int | None = None,
     ) -> dict[str, _Found]:
         if not places:
             return {}
         latest = last if last is not None else max(places.values())
         ends = _END_OF_TIME if latest == 0 else min(latest + DAY, _END_OF_TIME)
-        statement = _filled(
+        statement = reach.fill(
             "search_found",
             **{name: COLUMNS[name] for name in ("duration_ms", "status", "tokens", "nano_usd")},
         )
@@ -207,32 +249,54 @@ class Search:
             {
                 "tenant": tenant,
                 "runs": list(places),
-                "first_hour": hour_of(min(places.values()) - _REACH),
+                "first_hour": hour_of(min(places.values()) - REACH),
                 "last_hour": hour_of(ends),
             },
             fmt="JSONCompactEachRow",
         )
         return {row.run: row for row in _FOUND.decode_lines(answer)}
 
-    def _facets(self, question: Question, condition: Condition) -> dict[str, list[dict[str, Any]]]:
+    def _crashed(self, tenant: str, rows: Iterable[_Found]) -> set[str]:
+        """Those of the runs without an end whose emitters are all known to be gone."""
+        emitters = {row.run: row.by_kind()["emitter"] for row in rows if row.status == "running"}
+        asked = sorted({each for ids in emitters.values() for each in ids})
+        if not asked:
+            return set()
+        answer = self.store.select(
+            query("gone_emitters"),
+            {"tenant": tenant, "emitters": asked, "now": self.now_unix_nano() // 10**6},
+            fmt="JSONCompactEachRow",
+        )
+        gone = {emitter for (emitter,) in _NAMES.decode_lines(answer)}
+        return {run for run, ids in emitters.items() if ids and gone.issuperset(ids)}
+
+    def _facets(
+        self, question: Question, condition: Condition, reach: Reach
+    ) -> dict[str, list[dict[str, Any]]]:
         chosen = _in_window(condition, question.window)
         chosen.needs("status")
+        # The kinds are names of our own: the route takes no others.
+        kinds = [f"startsWith(tag, '{kind}:')" for kind in question.facets if kind in TAG_KINDS]
         answer = self._select(
-            "search_facets", chosen, {}, {"kinds": list(question.facets), "values": FACET_VALUES}
+            "search_facets",
+            reach,
+            chosen,
+            {"kinds": " OR ".join(kinds) or "0"},
+            {"values": FACET_VALUES, "count_status": int("status" in question.facets)},
         )
         counted: dict[str, list[dict[str, Any]]] = {kind: [] for kind in question.facets}
         for kind, value, runs in _COUNTED.decode_lines(answer):
             counted[kind].append({"value": value, "runs": runs})
         return counted
 
-    def _histogram(self, question: Question, condition: Condition) -> dict[str, Any]:
+    def _histogram(self, question: Question, condition: Condition, reach: Reach) -> dict[str, Any]:
         window = question.window
         end = window.end if window.end is not None else self.now_unix_nano()
         start = window.start if window.start is not None else end - DAY
         step = max(SECOND, -(-(end - start) // question.buckets))
         chosen = _in_window(condition, Window(start=start, end=end))
         chosen.needs("status")
-        answer = self._select("search_histogram", chosen, {}, {"from": start, "step": step})
+        answer = self._select("search_histogram", reach, chosen, {}, {"from": start, "step": step})
         counts = {bucket: (runs, failed) for bucket, runs, failed in _BUCKETS.decode_lines(answer)}
         numbers = range(-(-(end - start) // step))
         return {
@@ -245,10 +309,15 @@ class Search:
         }
 
     def _select(
-        self, name: str, chosen: Condition, fragments: Mapping[str, str], more: Mapping[str, Any]
+        self,
+        name: str,
+        reach: Reach,
+        chosen: Condition,
+        fragments: Mapping[str, str],
+        more: Mapping[str, Any],
     ) -> bytes:
         columns = ", ".join(f"{sql} AS {column}" for column, sql in chosen.columns.items())
-        statement = _filled(
+        statement = reach.fill(
             name, columns=columns, conditions=" AND ".join(chosen.conditions), **fragments
         )
         return self.store.select(statement, {**chosen.parameters, **more}, fmt="JSONCompactEachRow")
@@ -265,27 +334,22 @@ def _in_window(condition: Condition, window: Window) -> Condition:
         window_start=-(2**63) + 1 if window.start is None else window.start,
         window_end=2**63 - 1 if window.end is None else window.end,
         first_hour=hour_of(0 if window.start is None else window.start),
-        last_hour=hour_of(_END_OF_TIME if window.end is None else window.end + _REACH),
+        # By arrival: a clock may have been ahead.
+        first_day=hour_of(0 if window.start is None else window.start - DAY)[:10],
+        last_hour=hour_of(_END_OF_TIME if window.end is None else window.end + REACH),
     )
     return made
 
 
-def _filled(name: str, **fragments: str) -> str:
-    rows = query("search_rows").rstrip()
-    return Template(query(name)).substitute(rows=rows, **fragments)
-
-
-def _shown(row: _Found) -> dict[str, Any]:
-    tags: dict[str, list[str]] = {kind: [] for kind in TAG_KINDS}
-    for tag in row.tags:
-        kind, _, value = tag.partition(":")
-        tags[kind].append(value)
+def _shown(row: _Found, crashed: set[str]) -> dict[str, Any]:
+    tags = row.by_kind()
     name, _, prompt = row.opened.partition("\t")
     return {
         "trace_id": row.run,
         "otel_trace_ids": row.otel_trace_ids or ([row.run] if row.spans else []),
+        "parent_trace_id": row.parent_trace_id or None,
         "name": name or _first(tags["pipeline"]) or _first(tags["agent"]),
-        "status": row.status,
+        "status": CRASHED if row.run in crashed else row.status,
         "started_at": row.started_at,
         "ended_at": row.ended_at,
         "duration_ms": row.duration_ms,

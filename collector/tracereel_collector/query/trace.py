@@ -1,17 +1,23 @@
 """A run as a tree: every step under the one that caused it, and what the whole amounts to."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from tracereel_collector.errors import NotFoundError
+from tracereel_collector.query.brief import brief_of
 from tracereel_collector.query.run.analysis import Analysis, analyse, settled
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.run.shape import ShownStep, moment, shown_chain, shown_step
+from tracereel_collector.query.run.steps import Step
 from tracereel_collector.query.run.summary import summary_of
+from tracereel_collector.query.run.tree import walk
 
+MAX_EVENTS_OF_STEP = 200
+"""Most events of one step that are shown whole."""
 MAX_CHAINS = 200
 """Most chains shown; the summary counts all retries and fallbacks."""
 
@@ -35,13 +41,47 @@ class Traces:
         run = settled(self.reader, tenant, rows, now_unix_nano=self.now_unix_nano())
         return analyse(run, rows.prices)
 
-    def document(self, tenant: str, trace_id: str, *, linked: bool = True) -> bytes:
-        """The tree as JSON.
+    def document(
+        self,
+        tenant: str,
+        trace_id: str,
+        *,
+        linked: bool = True,
+        step_id: str | None = None,
+        budget: int | None = None,
+    ) -> bytes:
+        """The tree as JSON; or the part below one step, or the most important of it in a budget.
 
         Raises:
-            NotFoundError: this tenant has nothing of that id.
+            NotFoundError: this tenant has nothing of that id, or the run no such step.
         """
-        return msgspec.json.encode(document_of(self.analysis(tenant, trace_id, linked=linked)))
+        analysis = self.analysis(tenant, trace_id, linked=linked)
+        top = _step(analysis, step_id) if step_id is not None else None
+        if budget is not None:
+            roots = analysis.run.roots if top is None else [top]
+            return brief_of(analysis, roots, budget=budget)
+        if top is not None:
+            return msgspec.json.encode(self._part(tenant, analysis, top))
+        return msgspec.json.encode(document_of(analysis))
+
+    def _part(self, tenant: str, analysis: Analysis, top: Step) -> dict[str, Any]:
+        numbers = [row.sequence_number for row in top.events[:MAX_EVENTS_OF_STEP]]
+        sent = self.reader.payloads(tenant, top.trace_id, numbers) if numbers else []
+        return {
+            **head_of(analysis),
+            "step": top.id,
+            "steps": listed(analysis, [top]),
+            "events": [msgspec.Raw(payload.encode()) for _, _, payload in sent],
+        }
+
+
+def _step(analysis: Analysis, step_id: str) -> Step:
+    for step in analysis.run.steps:
+        if step.id == step_id:
+            return step
+    raise NotFoundError(
+        f"run {analysis.run.trace_id!r} has no step {step_id[:80]!r}", hint="see `id` of its steps"
+    )
 
 
 def document_of(analysis: Analysis) -> dict[str, Any]:
@@ -50,7 +90,7 @@ def document_of(analysis: Analysis) -> dict[str, Any]:
     origin = run.began
     return {
         **head_of(analysis),
-        "steps": listed(analysis),
+        "steps": listed(analysis, run.roots),
         "chains": [shown_chain(chain, origin=origin) for chain in analysis.chains[:MAX_CHAINS]],
         "summary": summary_of(analysis),
     }
@@ -75,13 +115,13 @@ def head_of(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def listed(analysis: Analysis) -> list[ShownStep]:
+def listed(analysis: Analysis, roots: Sequence[Step]) -> list[ShownStep]:
     """Every step once, each behind its parent: a flat list, however deep the tree is."""
     origin = analysis.run.began
     depths: dict[int, int] = {}
     shown = []
-    for step in analysis.run.steps:
-        depth = depths[id(step.parent)] + 1 if step.parent is not None else 0
+    for step in walk(roots):
+        depth = depths.get(id(step.parent), -1) + 1
         depths[id(step)] = depth
         usage = analysis.totals[id(step)]
         shown.append(shown_step(step, depth=depth, origin=origin, usage=usage))

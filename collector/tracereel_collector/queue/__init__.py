@@ -20,7 +20,8 @@ Invariants
 
 Failure
     A full disk refuses appends and gives up a reserve file, so that deletes still succeed.
-    A damaged file is set aside under another name; what can be read in it goes into a new queue.
+    A damaged file is set aside under another name; what can be read in it goes into a new queue, and
+    what cannot is counted as quarantined and as damaged.
 """
 
 from tracereel_collector.queue.queue import DurableQueue, QueueLimits

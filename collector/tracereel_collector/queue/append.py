@@ -13,6 +13,10 @@ from tracereel_collector.queue.ledger import Seen, new_positions
 from tracereel_collector.queue.sessions import Sessions, flag
 
 EMITTERS_CACHED = 10_000
+MAX_EMITTERS = 500_000
+"""Beyond these the ones silent longest are forgotten; what they resend is removed when reading."""
+COUNT_EVERY = 10_000
+"""New emitters between two looks at how many there are."""
 REJECTED = "rejected:"
 """Before a reason, the name of its counter."""
 
@@ -44,6 +48,7 @@ class Appender:
         self._sessions = Sessions()
         self._deleted = Deleted()
         self._version = 0
+        self._new_emitters = 0
 
     def begin(self, connection: sqlite3.Connection) -> None:
         """A transaction has begun: what another process wrote since the last one counts."""
@@ -136,11 +141,26 @@ class Appender:
             row = connection.execute(
                 "SELECT seen FROM emitters WHERE tenant=? AND emitter_id=?", key
             ).fetchone()
+            if row is None:
+                self._new_emitters += 1
+                if self._new_emitters >= COUNT_EVERY:
+                    self._new_emitters = 0
+                    _trim_emitters(connection)
             seen = self._seen[key] = Seen.parse(row[0] if row else "")
             if len(self._seen) > EMITTERS_CACHED:
                 self._seen.popitem(last=False)
         self._seen.move_to_end(key)
         return seen
+
+
+def _trim_emitters(connection: sqlite3.Connection) -> None:
+    over = connection.execute("SELECT count(*) FROM emitters").fetchone()[0] - MAX_EMITTERS
+    if over > 0:
+        connection.execute(
+            "DELETE FROM emitters WHERE (tenant, emitter_id) IN"
+            " (SELECT tenant, emitter_id FROM emitters ORDER BY last_unix_nano LIMIT ?)",
+            (over,),
+        )
 
 
 def _is_first(connection: sqlite3.Connection, body: Body) -> bool:

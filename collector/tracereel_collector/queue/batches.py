@@ -107,6 +107,8 @@ def mark_done(
     count(connection, "stored", batch.kind, stored)
     # What is neither stored nor named was damaged on disk: it is counted all the same.
     count(connection, "quarantined", batch.kind, batch.records - stored)
+    named = sum(each.records for each in quarantined)
+    count(connection, "damaged", batch.kind, batch.records - stored - named)
 
 
 def forget_old(connection: sqlite3.Connection, *, now: int, retain_seconds: float) -> None:

@@ -5,17 +5,32 @@ import sqlite3
 import time
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from tracereel_collector.errors import StartupError
+from tracereel_collector.model import Kind
 from tracereel_collector.queue import deleted, sessions
+from tracereel_collector.queue.ledger import is_ledger
 
 SCHEMA_VERSION = 1
+PAGE_SIZE = 16384
+_HEADER = b"SQLite format 3\0" + PAGE_SIZE.to_bytes(2, "big") + b"\2\2\0\x40\x20\x20"
+"""How SQLite begins a file in WAL mode with pages of this size."""
+_LONGEST = 1 << 40
+_SMALLEST_ROW = 20
 _DAMAGED = ".damaged-"
+_HIGHEST = 2**62
+"""No number of ours is so high: one that is was damaged."""
+_NOT_THE_FILE = frozenset(
+    {
+        *(sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM),
+        *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +40,11 @@ class Rescued:
     aside: Path
     bodies: Iterator[tuple[str, str, int, int, bytes]]
     """Kind, tenant, records, time of arrival, data."""
+    quarantine: Iterator[tuple[Any, ...]]
+    """Rows of the table, in the order of its columns."""
     emitters: list[tuple[str, str, str, int]]
+    counters: list[tuple[str, str, int]]
+    """None where they cannot be read: counting then begins anew."""
     next_sequence_number: int
 
 
@@ -39,7 +58,7 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, timeout=5, cached_statements=256
     )
-    connection.execute("PRAGMA page_size=16384")
+    connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA wal_autocheckpoint=2000")
@@ -57,9 +76,9 @@ def open_or_set_aside(path: Path) -> tuple[sqlite3.Connection, list[Rescued]]:
     """
     try:
         connection = _open(path)
-    except sqlite3.OperationalError as error:
-        raise StartupError(f"cannot open the queue {path}: {error}") from error
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        if not _is_damage(error, path):
+            raise StartupError(f"cannot open the queue {path}: {error}") from error
         aside = path.with_name(f"{path.name}{_DAMAGED}{time.time_ns()}")
         # The main file last: until it has gone, the next start finds the same damage.
         for suffix in ("-wal", "-shm", ""):
@@ -67,9 +86,17 @@ def open_or_set_aside(path: Path) -> tuple[sqlite3.Connection, list[Rescued]]:
             if part.exists():
                 part.rename(aside.with_name(aside.name + suffix))
         connection = _open(path)
-    marks = {row[0] for row in connection.execute("SELECT key FROM meta")}
+    marks = {row[0] for row in connection.execute("SELECT key FROM meta").fetchall()}
     damaged = sorted(path.parent.glob(f"{path.name}{_DAMAGED}*[0-9]"))
     return connection, [_rescue(file) for file in damaged if rescued_mark(file) not in marks]
+
+
+def _is_damage(error: Exception, path: Path) -> bool:
+    """Whether the file is to blame, not the disk, the memory or somebody who holds it."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if code == sqlite3.SQLITE_READONLY:  # also what a damaged header makes SQLite say
+        return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return code not in _NOT_THE_FILE
 
 
 def rescued_mark(aside: Path) -> str:
@@ -86,10 +113,13 @@ def _open(path: Path) -> sqlite3.Connection:
             _sync_directory(path.parent)
         sessions.create(connection)
         deleted.create(connection)
-        problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if problem != "ok":
             raise sqlite3.DatabaseError(problem)
-        version = connection.execute("SELECT value FROM meta WHERE key='schema'").fetchone()[0]
+        meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+        version = meta.get("schema")
+        if not _is((version, meta.get("next_sequence_number"), meta.get("queue_id")), "nnt"):
+            raise sqlite3.DatabaseError("the queue does not say what it is")
         if version == SCHEMA_VERSION and not new:
             # What a version before this one did not have; it may still read the file afterwards.
             connection.executescript(f"BEGIN; {_schema()} COMMIT;")
@@ -135,54 +165,103 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _rescue(path: Path) -> Rescued:
-    _fill_up(path)
+    _mend_header(path)
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     found = _rows(connection, "SELECT value FROM meta WHERE key='next_sequence_number'")
     # Unreadable: microseconds since 1970 are beyond any number given out so far.
-    next_number = found[0][0] if found else time.time_ns() // 1_000
+    next_number = found[0][0] if found and _is(found[0], "n") else time.time_ns() // 1_000
     emitters = _rows(connection, "SELECT tenant, emitter_id, seen, last_unix_nano FROM emitters")
-    return Rescued(path, _readable_bodies(connection), emitters, next_number)
+    counters = _rows(connection, "SELECT name, kind, value FROM counters")
+    return Rescued(
+        aside=path,
+        bodies=_readable_bodies(connection, path.stat().st_size // _SMALLEST_ROW),
+        quarantine=_readable_quarantine(path),
+        emitters=[row for row in emitters if _is(row, "tttn") and is_ledger(row[2])],
+        counters=[row for row in counters if _is(row, "tkn")],
+        next_sequence_number=next_number,
+    )
 
 
-def _fill_up(path: Path) -> None:
-    """SQLite reads nothing of a file shorter than its header says; zeros make it long enough."""
-    with path.open("rb") as file:
-        header = file.read(32)
-    if header.startswith(b"SQLite format 3\0"):
-        page_size = int.from_bytes(header[16:18], "big")
+def _mend_header(path: Path) -> None:
+    """Say again what a file of ours begins with, and make it as long as it says it is.
+
+    SQLite reads nothing of a file whose beginning is wrong or that is shorter than its header says;
+    zeros make it long enough.
+    """
+    with path.open("r+b") as file:
+        header = file.read(100)
+        if header[:16] != _HEADER[:16] and header[16:24] != _HEADER[16:]:
+            return
+        file.seek(0)
+        file.write(_HEADER)
         pages = int.from_bytes(header[28:32], "big")
-        os.truncate(
-            path, max(path.stat().st_size, (65536 if page_size == 1 else page_size) * pages)
-        )
+        size = path.stat().st_size
+        if pages * PAGE_SIZE > _LONGEST:
+            file.seek(28)
+            file.write((size // PAGE_SIZE).to_bytes(4, "big"))
+        else:
+            file.truncate(max(size, pages * PAGE_SIZE))
 
 
-def _readable_bodies(connection: sqlite3.Connection) -> Iterator[tuple[str, str, int, int, bytes]]:
-    """Row by row, so that one bad page costs only the rows on it."""
+def _readable_bodies(
+    connection: sqlite3.Connection, most: int
+) -> Iterator[tuple[str, str, int, int, bytes]]:
+    """Row by row, so that one bad page costs only the rows on it; never more than fit the file."""
     done = _rows(
         connection, "SELECT kind, first_body, last_body FROM batches WHERE done_unix_nano > 0"
     )
+    done = [row for row in done if _is(row, "knn")]
     ends = [
         *_rows(connection, "SELECT min(id), max(id) FROM bodies"),
         *_rows(connection, "SELECT 1, seq FROM sqlite_sequence WHERE name='bodies'"),
     ]
-    ends = [(first, last) for first, last in ends if first is not None]
+    ends = [row for row in ends if _is(row, "nn")]
     first, last = (ends[0][0], max(end[1] for end in ends)) if ends else (1, 0)
-    for body_id in range(first, last + 1):
+    for body_id in range(first, min(last, first + most) + 1):
         rows = _rows(
             connection,
             "SELECT kind, tenant, records, received_unix_nano, data, checksum FROM bodies"
             f" WHERE id={body_id}",
         )
-        for kind, *rest, data, crc in rows:
+        for kind, *rest, data, crc in (row for row in rows if _is(row, "ktnnbn")):
             delivered = any(kind == of and lo <= body_id <= hi for of, lo, hi in done)
             if not delivered and checksum(data) == crc:
                 yield (kind, *rest, data)
     connection.close()
 
 
+def _readable_quarantine(path: Path) -> Iterator[tuple[Any, ...]]:
+    """Also row by row."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    ends = _rows(connection, "SELECT min(id), max(id) FROM quarantine")
+    for first, last in (row for row in ends if _is(row, "nn")):
+        for entry_id in range(first, min(last, first + path.stat().st_size // _SMALLEST_ROW) + 1):
+            rows = _rows(
+                connection,
+                "SELECT id, kind, tenant, sequence_number, records, reason, quarantined_unix_nano,"
+                f" data, received_unix_nano FROM quarantine WHERE id={entry_id}",
+            )
+            yield from (row for row in rows if _is(row, "nktnntnbn"))
+    connection.close()
+
+
+_KINDS = frozenset(kind.value for kind in Kind)
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "b": lambda value: isinstance(value, bytes),
+    "k": lambda value: value in _KINDS,
+    "n": lambda value: isinstance(value, int) and 0 <= value < _HIGHEST,
+    "t": lambda value: isinstance(value, str),
+}
+"""Bytes, kinds, numbers, texts: a damaged page can hold anything in any column."""
+
+
+def _is(row: Iterable[Any], shape: str) -> bool:
+    return all(_CHECKS[letter](value) for letter, value in zip(shape, row, strict=True))
+
+
 def _rows(connection: sqlite3.Connection, query: str) -> list[Any]:
     """The rows of a query, or none where the file is damaged."""
     try:
         return connection.execute(query).fetchall()
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
         return []

@@ -61,6 +61,15 @@ class Seen:
         return new
 
 
+def is_ledger(text: str) -> bool:
+    """Whether a text is one that `dump` may have written."""
+    try:
+        bounds = [bound for pair in Seen.parse(text).intervals for bound in pair]
+    except ValueError:
+        return False
+    return bounds == sorted(bounds)
+
+
 def new_positions(runs: tuple[Run, ...], seen: dict[str, Seen]) -> list[tuple[int, int]]:
     """Positions [start, end) of a body's records that were never seen, marking them as seen."""
     positions: list[tuple[int, int]] = []

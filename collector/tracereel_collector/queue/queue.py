@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tracereel_collector.errors import QueueUnavailableError, ThrottledError
+from tracereel_collector.errors import QueueUnavailableError, StartupError, ThrottledError
 from tracereel_collector.model import (
     SESSION_FLAG,
     Batch,
@@ -21,22 +21,21 @@ from tracereel_collector.model import (
     QuarantineEntry,
     QueuedBody,
     Receipt,
+    Waiting,
 )
-from tracereel_collector.queue import batches, deleted, gauges, quarantine
+from tracereel_collector.queue import batches, deleted, gauges, quarantine, waiting
 from tracereel_collector.queue.append import REJECTED, Appender, count
-from tracereel_collector.queue.database import (
-    Rescued,
-    connect,
-    open_or_set_aside,
-    rescued_mark,
-)
+from tracereel_collector.queue.database import connect, open_or_set_aside
+from tracereel_collector.queue.following import QueueFollower
+from tracereel_collector.queue.rescue import take_over
 from tracereel_collector.queue.reserve import FreeSpace, Reserve
 from tracereel_collector.queue.turns import Turns
 from tracereel_collector.queue.writer import CommitThread
+from tracereel_collector.telemetry import Pressure
 
 COUNTERS = (
     *("received", "rejected", "appended", "stored"),
-    *("duplicate", "quarantined", "retried", "dropped"),
+    *("duplicate", "quarantined", "retried", "dropped", "damaged"),
 )
 RESERVE_BYTES = 16 * 1024 * 1024
 FORGET_EVERY_SECONDS = 1.0
@@ -80,6 +79,7 @@ class DurableQueue:
         shared: bool = False,
         ring: Ring | None = None,
     ) -> None:
+        self._path = path
         self._limits = limits
         self._free = FreeSpace(path.parent, free_bytes)
         self._now = now_unix_nano
@@ -115,11 +115,19 @@ class DurableQueue:
 
     def _own(self, path: Path) -> sqlite3.Connection:
         connection, damaged = open_or_set_aside(path)
-        self.damaged_files = [rescue.aside for rescue in damaged]
-        self.rescued_bodies = sum(self._take_over(connection, rescue) for rescue in damaged)
-        connection.execute("BEGIN IMMEDIATE")
-        gauges.measure(connection)
-        connection.execute("COMMIT")
+        try:
+            self.damaged_files = [rescue.aside for rescue in damaged]
+            self.rescued_bodies = sum(
+                take_over(connection, self._appender, rescue) for rescue in damaged
+            )
+            connection.execute("BEGIN IMMEDIATE")
+            gauges.measure(connection)
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            connection.close()
+            raise StartupError(
+                f"cannot write to the queue {path}: {error}", hint="is its disk full, or failing?"
+            ) from error
         return connection
 
     def close(self) -> None:
@@ -298,6 +306,17 @@ class DurableQueue:
                 counts[name, kind] = value
         return counts
 
+    def pressure(self) -> Pressure:
+        """How late delivery is and how much room is left."""
+        oldest = gauges.oldest_unix_nano(self._read)
+        return Pressure(
+            oldest_seconds=0.0 if oldest is None else max(0.0, (self._now() - oldest) / 1e9),
+            quarantined_bytes=self._bytes.quarantined,
+            limit_bytes=self._limits.max_pending_bytes,
+            disk_free_bytes=self._free.bytes,
+            disk_kept_bytes=self._limits.min_free_bytes,
+        )
+
     def session_mismatches(self) -> int:
         """Events flagged because they claim a session of somebody else's, as committed."""
         found = self._read("SELECT sum(value) FROM counters WHERE name=?", SESSION_FLAG)
@@ -338,6 +357,10 @@ class DurableQueue:
                 lambda connection: quarantine.drop(connection, entry_id, tenant=tenant)
             ).result()
         )
+
+    def events_waiting(self, *, tenant: str, trace_id: str) -> Waiting:
+        """How many events of a run are here and not yet in the store."""
+        return waiting.events_waiting(self._read, tenant=tenant, trace_id=trace_id)
 
     def newest_body(self, kind: Kind) -> int | None:
         """The last body of a kind that is still here; None when there is none."""
@@ -405,6 +428,10 @@ class DurableQueue:
             self._reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return quarantined
 
+    def follow(self, *kinds: Kind) -> QueueFollower:
+        """Read along what is appended of some kinds, by whichever process."""
+        return QueueFollower(self._path, kinds=kinds)
+
     # Inside
 
     def _read(self, query: str, *parameters: object) -> list[Any]:
@@ -436,28 +463,3 @@ class DurableQueue:
         if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
             self._disk_full = True
             self._reserve.give_up()
-
-    def _take_over(self, connection: sqlite3.Connection, rescued: Rescued) -> int:
-        """Put what a damaged queue still held into the new one."""
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(
-            "UPDATE meta SET value=max(value, ?) WHERE key='next_sequence_number'",
-            (rescued.next_sequence_number,),
-        )
-        bodies = 0
-        for kind, tenant, records, received, data in rescued.bodies:
-            body = Body(
-                kind=Kind(kind),
-                tenant=tenant,
-                received_unix_nano=received,
-                data=data,
-                records=records,
-            )
-            bodies += bool(self._appender.append(connection, body).appended)
-        connection.executemany(
-            "INSERT OR REPLACE INTO emitters VALUES (?, ?, ?, ?)", rescued.emitters
-        )
-        # In the same transaction: a crash before this line starts the rescue again.
-        connection.execute("INSERT INTO meta VALUES (?, 1)", (rescued_mark(rescued.aside),))
-        connection.execute("COMMIT")
-        return bodies

@@ -29,7 +29,7 @@ from tracereel_collector.store.otlp_types import PROTO_SCHEMA
 from tracereel_collector.store.sql import query
 
 DATA_ERRORS = frozenset(
-    {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 444, 469, 636}
+    {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 436, 444, 469, 636}
 )
 """ClickHouse error codes that mean: this data, not this moment (parsing, conversion, schema of a body)."""
 

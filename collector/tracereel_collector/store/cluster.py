@@ -84,6 +84,8 @@ def _altered(
 ) -> list[str]:
     name, change = altered["name"], statement[altered.end() :]
     on = f" ON CLUSTER {cluster}"
+    if change.lstrip().startswith("MODIFY QUERY"):
+        change = _qualified(change, database, sharded, suffix="")
     if name not in sharded:
         return [f"ALTER TABLE {database}.{name}{on}{change}"]
     both = [f"ALTER TABLE {database}.{name}_local{on}{change}"]

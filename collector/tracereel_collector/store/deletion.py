@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tracereel_collector.store.rollup_agents import FORGET
 from tracereel_collector.store.sql import query
 
 MAX_TRACES = 5_000
@@ -72,14 +73,32 @@ def runs_of(store: Changes, tenant: str, ids: list[str]) -> Runs:
     )
 
 
-def traces_of_user(store: Changes, tenant: str, user_id: str) -> list[str]:
-    """Some of the runs of a user; all of them, unless there are very many."""
+def traces_of_user(store: Changes, tenant: str, user_id: str, *, done: set[str]) -> list[str]:
+    """Runs of a user that are not done yet; all of them, unless there are very many."""
     answer = store.select(
         query("traces_of_user"),
+        {"tenant": tenant, "user_id": user_id, "limit": MAX_TRACES + len(done)},
+        fmt="JSONCompactEachRow",
+    )
+    found = [row[0] for row in msgspec.json.Decoder(tuple[str]).decode_lines(answer)]
+    return [name for name in found if name not in done][:MAX_TRACES]
+
+
+def spans_of_user(store: Changes, tenant: str, user_id: str) -> Runs:
+    """Spans of a user in traces that other runs are part of too."""
+    answer = store.select(
+        query("spans_of_user"),
         {"tenant": tenant, "user_id": user_id, "limit": MAX_TRACES},
         fmt="JSONCompactEachRow",
     )
-    return [row[0] for row in msgspec.json.Decoder(tuple[str]).decode_lines(answer)]
+    found = msgspec.json.Decoder(tuple[str, str]).decode_lines(answer)
+    return Runs(
+        tenant=tenant,
+        ids=[],
+        otel=[],
+        shared=sorted({trace for trace, _ in found}),
+        spans=sorted({span for _, span in found}),
+    )
 
 
 def count_rows(store: Changes, runs: Runs) -> dict[str, int]:
@@ -97,8 +116,13 @@ def delete_rows(store: Changes, runs: Runs) -> dict[str, int]:
     """Remove them; returns how many there were in each table."""
     counted = count_rows(store, runs)
     for table, where in _places(store):
+        if table in counted and table in FORGET:
+            # Right before, so that a deletion that is tried again finds nothing to subtract twice.
+            store.change(FORGET[table], runs.parameters())
         if table in counted:
             store.change(f"ALTER TABLE `{table}` DELETE WHERE {where}", runs.parameters())
+    # Names of spans are listed apart from them. Always, should an earlier deletion have stopped here.
+    store.change(query("forget_span_names"), {"tenant": runs.tenant})
     return counted
 
 

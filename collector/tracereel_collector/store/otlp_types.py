@@ -171,11 +171,28 @@ def attribute_maps(lists: str) -> str:
     return f"arrayMap(attributes -> {attribute_map('attributes')}, {lists})"
 
 
+def _typed(attributes: str) -> str:
+    """SQL for name and type of those attributes that are no text."""
+    pairs = f"arrayMap(a -> (a.key, CAST(a.value.value AS Int8)), {attributes})"
+    return f"arrayFilter(p -> p.2 > 1, {pairs})"
+
+
+def _attribute_types() -> str:
+    """SQL for the types of a span's attributes that are no text; the numbers are protobuf's."""
+    lists = [
+        _typed("s.attributes"),
+        _typed("rs.resource.attributes"),
+        f"arrayFlatten(arrayMap(e -> {_typed('e.attributes')}, s.events))",
+    ]
+    return f"CAST(arrayConcat({', '.join(lists)}) AS Map(LowCardinality(String), UInt8))"
+
+
 FRAGMENTS = {
     "otlp_request_type": REQUEST_TYPE,
     "resource_attributes": attribute_map("rs.resource.attributes"),
     "span_attributes": attribute_map("s.attributes"),
     "event_attributes": attribute_map("e.attributes"),
     "link_attributes": attribute_map("l.attributes"),
+    "attribute_types": _attribute_types(),
 }
 """What the `.sql` files call `$name`."""

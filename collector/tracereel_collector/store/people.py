@@ -17,6 +17,7 @@ from tracereel_collector.store.clickhouse import NoRedirects, StoreAddress
 CHUNK = 256 * 1024
 _SECRETS = 516
 """Authentication failed: between us and the store, nothing the sender can mend."""
+_TOO_LONG = 396
 _BUSY = frozenset({202, 209, 210, 439})
 
 
@@ -35,6 +36,8 @@ class Result:
     """An answer on its way; to be closed, or read to its end."""
 
     response: BaseHTTPResponse
+    max_bytes: int
+    """What of it is read at most: the engine counts a value that repeats only once."""
     rows: int | None = None
     """How many rows it has, where that is known before the end."""
     closed: bool = field(default=False, init=False)
@@ -43,10 +46,20 @@ class Result:
         """The answer's bytes.
 
         Raises:
+            StatementError: it is too long.
             StoreUnavailableError: it broke off.
         """
+        left = self.max_bytes
         try:
-            yield from self.response.stream(CHUNK)
+            for chunk in self.response.stream(CHUNK):
+                left -= len(chunk)
+                if left < 0:
+                    raise StatementError(
+                        _TOO_LONG,
+                        f"Code: {_TOO_LONG}. DB::Exception: Limit for result exceeded, max bytes:"
+                        f" {self.max_bytes}. (TOO_MANY_ROWS_OR_BYTES)",
+                    )
+                yield chunk
         except (HTTPError, OSError) as error:
             raise StoreUnavailableError("the store's answer broke off") from error
         finally:
@@ -85,6 +98,7 @@ class PeoplesStore:
         fmt: str,
         whole: bool,
         seconds: float,
+        max_bytes: int,
     ) -> Result:
         """Run a statement; with `whole`, the answer begins when all of it is there.
 
@@ -119,7 +133,7 @@ class PeoplesStore:
             raise StoreUnavailableError("the store does not answer") from error
         if response.status != 200:
             raise _failure(response)
-        return Result(response, rows=_rows(response))
+        return Result(response, max_bytes, rows=_rows(response))
 
 
 def _failure(response: BaseHTTPResponse) -> Exception:

@@ -168,7 +168,8 @@ def _agent_sums(place: int) -> str:
     return ",\n    ".join(f"{sums[place]} AS {name}" for name, sums in _AGENT_SUMS.items())
 
 
-EVENT_AGENT_SUMS: Final = f"""SELECT
+def _event_sums(where: str = "") -> str:
+    return f"""SELECT
     tenant,
     toStartOfMinute({in_reach("timestamp")}) AS minute,
     agent,
@@ -182,20 +183,49 @@ FROM
         if(agent_name = '', JSONExtractString(
             if(event_type = '{semconv.FALLBACK_TRIGGERED}', payload, ''), 'primary_agent'),
             toString(agent_name)) AS agent
-    FROM agent_events
+    FROM agent_events{where}
 ) AS agent_events
 WHERE agent != '' AND startsWith(event_type, 'agent.')
 GROUP BY tenant, minute, agent, month"""
 
-SPAN_AGENT_SUMS: Final = f"""SELECT
+
+def _span_sums(where: str = "") -> str:
+    return f"""SELECT
     TenantId AS tenant,
     toStartOfMinute({in_reach("Timestamp")}) AS minute,
     AgentName AS agent,
     toStartOfMonth(IngestedAt) AS month,
     {_agent_sums(2)}
 FROM otel_spans
-WHERE {FROM_OTLP} AND AgentName != '' AND ScopeName != 'tracereel'
+WHERE {FROM_OTLP} AND AgentName != '' AND ScopeName != 'tracereel'{where}
 GROUP BY tenant, minute, agent, month"""
+
+
+EVENT_AGENT_SUMS: Final = _event_sums()
+SPAN_AGENT_SUMS: Final = _span_sums()
+
+
+def _subtracted(sums: str) -> str:
+    taken = ", ".join(
+        f"mapApply((k, v) -> (k, -v), a.{name}) AS {name}"
+        if kind.startswith("Map")
+        else f"-a.{name} AS {name}"
+        for name, (kind, *_) in _AGENT_SUMS.items()
+    )
+    return (
+        f"INSERT INTO agent_minutes SELECT tenant, minute, agent, month, {taken} FROM ({sums}) AS a"
+    )
+
+
+FORGET: Final = {
+    "agent_events": _subtracted(
+        _event_sums(" WHERE tenant = {tenant:String} AND trace_id IN {ids:Array(String)}")
+    ),
+    "otel_spans": _subtracted(
+        _span_sums(" AND TenantId = {tenant:String} AND TraceId IN {otel:Array(String)}")
+    ),
+}
+"""Takes runs out of the sums again: each to be run once, just before their rows of that table go."""
 
 FRAGMENTS: Final = {
     "event_agent_sums": EVENT_AGENT_SUMS,

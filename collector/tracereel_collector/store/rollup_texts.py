@@ -4,8 +4,8 @@ from typing import Final
 
 from tracereel_collector.store.rollups import FROM_OTLP, in_reach
 
-MAX_TEXT: Final = 8_000
-"""Most of one text that is searched, in bytes."""
+MAX_TEXT: Final = 16_000
+"""Most of the texts of one event or span that is searched, in bytes."""
 
 _TEXT_FIELDS = (
     *("user_prompt", "input_summary", "output_summary", "reasoning", "error_message"),
@@ -24,8 +24,8 @@ EVENT_TEXTS: Final = f"""SELECT
 FROM
 (
     SELECT tenant, timestamp, trace_id, ingested_at,
-        arrayStringConcat(arrayMap(t -> left(t, {MAX_TEXT}), arrayFilter(t -> t != '',
-            [{", ".join(f"said.{field}" for field in _TEXT_FIELDS)}])), '\\n') AS piece
+        left(concatWithSeparator('\\n', {", ".join(f"said.{field}" for field in _TEXT_FIELDS)}), {MAX_TEXT})
+            AS piece
     FROM
     (
         SELECT tenant, timestamp, trace_id, ingested_at,
@@ -33,7 +33,7 @@ FROM
         FROM agent_events
     )
 )
-WHERE piece != ''
+WHERE length(piece) >= {len(_TEXT_FIELDS)}
 GROUP BY tenant, hour, trace_id, day"""
 
 _SPAN_NAMES = (

@@ -89,6 +89,7 @@ EVENT_SUMMARIES: Final = f"""SELECT
     sumIf(nano_usd, event_type IN {CLOSING!r}) AS execution_nano_usd,
     toInt64(0) AS span_nano_usd,
     min(ifNull(agent_events.confidence, 2)) AS confidence,
+    max(agent_events.parent_trace_id) AS parent_trace_id,
     groupUniqArrayArray(16)(if(span_id = '' OR otel_trace_id = trace_id, [], [otel_trace_id]))
         AS otel_trace_ids,
     {
@@ -104,6 +105,7 @@ EVENT_SUMMARIES: Final = f"""SELECT
             "error": "error_type",
             "category": "error_category",
             "code": "error_code",
+            "emitter": "emitter_id",
         }
     )
 } AS tags
@@ -112,14 +114,10 @@ FROM
     SELECT
         * EXCEPT payload,
         {nano_usd("llm_cost_usd")} AS nano_usd,
-        JSONExtract(
-            if(event_type IN ('{semconv.PIPELINE_STARTED}', '{
-    semconv.EXECUTION_STARTED
-}'), payload, ''),
-            'Tuple(user_prompt String, input_summary String)') AS said,
-        left(if(said.user_prompt = '', said.input_summary, said.user_prompt), {
-    MAX_PROMPT
-}) AS prompt
+        left(multiIf(
+            event_type = '{semconv.PIPELINE_STARTED}', JSONExtractString(payload, 'user_prompt'),
+            event_type = '{semconv.EXECUTION_STARTED}', JSONExtractString(payload, 'input_summary'),
+            ''), {MAX_PROMPT}) AS prompt
     FROM agent_events
 ) AS agent_events
 GROUP BY tenant, hour, trace_id, day"""
@@ -156,6 +154,7 @@ SPAN_SUMMARIES: Final = f"""SELECT
     toInt64(0) AS execution_nano_usd,
     sum({nano_usd("CostUsd")}) AS span_nano_usd,
     toFloat64(2) AS confidence,
+    '' AS parent_trace_id,
     CAST([], 'Array(String)') AS otel_trace_ids,
     {
     _tags(

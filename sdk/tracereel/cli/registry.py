@@ -25,6 +25,12 @@ BASE_COMMANDS: Final = {
     "dump": BaseCommand(
         "Export recorded events, spans or scores as NDJSON or Parquet.", "tracereel.cli.dump"
     ),
+    "traces": BaseCommand("Find runs.", "tracereel.cli.traces"),
+    "trace": BaseCommand("Show a run as a tree.", "tracereel.cli.trace"),
+    "tail": BaseCommand("Watch what the collector receives, live.", "tracereel.cli.tail"),
+    "agents": BaseCommand("Show what agents did lately.", "tracereel.cli.agents"),
+    "diff": BaseCommand("Compare two runs step by step.", "tracereel.cli.diff"),
+    "sessions": BaseCommand("List conversations, or show one.", "tracereel.cli.sessions"),
     "export": BaseCommand("Make a test of a recorded run.", "tracereel.cli.export"),
     "doctor": BaseCommand(
         "Say what is configured, reachable, writable and installed.", "tracereel.cli.doctor"

@@ -1,65 +1,115 @@
-"""`tracereel replay`: a recorded run as a timeline in the terminal, or as the collector's JSON."""
+"""`tracereel replay`: a recorded run as a timeline, played again, at a moment, or as JSON."""
 
 import argparse
-import sys
+from collections.abc import Iterator
 from typing import Final
 
-from tracereel.cli import connection, rerun
+from tracereel.cli import rerun
+from tracereel.cli.asking import add_options, asked, print_json, print_lines
 from tracereel.cli.command import Command
+from tracereel.cli.connection import seconds
+from tracereel.cli.progress import progress
 from tracereel.cli.registry import BASE_COMMANDS
+from tracereel.cli.steps import count, duration, money
+from tracereel.cli.tail import line_of
 from tracereel.cli.terminal import Terminal, clean
 from tracereel.cli.timeline import render
-from tracereel.client import (
-    DEFAULT_TIMEOUT,
-    ClientError,
-    CollectorUnavailableError,
-    Replay,
-    TraceNotFoundError,
-)
-
-EXIT_UNKNOWN_TRACE: Final = 1
-EXIT_NO_ANSWER: Final = 2
+from tracereel.cli.tree import branches, line_of_step
+from tracereel.client import Client, RunState
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace_id", metavar="TRACE_ID", help="The run to show.")
-    connection.add_options(parser)
+    add_options(parser, json_help="Print the collector's JSON as it is, for machines.")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--play", action="store_true", help="Play it again, at its own pace.")
+    how.add_argument(
+        "--at",
+        metavar="WHEN",
+        help="How it was at a moment: a time, or milliseconds after its beginning.",
+    )
     rerun.add_options(parser)
     parser.add_argument(
-        "--json", action="store_true", help="Print the collector's JSON as it is, for machines."
+        "--speed",
+        type=seconds,
+        default=1.0,
+        metavar="N",
+        help="With --play: so many times as fast; 0 is without pauses.",
     )
 
 
 def _run(args: argparse.Namespace) -> int:
     if args.run is not None:
         return rerun.run(args)
-    try:
-        settings = connection.config_of(args)
-        replay = connection.client_of(settings, timeout=DEFAULT_TIMEOUT).replay(args.trace_id)
-    except TraceNotFoundError as error:
-        return _fail(str(error), EXIT_UNKNOWN_TRACE)
-    except CollectorUnavailableError as error:
-        return _fail(f"{error}; {connection.START_HINT}", EXIT_NO_ANSWER)
-    except ClientError as error:
-        return _fail(str(error), EXIT_NO_ANSWER)
+
+    def show(client: Client, terminal: Terminal) -> int:
+        if args.play:
+            return _play(args, client, terminal)
+        return _state(args, client, terminal) if args.at else _replay(args, client, terminal)
+
+    return asked(args, show)
+
+
+def _replay(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    with progress("reading"):
+        replay = client.replay(args.trace_id)
     if args.json:
-        _print_raw(replay)
+        print_json(replay.raw)
     else:
-        for line in render(replay, Terminal.of(sys.stdout)):
-            print(line)
+        print_lines(render(replay, terminal))
     return 0
 
 
-def _print_raw(replay: Replay) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.write(replay.raw if replay.raw.endswith(b"\n") else replay.raw + b"\n")
-    sys.stdout.buffer.flush()
+def _play(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    with client.replay_stream(args.trace_id, speed=args.speed) as stream:
+        for step in stream:
+            if args.json:
+                shown = {"time": step.time, "event": step.event, "details": step.details}
+                print_json({**shown, **step.more})
+            else:
+                print(line_of(step, terminal), flush=True)
+    return 0
 
 
-def _fail(message: str, status: int) -> int:
-    # Part of the message may be the server's: keep it to one harmless line.
-    print(f"tracereel replay: {clean(message)}", file=sys.stderr)
-    return status
+def _state(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    with progress("reading"):
+        state = client.state(args.trace_id, args.at)
+    if args.json:
+        print_json(state.model_dump(mode="json"))
+    else:
+        print_lines(_lines(state, terminal))
+    return 0
+
+
+def _lines(state: RunState, terminal: Terminal) -> Iterator[str]:
+    counts = [
+        f"{state.under_way} under way",
+        f"{state.finished} finished",
+        f"{state.to_come} to come",
+        count(state.errors_so_far, "error", "errors") if state.errors_so_far else "",
+    ]
+    rows = [
+        ("trace", clean(state.trace_id)),
+        ("after", duration(state.offset_ms)),
+        ("state", clean(state.state or "")),
+        ("steps", " · ".join(filter(None, counts))),
+        ("used", " · ".join(filter(None, [_tokens(state), money(state.cost_usd)]))),
+    ]
+    for label, value in rows:
+        if value:
+            shown = terminal.fit(terminal.shown(value), terminal.width - 10)
+            yield f"{terminal.paint(f'{label:<9}', 'dim')} {shown}"
+    yield ""
+    depths: dict[str, int] = {}
+    for step in state.steps:
+        depths[step.id] = depths.get(step.parent_id or "", -1) + 1
+    drawn = branches([depths[step.id] for step in state.steps], terminal)
+    for step, branch in zip(state.steps, drawn, strict=True):
+        yield line_of_step(step, branch, terminal)
+
+
+def _tokens(state: RunState) -> str:
+    return f"{state.tokens:,} tokens" if state.tokens else ""
 
 
 COMMAND: Final = Command("replay", BASE_COMMANDS["replay"].help, _configure, _run)

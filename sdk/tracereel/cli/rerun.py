@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tracereel.cli import connection
+from tracereel.cli.asking import TIMEOUT
 from tracereel.cli.terminal import clean
-from tracereel.client import DEFAULT_TIMEOUT, ClientError, TraceNotFoundError
+from tracereel.client import Client, ClientError, TraceNotFoundError
 
 if TYPE_CHECKING:
     from tracereel.tape.format import Tape
@@ -61,7 +62,8 @@ def tape_of(args: argparse.Namespace) -> "Tape":
 
     if Path(args.trace_id).is_file():
         return tape_format.load(args.trace_id)
-    client = connection.client_of(connection.config_of(args), timeout=DEFAULT_TIMEOUT)
+    settings = connection.config_of(args)
+    client = Client(settings.endpoint, settings.api_key or "", TIMEOUT)
     return tape_format.parse(client.tape(args.trace_id).splitlines(), where=args.trace_id)
 
 

@@ -23,6 +23,8 @@ _SPACES: Final = re.compile(r"\s+")
 _UNSHOWABLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _WIDTHLESS: Final = frozenset({"Mn", "Me"})
 
+_PLAIN: Final = str.maketrans({"·": "-", "“": '"', "”": '"', "…": "...", "→": "->"})
+
 _COLOURS: Final = {
     "bold": "1",
     "dim": "2",
@@ -70,6 +72,20 @@ class Terminal:
             return text
         codes = ";".join(_COLOURS[style] for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m"
+
+    def shown(self, text: str) -> str:
+        """Cleaned text as this terminal can show it.
+
+        Before it is measured: in ASCII accents are left out and other characters take one column.
+        """
+        if self.unicode or text.isascii():
+            return text
+        plain = unicodedata.normalize("NFKD", text.translate(_PLAIN))
+        return "".join(
+            c if c.isascii() and c.isprintable() else "?"
+            for c in plain
+            if unicodedata.category(c) not in _WIDTHLESS
+        )
 
     def fit(self, text: str, width: int) -> str:
         """The text cut to so many columns, an ellipsis where something is missing."""

@@ -36,8 +36,8 @@ _COUNTS: Final = {
 def render(replay: Replay, terminal: Terminal) -> Iterator[str]:
     """The lines to print for a run."""
     for label, value in header(replay):
-        shown = terminal.fit(value, terminal.width - 10)
-        yield f"{terminal.paint(f'{label:<9}', 'dim')} {_ascii_if_needed(shown, terminal)}"
+        shown = terminal.fit(terminal.shown(value), terminal.width - 10)
+        yield f"{terminal.paint(f'{label:<9}', 'dim')} {shown}"
     yield ""
     offsets = _offsets(replay.timeline)
     column = max(map(len, offsets), default=0)
@@ -119,21 +119,14 @@ def _line(step: Step, offset: str, depth: int, terminal: Terminal) -> str:
 def _fitted(words: Words, room: int, terminal: Terminal, *, name_width: int) -> tuple[str, str]:
     """Name and words within the room there is, the name padded so that the words line up."""
     name_width = min(name_width, max(1, room // 2))
-    name = terminal.fit(words.name, max(name_width, room // 3))
+    name = terminal.fit(terminal.shown(words.name), max(name_width, room // 3))
     padding = " " * max(0, name_width - display_width(name))
-    said = terminal.fit(_joined(words.parts), max(0, room - display_width(name) - len(padding)))
-    return _ascii_if_needed(name + padding, terminal), _ascii_if_needed(said, terminal)
+    left = max(0, room - display_width(name) - len(padding))
+    return name + padding, terminal.fit(terminal.shown(_joined(words.parts)), left)
 
 
 def _painted(value: str, kind: Kind, terminal: Terminal, *, only: str | None = None) -> str:
     return terminal.paint(value, kind.style) if only in (None, kind.style) else value
-
-
-def _ascii_if_needed(value: str, terminal: Terminal) -> str:
-    if terminal.unicode:
-        return value
-    plain = value.replace("·", "-").replace("“", '"').replace("”", '"')
-    return plain.encode("ascii", "replace").decode()
 
 
 def _joined(parts: Iterable[str]) -> str:
@@ -147,6 +140,16 @@ def _offsets(steps: Sequence[Step]) -> list[str]:
         "?" if moment is None or start is None else f"{(moment - start).total_seconds():+.3f} s"
         for moment in moments
     ]
+
+
+def local_time(value: str) -> str:
+    """The time of day of a moment, by the clock of this machine."""
+    moment = _moment(value)
+    try:
+        local = moment.astimezone() if moment is not None else None
+    except (OverflowError, OSError, ValueError):
+        local = None
+    return f"{local:%H:%M:%S}.{local.microsecond // 1000:03d}" if local else "?           "
 
 
 def _moment(value: str) -> datetime | None:

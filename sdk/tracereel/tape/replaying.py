@@ -303,10 +303,9 @@ def open_tape(source: "str | Path | Tape") -> Tape:
     path = Path(source)
     if path.suffix or path.exists() or not _TRACE_ID.fullmatch(str(source)):
         return tape_format.load(path)
-    from tracereel.client import ReplayClient
+    from tracereel.client import Client
 
-    config = _config.load()
-    body = ReplayClient(config.endpoint, config.api_key).tape(str(source))
+    body = Client().tape(str(source))
     return tape_format.parse(body.splitlines(), where=f"trace {source}")
 
 

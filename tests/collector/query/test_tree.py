@@ -1,6 +1,6 @@
 """Events and spans become a tree of steps, whatever is missing of them."""
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.collector.query.rows import BEGAN, MILLI, event, rows, span
@@ -218,6 +218,11 @@ def test_what_has_not_ended_runs_or_has_crashed_with_its_emitter():
     assert status({"emt": emitter("unknown")}, seconds=10**6) == "unknown"
 
 
+HELD = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 NAMES = st.sampled_from(["", "a", "b", "c", "d", "e"])
 EVENTS = st.builds(
     lambda kind, at, taken, **fields: event(
@@ -270,6 +275,7 @@ RUNS = st.builds(
 ).filter(lambda made: made.events or made.spans)
 
 
+@HELD
 @given(RUNS)
 def test_every_event_and_span_has_one_place_behind_its_cause(made):
     run = build(made)

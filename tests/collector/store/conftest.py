@@ -1,6 +1,8 @@
 """A real engine with a database for each test module."""
 
 import itertools
+import json
+import time
 import uuid
 
 import pytest
@@ -91,3 +93,63 @@ def queued():
         return body
 
     return make
+
+
+@pytest.fixture(scope="session")
+def sequence():
+    """Builds bodies for tests that share the store, each with tenants of its own."""
+    return itertools.count(1)
+
+
+@pytest.fixture
+def tenant():
+    """Nobody else's: what others stored is not to be seen, so that nothing need be emptied."""
+    return f"tenant-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def told(migrated, sequence, tenant):
+    """Stores events as lines of one body."""
+
+    def insert(*events, tenant=tenant):
+        data = b"\n".join(json.dumps(each).encode() for each in events)
+        _insert(migrated, Kind.EVENTS, data, len(events), tenant, sequence)
+
+    return insert
+
+
+@pytest.fixture
+def spans(migrated, sequence, tenant):
+    """Stores the spans of an OTLP request."""
+
+    def insert(request, tenant=tenant):
+        _insert(migrated, Kind.SPANS, request, 1, tenant, sequence)
+
+    return insert
+
+
+@pytest.fixture
+def beat(migrated, sequence, tenant):
+    """Stores what an emitter says of itself."""
+
+    def insert(emitter_id, state, tenant=tenant):
+        said = {"emitter_id": emitter_id, "state": state, "recorded": 1, "interval_seconds": 1e9}
+        # Now: what emitters said long ago is forgotten.
+        data, received = json.dumps(said).encode(), time.time_ns()
+        _insert(migrated, Kind.HEARTBEATS, data, 1, tenant, sequence, received=received)
+
+    return insert
+
+
+def _insert(store, kind, data, records, tenant, sequence, *, received=RECEIVED):
+    number = next(sequence)
+    body = QueuedBody(
+        id=number,
+        kind=kind,
+        tenant=tenant,
+        first_sequence_number=number * 1000,
+        records=records,
+        received_unix_nano=received + number,
+        data=data,
+    )
+    store.insert(kind, [body], token=uuid.uuid4().hex)

@@ -13,7 +13,7 @@ import pytest
 from tests.collector.store.test_delivery import LIMITS, append, deliver
 from tests.support.conservation import conserved_queue
 from tests.support.contract import EXAMPLES
-from tests.support.flaky_proxy import FlakyProxy
+from tests.support.flaky_proxy import FAULTS, FlakyProxy
 from tracereel_collector.errors import StoreUnavailableError, TooMuchAtOnceError
 from tracereel_collector.model import Kind
 from tracereel_collector.queue import DurableQueue
@@ -160,17 +160,7 @@ def test_an_insert_whose_fate_is_unknown_is_retryable_and_stored_once(
 def test_delivery_through_every_fault_stores_everything_once(behind_proxy, proxy, tmp_path):
     queue = DurableQueue(tmp_path / "queue.sqlite", LIMITS)
     try:
-        faults = [
-            "refuse",
-            "drop_before",
-            "drop_after",
-            "cut",
-            "slow",
-            "readonly",
-            "no_space",
-            "no_memory",
-        ]
-        for number, fault in enumerate(faults):
+        for number, fault in enumerate(FAULTS):
             lines = [
                 json.dumps({**EXAMPLES[0], "event_id": f"{fault}-{n}", "trace_id": fault}).encode()
                 for n in range(20)
@@ -179,9 +169,9 @@ def test_delivery_through_every_fault_stores_everything_once(behind_proxy, proxy
             proxy.fail(fault, times=1 + number % 2)
             deliver(queue, behind_proxy)
 
-        assert counted(behind_proxy) == (160, 160)
+        assert counted(behind_proxy) == (20 * len(FAULTS),) * 2
         counts = conserved_queue(queue)
-        assert (counts["stored"], counts["quarantined"]) == (160, 0)
-        assert set(faults) <= set(proxy.seen)
+        assert (counts["stored"], counts["quarantined"]) == (20 * len(FAULTS), 0)
+        assert set(FAULTS) <= set(proxy.seen)
     finally:
         queue.close()

@@ -1,7 +1,9 @@
 """Emitters as the store sees them: the latest word of each, and which numbers are missing."""
 
 import json
+import time
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +18,11 @@ NOW = 1_769_162_400_000
 def empty(store):
     for table in ("emitters", "emitter_numbers"):
         store.command(f"TRUNCATE TABLE {table}")
-    return store
+        # What these tests say is old by now: it would be forgotten as soon as parts are merged.
+        store.command(f"SYSTEM STOP TTL MERGES {table}")
+    yield store
+    for table in ("emitters", "emitter_numbers"):
+        store.command(f"SYSTEM START TTL MERGES {table}")
 
 
 @pytest.fixture
@@ -127,6 +133,46 @@ def test_the_latest_word_counts(empty, say):
     (found,) = listed(empty, seconds=3600)
 
     assert (found["state"], found["claimed"], found["missing"]) == ("recovered", 9, 9)
+
+
+def test_a_clock_that_was_set_back_does_not_hide_the_latest_word(empty, queued):
+    for hours, recorded in ((1, 3), (0, 9)):
+        body = queued(
+            json.dumps(beat(recorded=recorded, pid=recorded)).encode(), kind=Kind.HEARTBEATS
+        )
+        body = replace(body, received_unix_nano=body.received_unix_nano + hours * 3600 * 10**9)
+        empty.insert(Kind.HEARTBEATS, [body], token=uuid.uuid4().hex)
+
+    (found,) = listed(empty)
+
+    assert (found["claimed"], found["pid"]) == (9, 9)
+
+
+def test_who_was_silent_for_90_days_is_forgotten_and_others_are_not(store, queued):
+    """Also one that only ever sent heartbeats, and not before its time."""
+    tables = ("emitters", "emitter_numbers")
+    for table in tables:
+        store.command(f"TRUNCATE TABLE {table}")
+    now = time.time_ns()
+    for days, name in ((0, "now"), (89, "lately"), (91, "long_ago")):
+        received = now - days * 86_400 * 10**9
+        event = {"event_id": name, "event_type": "custom.x", "timestamp": "2026-01-23T10:00:00Z"}
+        event |= {"trace_id": "t", "emitter_id": f"sent_{name}", "emitter_seq": 1}
+        for kind, line in (
+            (Kind.HEARTBEATS, beat(emitter_id=f"said_{name}")),
+            (Kind.EVENTS, event),
+        ):
+            body = replace(
+                queued(json.dumps(line).encode(), kind=kind), received_unix_nano=received
+            )
+            store.insert(kind, [body], token=uuid.uuid4().hex)
+
+    for table in tables:
+        store.command(f"OPTIMIZE TABLE {table} FINAL")
+
+    assert sorted(each["emitter_id"] for each in listed(store)) == [
+        *("said_lately", "said_now", "sent_lately", "sent_now"),
+    ]
 
 
 def test_numbers_without_a_word_show_their_gaps_all_the_same(empty, store_numbers):

@@ -51,6 +51,7 @@ def span_with(extra):
         pytest.param(
             field(9, field(1, b"k") + field(2, b"\x08\x05")), id="a text value as a number"
         ),
+        pytest.param(field(9, field(1, b"k") + field(2, b"\x10\x78")), id="a truth value of 120"),
     ],
 )
 def test_an_oddly_written_span_is_stored_with_the_others(store, queued, token, extra):

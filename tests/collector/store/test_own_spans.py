@@ -4,6 +4,7 @@ import json
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -214,3 +215,59 @@ def test_a_derived_span_says_what_the_exported_one_says(both_ways):
         assert {key: ours[key] for key in same} == {key: exported[key] for key in same}
         missing = exported["SpanAttributes"].keys() - ours["SpanAttributes"].keys()
         assert missing == set()
+
+
+def otlp_body(queued, *versions, records=None):
+    """One request with several tellings of the same span, each with its end and attributes."""
+    request = ExportTraceServiceRequest()
+    for ended, attributes in versions:
+        # Every telling in a resource and scope of its own: the place counts over all of them.
+        span = (
+            request.resource_spans.add()
+            .scope_spans.add()
+            .spans.add(
+                trace_id=b"t" * 16,
+                span_id=b"s" * 8,
+                name="work",
+                start_time_unix_nano=START,
+                end_time_unix_nano=ended,
+            )
+        )
+        for key, value in attributes.items():
+            span.attributes.add(key=key).value.string_value = value
+    data = request.SerializeToString()
+    return queued(data, records=len(versions), kind=Kind.SPANS)
+
+
+ENDED = START + 1_000_000
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one request", "one after another"])
+@pytest.mark.parametrize("merged", [True, False], ids=["merged", "apart"])
+@pytest.mark.parametrize(
+    "tellings",
+    [
+        # The shown one is called so.
+        [(ENDED, {"v": "first"}), (ENDED, {"v": "shown", "more": "x"})],
+        [(ENDED, {"v": "first", "more": "x"}), (ENDED + 5, {"v": "shown"})],
+        [(START, {"v": "open"}), (ENDED, {"v": "shown"})],
+        [(ENDED, {"v": "shown"}), (START, {"v": "told late, still open", "more": "x"})],
+        [(0, {"v": "open"}), (0, {"v": "shown"})],
+        [(ENDED, {"v": str(number)}) for number in range(60)] + [(ENDED, {"v": "shown"})],
+    ],
+    ids=["more", "less", "ended", "open-late", "never-ended", "many"],
+)
+def test_of_a_span_that_came_several_times_the_last_that_has_ended_is_shown(
+    store, queued, token, tellings, merged, together
+):
+    if together:
+        store.insert(Kind.SPANS, [otlp_body(queued, *tellings)], token=token)
+    else:
+        for number, telling in enumerate(tellings[:4] + tellings[-1:]):
+            store.insert(Kind.SPANS, [otlp_body(queued, telling)], token=f"{token}{number}")
+    if merged:
+        store.command("OPTIMIZE TABLE otel_spans FINAL")
+
+    (span,) = spans(store)
+
+    assert span["SpanAttributes"]["v"] == "shown"

@@ -1,37 +1,22 @@
 """Runs are found by what is known of them, page by page, whoever told of them."""
 
-import json
-import uuid
-from datetime import UTC, datetime, timedelta
+import itertools
 
 import pytest
 
+from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
 from tests.support.contract import EXAMPLES
-from tracereel_collector.model import Kind
+from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.filters import Filters
 from tracereel_collector.query.search import Question, Search
 from tracereel_collector.query.window import parse_window
 
-START = datetime(2026, 1, 23, 10, tzinfo=UTC)
-NOW = int(datetime(2026, 1, 23, 18, tzinfo=UTC).timestamp()) * 10**9
-
 
 @pytest.fixture
-def told(store, queued):
-    """Stores events as lines of one body."""
+def search(migrated, tenant):
+    found = Search(migrated, lambda: NOW)
 
-    def insert(*events, tenant="default"):
-        data = b"\n".join(json.dumps(each).encode() for each in events)
-        store.insert(Kind.EVENTS, [queued(data, tenant=tenant)], token=uuid.uuid4().hex)
-
-    return insert
-
-
-@pytest.fixture
-def search(store):
-    found = Search(store, lambda: NOW)
-
-    def ask(*, tenant="default", start=None, end=None, **given):
+    def ask(*, tenant=tenant, start=None, end=None, **given):
         named = {name: given.pop(name) for name in list(given) if name in Filters.__slots__}
         question = Question(
             filters=Filters(**named), window=parse_window(start, end, now=NOW), **given
@@ -45,50 +30,263 @@ def ids(answer):
     return [each["trace_id"] for each in answer["traces"]]
 
 
-def at(seconds):
-    return (START + timedelta(seconds=seconds)).isoformat()
-
-
-def run(trace_id, *, begin=0, took=2, agent="parsing_agent", status="success", **more):
-    """The events of a pipeline with one agent."""
-    common = {"trace_id": trace_id, "request_id": "r", "event_version": "1.0.0"}
-    pipeline = {**common, "pipeline_type": more.pop("pipeline", "booking")}
-    ended = {"agent_name": agent, "output_type": "t", "output_size_bytes": 1}
-    ended |= {"output_summary": more.pop("output", "done"), "execution_time_seconds": 1.0}
-    failed = status == "failed"
-    ended |= {"error_type": "Timeout", "error_category": "transient"} if failed else {}
-    return [
-        {**pipeline, "event_id": f"{trace_id}-1", "event_type": "agent.pipeline.started"}
-        | {"timestamp": at(begin), "user_prompt": more.pop("prompt", "hello"), **more},
-        {**common, "event_id": f"{trace_id}-2", "event_type": "agent.execution.started"}
-        | {"timestamp": at(begin), "agent_name": agent, "input_type": "t"}
-        | {"input_summary": "in", "input_size_bytes": 2},
-        {**common, **ended, "event_id": f"{trace_id}-3", "execution_time_ms": took * 1000}
-        | {"event_type": f"agent.execution.{'failed' if failed else 'completed'}"}
-        | {"timestamp": at(begin + took), "confidence": more.get("confidence", 0.9)}
-        | {"llm_cost_usd": more.get("cost", 0.001), "llm_tokens_used": 100},
-        {**pipeline, "event_id": f"{trace_id}-4", "event_type": "agent.pipeline.completed"}
-        | {"timestamp": at(begin + took), "status": status},
-    ]
-
-
 def test_the_contracts_examples_are_found_as_runs(told, search):
     told(*EXAMPLES)
 
     answer = search()
 
-    assert set(ids(answer)) == {each["trace_id"] for each in EXAMPLES}
     by_id = {each["trace_id"]: each for each in answer["traces"]}
+    assert set(by_id) == {each["trace_id"] for each in EXAMPLES}
     booking = by_id["trc_main_abc123"]
     assert booking["status"] == "success"
     assert booking["name"] == booking["pipeline_type"] == "appointment_creation"
     assert booking["prompt"] == "cita mañana 10am con Dr. Pérez"
-    assert booking["user_id"] == "user_12345"
+    assert (booking["user_id"], booking["retries"], booking["fallbacks"]) == ("user_12345", 1, 1)
+    assert booking["lowest_confidence"] == 0.65
     failed = by_id["trc_main_ghi789"]
     assert (failed["status"], failed["errors"]) == ("failed", 1)
     assert failed["error_types"] == ["LLMTimeoutError"]
 
 
-def test_text_is_found(told, search):
-    told(*run("a", prompt="Cita mañana con Dr. Pérez"), *run("b", prompt="nada más"))
-    assert ids(search(text="PÉREZ cita")) == ["a"]
+A = {
+    "agent": "reader",
+    "pipeline": "booking",
+    "status": "failed",
+    "prompt": "Cita mañana con la Dra. Pérez",
+    "output": "reserva RX-42 hecha",
+    "session_id": "s1",
+    "user_id": "ana",
+    "service": "clinic",
+    "cost": 0.5,
+    "took": 9,
+    "confidence": 0.2,
+    "llm_model": "gpt-4o",
+    "color": "green",
+}
+B = {"agent": "writer", "pipeline": "billing", "prompt": "nada", "begin": 100, "color": "red"}
+TWO_RUNS: list[str] = []
+
+
+@pytest.fixture
+def two_runs(told, tenant):
+    """The tenant of two runs that differ in everything; stored once."""
+    if not TWO_RUNS:
+        told(*run("a", **A), *run("b", **B))
+        TWO_RUNS.append(tenant)
+    return TWO_RUNS[0]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"tags": {"agent": ("reader", "nobody")}},
+        {"tags": {"pipeline": ("booking",)}},
+        {"tags": {"session": ("s1",), "user": ("ana",)}},
+        {"tags": {"service": ("clinic",)}},
+        {"tags": {"model": ("gpt-4o",)}},
+        {"tags": {"error": ("Timeout",)}},
+        {"tags": {"category": ("transient",)}},
+        {"statuses": ("failed",)},
+        {"least": {"duration_ms": 5000}},
+        {"least": {"cost_usd": 0.4}},
+        {"most": {"confidence": 0.5}},
+        {"least": {"errors": 1}},
+        {"attributes": (("color", "green"),)},
+        {"text": "PÉREZ cita"},
+        {"text": "rx 42 hecha mañana"},
+        {"text": '"mañana con la"'},
+        {"start": at(-10), "end": at(50)},
+        {"tags": {"agent": ("reader",)}, "statuses": ("failed",), "text": "cita"},
+    ],
+    ids=str,
+)
+def test_a_filter_finds_the_run_it_describes_and_no_other(two_runs, search, asked):
+    assert ids(search(tenant=two_runs, **asked)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"tags": {"agent": ("reader",), "pipeline": ("billing",)}},
+        {"text": '"con mañana"'},
+        {"text": "cita billing"},
+        {"attributes": (("color", "blue"),)},
+        {"tags": {"agent": ("'; DROP TABLE agent_events --", "\\", "%", "a\nb\t\0")}},
+        {"text": "') OR 1=1 --"},
+        {"attributes": (("') OR ('1'='1", "x"), ("{tenant:String}", "y"))},
+        {"statuses": ("' OR ''='",)},
+    ],
+    ids=str,
+)
+def test_what_fits_no_run_finds_none_whatever_it_looks_like(two_runs, search, asked):
+    assert ids(search(tenant=two_runs, **asked)) == []
+    assert len(ids(search(tenant=two_runs))) == 2
+
+
+SORTED_BY = {
+    "started_at": "started_at",
+    "duration_ms": "duration_ms",
+    "cost_usd": "cost_usd",
+    "confidence": "lowest_confidence",
+    "errors": "errors",
+}
+
+
+def test_pages_hold_every_run_once_and_in_order(told, search):
+    names = [f"run-{number}" for number in range(11)]
+    events = []
+    for number, name in enumerate(names):
+        values = {"took": 1 + number % 3, "cost": number % 4 / 10, "confidence": number % 5 / 10}
+        status = "failed" if number % 2 else "success"
+        events += run(name, begin=number % 6 * 3000, status=status, **values)
+    told(*events[:20])
+    told(*events[20:])
+
+    for (sort, field), order, limit in itertools.product(
+        SORTED_BY.items(), ("asc", "desc"), (4, 11)
+    ):
+        found, cursor = [], None
+        for _ in itertools.count():
+            page = search(start=at(-10), sort=sort, order=order, limit=limit, cursor=cursor)
+            found += page["traces"]
+            cursor = page["next"]
+            if cursor is None:
+                break
+        assert sorted(each["trace_id"] for each in found) == sorted(names)
+        values = [each[field] or 0 for each in found]
+        assert values == sorted(values, reverse=order == "desc")
+
+
+def test_runs_that_come_in_between_do_not_shift_the_pages(told, search):
+    told(*run("1"), *run("2", begin=10), *run("3", begin=20))
+    first = search(limit=2)
+    told(*run("4", begin=30))
+
+    assert ids(first) == ["3", "2"]
+    assert ids(search(limit=2, cursor=first["next"])) == ["1"]
+
+
+def test_without_a_window_the_newest_are_found_however_old_they_are(told, search):
+    month = 30 * 86400
+    told(*run("old", begin=-month), *run("older", begin=-2 * month), *run("new"))
+
+    assert ids(search(limit=1)) == ["new"]
+    assert ids(search(limit=2)) == ["new", "old"]
+    assert ids(search()) == ["new", "old", "older"]
+
+
+def test_a_run_that_began_before_the_window_is_not_in_it(told, search):
+    told(*run("long", begin=-3000, took=7000), *run("short", begin=100))
+
+    assert ids(search(start=at(0))) == ["short"]
+    assert ids(search(start=at(0), sort="duration_ms")) == ["short"]
+
+
+def test_what_is_no_cursor_of_this_list_is_refused(two_runs, search):
+    other = search(tenant=two_runs, limit=1, sort="cost_usd", start=at(-1))["next"]
+
+    for wrong in (other, "x", "e30", "IiI", "WyJhIiwxLCJiIl0", "ÿ"):
+        with pytest.raises(BadRequestError, match="cursor"):
+            search(tenant=two_runs, limit=1, cursor=wrong)
+
+
+def test_a_run_without_an_end_is_running_until_its_process_is_gone(told, search, beat):
+    told(*run("open", emitter_id="emt_1", emitter_seq=1)[:2])
+    assert search()["traces"][0]["status"] == "running"
+
+    beat("emt_1", "alive")
+    assert [each["status"] for each in search(statuses=("running",))["traces"]] == ["running"]
+    assert ids(search(statuses=("crashed",))) == []
+
+    beat("emt_1", "ended")
+    assert ids(search(statuses=("running",))) == []
+    assert [each["status"] for each in search(statuses=("crashed",))["traces"]] == ["crashed"]
+
+
+def test_an_agent_that_ended_inside_of_an_open_pipeline_does_not_end_the_run(told, search):
+    told(*run("open")[:3])
+
+    assert search()["traces"][0]["status"] == "running"
+
+
+def test_spans_that_no_event_speaks_of_are_runs_too(spans, search):
+    spans(
+        spans_request(
+            span(1, name="POST /chat"),
+            span(2, parent=1, error="boom", **{"gen_ai.agent.name": "helper"})
+            | {"gen_ai.operation.name": "invoke_agent", "session.id": "s9", "user.id": "eva"},
+            span(3, parent=2, **{"gen_ai.operation.name": "chat", "gen_ai.request.model": "m1"})
+            | {"gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 3}
+            | {"gen_ai.prompt.0.content": "háblame de Sevilla"},
+        )
+    )
+
+    (found,) = search()["traces"]
+    assert found["trace_id"] == "ab" * 16
+    assert (found["name"], found["status"]) == ("POST /chat", "success")
+    assert (found["spans"], found["events"], found["errors"]) == (3, 0, 1)
+    assert (found["tokens"], found["model_calls"], found["agents"]) == (10, 1, ["helper"])
+    for asked in (
+        {"text": "sevilla"},
+        {"text": "boom"},
+        {"tags": {"agent": ("helper",), "model": ("m1",), "session": ("s9",)}},
+        {"attributes": (("gen_ai.request.model", "m1"),)},
+    ):
+        assert ids(search(**asked)) == ["ab" * 16]
+
+
+def test_spans_in_the_opentelemetry_trace_of_a_run_belong_to_it(told, spans, search):
+    ids_of_span = {"otel_trace_id": "ab" * 16, "span_id": "cd" * 8}
+    told(*run("trc_own", **ids_of_span))
+    spans(spans_request(span(1, **{"gen_ai.request.model": "m1"}), span(2)))
+
+    (found,) = search()["traces"]
+    assert (found["trace_id"], found["otel_trace_ids"]) == ("trc_own", ["ab" * 16])
+    assert (found["events"], found["spans"], found["models"]) == (4, 2, ["m1"])
+    assert ids(search(tags={"model": ("m1",)})) == ["trc_own"]
+
+
+def test_facets_and_histogram_count_what_was_found(told, search):
+    events = run("elsewhere", begin=-7200)
+    for number in range(6):
+        status = "failed" if number == 4 else "success"
+        events += run(f"r{number}", begin=number * 600, agent=f"a{number % 2}", status=status)
+    told(*events)
+
+    answer = search(
+        start=at(0), end=at(3600), facets=("status", "agent", "error"), buckets=6, limit=0
+    )
+
+    assert answer["traces"] == []
+    assert answer["facets"] == {
+        "status": [{"value": "success", "runs": 5}, {"value": "failed", "runs": 1}],
+        "agent": [{"value": "a0", "runs": 3}, {"value": "a1", "runs": 3}],
+        "error": [{"value": "Timeout", "runs": 1}],
+    }
+    histogram = answer["histogram"]
+    assert (histogram["step_seconds"], histogram["total"]) == (600, 6)
+    assert [each["runs"] for each in histogram["buckets"]] == [1] * 6
+    assert [each["failed"] for each in histogram["buckets"]] == [0, 0, 0, 0, 1, 0]
+    only = search(start=at(0), end=at(3600), buckets=6, limit=0, tags={"agent": ("a1",)})
+    assert [each["runs"] for each in only["histogram"]["buckets"]] == [0, 1, 0, 1, 0, 1]
+
+
+def test_another_tenants_runs_are_neither_found_nor_counted(told, search):
+    told(*run("mine", session_id="s"))
+    told(*run("theirs", session_id="s"), *run("mine", begin=50, prompt="other"), tenant="bravo")
+
+    (found,) = search()["traces"]
+    assert (found["trace_id"], found["events"], found["prompt"]) == ("mine", 4, "hello")
+    counted = search(start=at(-10), facets=("status", "session"), buckets=3)
+    assert counted["facets"]["session"] == [{"value": "s", "runs": 1}]
+    assert counted["histogram"]["total"] == 1
+    assert ids(search(text="other")) == []
+    assert ids(search(tenant="charlie")) == []
+
+
+def test_an_event_that_comes_twice_makes_no_second_run_and_changes_no_status(told, search):
+    told(*run("twice"))
+    told(*run("twice")[2:])
+
+    (found,) = search()["traces"]
+    assert (found["status"], found["duration_ms"]) == ("success", 2000)

@@ -166,6 +166,16 @@ REPLAYS = st.builds(
     80,
     True,
 )
+@example(
+    Replay("t", (Step("", "agent.execution.failed", {"error_type": "e\u0301" * 60}),), {}, b""),
+    40,
+    False,
+)
+@example(
+    Replay("t", (Step("", "agent.execution.failed", {"error_type": "ﷺ½" * 30}),), {}, b""),
+    40,
+    False,
+)
 def test_rendering_never_fails_and_never_controls_the_terminal(replay, width, unicode):
     """Whatever was recorded, every line is printable text within the width."""
     terminal = Terminal(width=width, unicode=unicode)

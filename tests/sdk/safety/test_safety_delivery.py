@@ -166,12 +166,14 @@ def test_a_killed_delivering_thread_does_not_cost_the_exit_its_events(
             + """
     import threading
     from tracereel import _shipper
+    dead = []
     def die(*_):
         _shipper.settle = settle
+        dead.append(threading.current_thread())
         raise SystemExit
     settle, _shipper.settle = _shipper.settle, die
     agent(1)
-    while "tracereel-shipper" in [thread.name for thread in threading.enumerate()]:
+    while not dead or dead[0].is_alive():
         pass
     """,
             TRACEREEL_ENDPOINT=sink.url,

@@ -1,6 +1,10 @@
 """Greenlets instead of threads: no dead-lock, nothing lost, nobody's context in another's events."""
 
+import ssl
+from pathlib import Path
+
 import pytest
+import trustme
 
 from tests.sdk.conftest import Child
 from tests.sdk.safety.programs import assert_everything_once, end_of
@@ -136,3 +140,26 @@ def test_a_killed_greenlet_is_recorded_and_forks_have_their_own_emitter(
     assert_everything_once(sink, emitters=2, events=2 + 2 * 3)
     ends = [event["event_type"] for event in sink.events if event.get("agent_name") == "slow"]
     assert ends == ["agent.execution.started", "agent.execution.cancelled"]
+
+
+@pytest.mark.parametrize("patched", [EARLY, LATE], ids=["patched first", "patched after"])
+def test_greenlets_are_delivered_over_tls(child: Child, tmp_path: Path, patched: str) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    with IngestSink(tls=tls) as sink:
+        ended = end_of(
+            child(
+                patched
+                + WORK
+                + """
+    gevent.joinall([gevent.spawn(pipeline, number) for number in range(20)], raise_error=True)
+    """,
+                TRACEREEL_ENDPOINT=sink.url,
+                TRACEREEL_EXIT_TIMEOUT="30",
+                SSL_CERT_FILE=str(tmp_path / "ca.pem"),
+            )
+        )
+        assert (ended.code, ended.err) == (0, "")
+        assert_everything_once(sink, emitters=1, events=20 * (2 + 2 * 3))

@@ -19,6 +19,7 @@ class Analysis:
     run: Run
     totals: Mapping[int, Usage]
     """What each step took with all below it, by the identity of the step."""
+    prices: Mapping[str, float]
     usage: Usage
     """What the whole run took."""
     chains: Sequence[Chain]
@@ -46,6 +47,7 @@ def analyse(run: Run, prices: Mapping[str, float]) -> Analysis:
     return Analysis(
         run=run,
         totals=totals,
+        prices=prices,
         usage=add(totals[id(step)] for step in run.roots),
         chains=chains,
         waste=waste_of(run, chains, totals),

@@ -49,7 +49,9 @@ def first_failure(run: Run) -> Failure | None:
             for row in step.events
             if row.event_type == RETRY and row is not step.closing
         ]
-    return min(found, key=lambda each: (each.at, -_depth(each.step)), default=None)
+    places = {id(step): place for place, step in enumerate(run.steps)}
+    # What is further down stands behind what is around it.
+    return min(found, key=lambda each: (each.at, -places[id(each.step)]), default=None)
 
 
 def last_failure(run: Run) -> Failure | None:
@@ -103,10 +105,3 @@ def _told(step: Step, row: EventRow, at: int) -> Failure:
 
 def _message(step: Step) -> str:
     return step.span.status_message if step.span is not None else ""
-
-
-def _depth(step: Step) -> int:
-    depth, above = 0, step.parent
-    while above is not None:
-        depth, above = depth + 1, above.parent
-    return depth

@@ -54,9 +54,30 @@ def unnumbered(events: Iterable[EventRow]) -> int:
 
 
 def _account(emitter_id: str, trace_id: str, rows: Sequence[EventRow]) -> Account:
-    numbers = sorted({row.trace_seq for row in rows})
     told = [row.trace_event_count for row in rows if row.trace_event_count is not None]
-    expected = max([numbers[-1], *told])
+    return account(
+        emitter_id=emitter_id,
+        trace_id=trace_id,
+        numbers=sorted({row.trace_seq for row in rows}),
+        told=max(told, default=None),
+        stored=len(rows),
+        first_at=min(row.unix_nano for row in rows),
+        last_at=max(row.unix_nano for row in rows),
+    )
+
+
+def account(
+    *,
+    emitter_id: str,
+    trace_id: str,
+    numbers: Sequence[int],
+    told: int | None,
+    stored: int,
+    first_at: int,
+    last_at: int,
+) -> Account:
+    """What the numbers that are here say; they are sorted, each once, and begin at 1."""
+    expected = max(numbers[-1], told or 0)
     gaps = []
     before = 0
     for number in [*numbers, expected + 1]:
@@ -68,10 +89,10 @@ def _account(emitter_id: str, trace_id: str, rows: Sequence[EventRow]) -> Accoun
         trace_id=trace_id,
         seen=len(numbers),
         expected=expected,
-        told_end=bool(told),
+        told_end=told is not None,
         missing=expected - len(numbers),
         gaps=gaps[:MAX_GAPS],
-        duplicates=len(rows) - len(numbers),
-        first_at=min(row.unix_nano for row in rows),
-        last_at=max(row.unix_nano for row in rows),
+        duplicates=stored - len(numbers),
+        first_at=first_at,
+        last_at=last_at,
     )

@@ -60,8 +60,11 @@ class _Frame:
         while self._at:
             self._at -= 1
             child = self._children[self._at]
-            if _end(child, self.cursor) <= self.cursor + _TOLERANCE and child.began < self.cursor:
-                return child if self.cursor > self.start else None
+            end = _end(child, self.cursor)
+            if end <= self.start or self.cursor <= self.start:
+                return None  # before its parent began: nobody waited for that
+            if end <= self.cursor + _TOLERANCE and child.began < self.cursor:
+                return child
         return None
 
 

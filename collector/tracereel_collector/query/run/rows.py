@@ -8,6 +8,8 @@ import msgspec
 
 from tracereel._clock import otel_trace_id
 from tracereel_collector.errors import NotFoundError
+from tracereel_collector.query.run.events import EventRow as EventRow
+from tracereel_collector.query.run.events import StoredEvent, event_row
 from tracereel_collector.store.sql import query
 
 MAX_EVENTS = 50_000
@@ -16,8 +18,8 @@ MAX_RUNS = 200
 """Most runs in one tree."""
 MAX_LEVELS = 8
 """Most levels of runs that runs have started."""
-TEXT = 2_000
-"""Longest text of a step, in characters."""
+MAX_NUMBERS = 1_000_000
+"""Most numbers of one emitter in one run that are checked for gaps."""
 
 
 class Selects(Protocol):
@@ -26,72 +28,6 @@ class Selects(Protocol):
     def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
         """Run a bound query; the answer's bytes in a ClickHouse format."""
         ...
-
-
-class EventRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `run_events.sql`, in its order of columns."""
-
-    sequence_number: int
-    ingested_at: str
-    time: str
-    unix_nano: int
-    hlc: int
-    event_id: str
-    event_type: str
-    trace_id: str
-    otel_trace_id: str = ""
-    parent_trace_id: str = ""
-    span_id: str = ""
-    parent_span_id: str = ""
-    request_id: str = ""
-    session_id: str = ""
-    user_id: str = ""
-    execution_id: str = ""
-    service: str = ""
-    emitter_id: str = ""
-    trace_seq: int = 0
-    agent_name: str = ""
-    pipeline_type: str = ""
-    status: str = ""
-    duration_ms: int | None = None
-    confidence: float | None = None
-    llm_provider: str = ""
-    llm_model: str = ""
-    tokens: int | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cost_usd: float | None = None
-    error_type: str = ""
-    error_code: str = ""
-    error_category: str = ""
-    span_name: str = ""
-    span_start: int = 0
-    span_end: int = 0
-    attempt: int | None = None
-    step_type: str = ""
-    call_name: str = ""
-    input: str = ""
-    input_hash: int = 0
-    output: str = ""
-    output_hash: int = 0
-    reasoning: str = ""
-    decision_type: str = ""
-    chosen: str = ""
-    error_message: str = ""
-    stage: str = ""
-    retry_attempt: int | None = None
-    reason: str = ""
-    delay_seconds: float | None = None
-    primary_agent: str = ""
-    fallback_agent: str = ""
-    fallback_successful: bool | None = None
-    quality_delta: float | None = None
-    wasted_cost_usd: float | None = None
-    repeats: str = ""
-    origin: str = ""
-    trace_event_count: int | None = None
-    final_outcome: str = ""
-    payload: str = ""
 
 
 class SpanRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -142,16 +78,66 @@ class EmitterRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     clock_ahead_nano: int | None
 
 
-class _Around(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    children: list[str]
-    spans: int
-    runs: list[str]
+class LedgerRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One line of `run_ledger.sql`, in its order of columns."""
+
+    trace_id: str
+    emitter_id: str
+    """Empty for events that nobody has numbered."""
+    stored: int
+    events: int
+    numbers: list[int]
+    told: int | None
+    first_at: int
+    last_at: int
+    last_ingested_at: str
 
 
-_EVENTS = msgspec.json.Decoder(EventRow)
+class Counts(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The line of `run_counts.sql`, in its order of columns."""
+
+    total_events: int
+    agents: list[str]
+    began: int
+    ended: int
+    errors: int
+    retries: int
+    fallbacks: int
+    decisions: int
+    pipeline_type: str
+    status: str
+    calls: int
+    call_tokens: int | None
+    call_cost: float | None
+    said_tokens: int | None
+    said_cost: float | None
+    otel_trace_ids: list[str]
+
+
+class Cursor(msgspec.Struct, frozen=True, order=True):
+    """A place in a timeline, behind which the next page begins."""
+
+    position: int = 0
+    number: int = 0
+    span_id: str = ""
+    """Of a span; several may come with one number."""
+
+    def __str__(self) -> str:
+        return "-".join(
+            map(str, [self.position, self.number, *([self.span_id] * bool(self.span_id))])
+        )
+
+
+BEGINNING = Cursor()
+
+_PAYLOADS = msgspec.json.Decoder(tuple[int, str, str])
+_LEDGER = msgspec.json.Decoder(LedgerRow)
+_COUNTS = msgspec.json.Decoder(Counts)
+_EVENTS = msgspec.json.Decoder(StoredEvent)
 _SPANS = msgspec.json.Decoder(SpanRow)
 _EMITTERS = msgspec.json.Decoder(EmitterRow)
-_AROUND = msgspec.json.Decoder(_Around)
+_AROUND = msgspec.json.Decoder(tuple[str, str])
+_NAMES = msgspec.json.Decoder(tuple[str])
 _PRICES = msgspec.json.Decoder(tuple[str, float])
 
 
@@ -172,6 +158,12 @@ class RunRows:
     """There is more than is held here."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Around:
+    children: list[str]
+    has_spans: bool
+
+
 @dataclass(frozen=True, slots=True)
 class RunReader:
     """Selects the rows of runs."""
@@ -189,19 +181,18 @@ class RunReader:
             NotFoundError: this tenant has nothing of that id.
         """
         derived = otel_trace_id(trace_id)
-        events, more = self._events(tenant, [trace_id], MAX_EVENTS, whole=whole)
-        around = self._around(tenant, [trace_id], derived)
         trace_ids = [trace_id]
-        if not events and (runs := [each for each in around.runs if each and each != trace_id]):
+        events, more = self._events(tenant, trace_ids, MAX_EVENTS, whole=whole)
+        if not events and (runs := self._runs_of(tenant, derived)):
             trace_ids = sorted(runs)
             events, more = self._events(tenant, trace_ids, MAX_EVENTS, whole=whole)
-            around = self._around(tenant, trace_ids, derived)
+        around = self._around(tenant, trace_ids, derived)
         if linked and around.children:
             found, cut = self._linked(tenant, trace_ids, around.children, events, whole=whole)
             events, more = found, more or cut
         traces = sorted({derived, *(row.otel_trace_id for row in events)} - {""})
         spans: list[SpanRow] = []
-        if around.spans or len(traces) > 1:
+        if around.has_spans or len(traces) > 1:
             spans = self._spans(tenant, traces, whole=whole)
             more = more or len(spans) > MAX_EVENTS
             del spans[MAX_EVENTS:]
@@ -218,6 +209,54 @@ class RunReader:
             prices=self._prices(tenant, traces) if _lacks_prices(events, spans) else {},
             truncated=more,
         )
+
+    def counts(
+        self, tenant: str, trace_id: str, *, linked: bool = True
+    ) -> tuple[Counts, list[str]]:
+        """How much there is of a run, without reading it, and the runs that it is made of."""
+        trace_ids = [trace_id]
+        below = [trace_id]
+        for _ in range(MAX_LEVELS):
+            around = self._around(tenant, below, "")
+            below = sorted(set(around.children) - set(trace_ids)) if linked else []
+            below = below[: MAX_RUNS - len(trace_ids)]
+            if not below:
+                break
+            trace_ids += below
+        answer = self.store.select(
+            query("run_counts"),
+            {"tenant": tenant, "trace_ids": trace_ids},
+            fmt="JSONCompactEachRow",
+        )
+        return _COUNTS.decode(answer), trace_ids
+
+    def payloads(
+        self, tenant: str, trace_id: str, numbers: Sequence[int]
+    ) -> list[tuple[int, str, str]]:
+        """Number, time of arrival and text of some events, as they were sent."""
+        answer = self.store.select(
+            query("run_payloads"),
+            {"tenant": tenant, "trace_id": trace_id, "numbers": list(numbers)},
+            fmt="JSONCompactEachRow",
+        )
+        return _PAYLOADS.decode_lines(answer)
+
+    def ledger(self, tenant: str, trace_ids: Sequence[str]) -> list[LedgerRow]:
+        """What is stored of every emitter's part in some runs, repetitions included."""
+        answer = self.store.select(
+            query("run_ledger"),
+            {"tenant": tenant, "trace_ids": list(trace_ids), "most": MAX_NUMBERS},
+            fmt="JSONCompactEachRow",
+        )
+        return _LEDGER.decode_lines(answer)
+
+    def page(
+        self, tenant: str, trace_ids: list[str], traces: list[str], *, after: Cursor, limit: int
+    ) -> tuple[list[EventRow], list[SpanRow]]:
+        """The next events and the next spans behind a place, whole; each at most `limit`."""
+        events, _ = self._events(tenant, trace_ids, limit, whole=True, after=after)
+        spans = self._spans(tenant, traces, whole=True, after=after, most=limit, told_by=trace_ids)
+        return events, spans[:limit]
 
     def emitters(
         self, tenant: str, emitter_ids: Iterable[str], *, now_unix_milli: int
@@ -259,21 +298,27 @@ class RunReader:
         return sorted(events, key=lambda row: (row.hlc, row.sequence_number)), more
 
     def _events(
-        self, tenant: str, trace_ids: list[str], most: int, *, whole: bool
+        self,
+        tenant: str,
+        trace_ids: list[str],
+        most: int,
+        *,
+        whole: bool,
+        after: Cursor = BEGINNING,
     ) -> tuple[list[EventRow], bool]:
         answer = self.store.select(
             query("run_events"),
             {
                 "tenant": tenant,
                 "trace_ids": trace_ids,
-                "text": TEXT,
-                "with_payload": whole,
+                "after_position": after.position,
+                "after_number": after.number,
                 "limit": most + 1,
             },
             fmt="JSONCompactEachRow",
         )
         rows = _EVENTS.decode_lines(answer)
-        return rows[:most], len(rows) > most
+        return [event_row(row, whole=whole) for row in rows[:most]], len(rows) > most
 
     def _around(self, tenant: str, trace_ids: list[str], derived: str) -> _Around:
         answer = self.store.select(
@@ -286,16 +331,41 @@ class RunReader:
             },
             fmt="JSONCompactEachRow",
         )
-        return _AROUND.decode(answer)
+        found = _AROUND.decode_lines(answer)
+        return _Around(
+            children=[name for what, name in found if what == "child"],
+            has_spans=any(what == "spans" for what, _ in found),
+        )
 
-    def _spans(self, tenant: str, traces: list[str], *, whole: bool) -> list[SpanRow]:
+    def _runs_of(self, tenant: str, derived: str) -> list[str]:
+        answer = self.store.select(
+            query("run_of_trace"),
+            {"tenant": tenant, "otel_trace_id": derived, "most": MAX_RUNS},
+            fmt="JSONCompactEachRow",
+        )
+        return [name for (name,) in _NAMES.decode_lines(answer)]
+
+    def _spans(
+        self,
+        tenant: str,
+        traces: list[str],
+        *,
+        whole: bool,
+        after: Cursor = BEGINNING,
+        most: int = MAX_EVENTS,
+        told_by: Sequence[str] = (),
+    ) -> list[SpanRow]:
         answer = self.store.select(
             query("run_spans"),
             {
                 "tenant": tenant,
                 "trace_ids": traces,
                 "with_attributes": whole,
-                "limit": MAX_EVENTS + 1,
+                "told_by": list(told_by),
+                "after_position": after.position,
+                "after_number": after.number,
+                "after_span": after.span_id,
+                "limit": most + 1,
             },
             fmt="JSONCompactEachRow",
         )

@@ -1,6 +1,6 @@
 """Steps become a tree: each under the one that caused it, siblings in causal order, no step lost."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tracereel_collector.query.run.clocks import align
@@ -26,25 +26,11 @@ class Run:
     spans: Sequence[SpanRow]
     clocks: Mapping[str, int]
     """Nanoseconds by which clocks were moved to fit the others."""
+    began: int
+    """The first moment of the run, by its own clock."""
+    ended: int
+    """The last moment that is known of."""
     truncated: bool
-
-    @property
-    def began(self) -> int:
-        """The first moment of the run, by its own clock."""
-        moments = [step.began for step in self.roots] or [row.unix_nano for row in self.events]
-        return min(moments)
-
-    @property
-    def ended(self) -> int:
-        """The last moment that is known of."""
-        moments = [step.ended or step.began for step in self.steps]
-        moments += [row.unix_nano for row in self.loose]
-        moments += [
-            step.events[-1].unix_nano + step.shift
-            for step in self.steps
-            if step.end is None and step.events
-        ]
-        return max(moments)
 
     @property
     def main(self) -> Step | None:
@@ -68,6 +54,7 @@ def build(rows: RunRows) -> Run:
         step.children.sort(key=_order)
     roots = sorted((step for step in steps if step.parent is None), key=_order)
     _place_spans(steps)
+    moments = [*_moments(steps), *(row.unix_nano for row in loose)]
     return Run(
         trace_id=rows.trace_id,
         trace_ids=rows.trace_ids,
@@ -77,6 +64,8 @@ def build(rows: RunRows) -> Run:
         events=rows.events,
         spans=rows.spans,
         clocks=clocks,
+        began=min(moments),
+        ended=max(moments),
         truncated=rows.truncated,
     )
 
@@ -117,6 +106,15 @@ def settle(run: Run, emitters: Mapping[str, EmitterRow], *, now_unix_nano: int) 
             step.status = "unknown"  # it ended in order; how this step did is still on its way
         else:
             step.status = "crashed"
+
+
+def _moments(steps: Iterable[Step]) -> Iterator[int]:
+    for step in steps:
+        yield step.began
+        if step.ended is not None:
+            yield step.ended
+        elif step.events:
+            yield step.events[-1].unix_nano + step.shift
 
 
 def _order(step: Step) -> tuple[int, int, str]:

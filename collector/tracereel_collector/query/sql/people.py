@@ -51,7 +51,7 @@ class SqlLimits:
     """What one statement may cost, and how many run at a time."""
 
     seconds: float = 10.0
-    memory_bytes: int = 1024 * 1024 * 1024
+    memory_bytes: int = 512 * 1024 * 1024
     result_bytes: int = 64 * 1024 * 1024
     max_rows: int = 1_000_000
     threads: int = 2
@@ -125,6 +125,7 @@ class PeoplesSql:
             fmt="TSVRaw",
             whole=True,
             seconds=self.limits.seconds,
+            max_bytes=self.limits.result_bytes,
         )
         return b"".join(result.chunks()).decode("utf-8", "replace")
 
@@ -143,6 +144,7 @@ class PeoplesSql:
             fmt=fmt,
             whole=asked.whole,
             seconds=self.limits.seconds,
+            max_bytes=self.limits.result_bytes,
         )
 
     def _settings(self, tenant: str, catalogue: Catalogue) -> dict[str, Any]:

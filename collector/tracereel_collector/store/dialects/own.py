@@ -5,7 +5,7 @@ from typing import Final
 
 from tracereel import semconv
 
-_MORE: Final[dict[str, tuple[str, ...]]] = {
+MORE_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "attempt": ("tracereel.attempt",),
     "trace_id": (semconv.SPAN_TRACE_ID,),
     "session_id": (semconv.SPAN_SESSION_ID, semconv.SPAN_CONVERSATION_ID),
@@ -22,7 +22,7 @@ _MORE: Final[dict[str, tuple[str, ...]]] = {
 }
 """Fields that a span has room for and that the SDK keeps off the spans it exports."""
 
-_OPERATIONS: Final = {
+OPERATIONS: Final = {
     semconv.EXECUTION_COMPLETED: semconv.INVOKE_AGENT,
     semconv.EXECUTION_FAILED: semconv.INVOKE_AGENT,
     semconv.EXECUTION_CANCELLED: semconv.INVOKE_AGENT,
@@ -52,7 +52,7 @@ def _map(names: str, raws: str) -> str:
 
 def _attributes() -> str:
     """SQL for the attributes; `fields` are the event's keys and raw values, nulls left out."""
-    known = {**semconv.SPAN_ATTRIBUTES, **_MORE}
+    known = {**semconv.SPAN_ATTRIBUTES, **MORE_ATTRIBUTES}
     # Of a model call, the model that answered is told from the one that was asked for.
     answered = {"llm_model": (semconv.ANSWERED_BY, "llm.model")}
 
@@ -64,7 +64,7 @@ def _attributes() -> str:
             f" '{answered['llm_model'][place]}', {usual}), f.2), fields)"
         )
 
-    operation = f"transform(event_type, {_list(_OPERATIONS)}, {_list(_OPERATIONS.values())}, '')"
+    operation = f"transform(event_type, {_list(OPERATIONS)}, {_list(OPERATIONS.values())}, '')"
     return (
         f"arrayFilter(p -> p.1 != '', arrayConcat({pairs(0)}, {pairs(1)},"
         f" if({operation} = '', [], [('{semconv.OPERATION}', {operation})])))"
@@ -84,8 +84,78 @@ def _marks() -> str:
     )
 
 
+_FIELDS: Final = "arrayFilter(f -> f.2 != 'null', JSONExtractKeysAndValuesRaw(payload))"
+_OPEN: Final = (semconv.EXECUTION_STARTED, semconv.PIPELINE_STARTED)
+_PIPELINES: Final = (semconv.PIPELINE_STARTED, semconv.PIPELINE_COMPLETED)
+_EXECUTIONS: Final = (
+    semconv.EXECUTION_STARTED,
+    semconv.EXECUTION_COMPLETED,
+    semconv.EXECUTION_FAILED,
+    semconv.EXECUTION_CANCELLED,
+)
+
+
+def _event_spans() -> str:
+    """A query on `agent_events` for the spans that no event tells whole."""
+    types = _list([*_EXECUTIONS, *_PIPELINES, *sorted(semconv.CALLS)])
+    name = f"""multiIf(
+            has({_list(_PIPELINES)}, event_type), trim(concat('{semconv.INVOKE_WORKFLOW} ', pipeline_type)),
+            has({_list(_EXECUTIONS)}, event_type), trim(concat('{semconv.INVOKE_AGENT} ', agent_name)),
+            event_type = '{semconv.TOOL_CALLED}',
+            trim(concat('{semconv.EXECUTE_TOOL} ', JSONExtractString(payload, 'tool_name'))),
+            event_type = '{semconv.LLM_CALLED}', trim(concat('chat ', llm_model)),
+            splitByChar('.', event_type)[2])"""
+    # Events of one execution share these; a call is told by one event.
+    key = f"""multiIf(
+            has({_list(_PIPELINES)}, event_type), 'pipeline',
+            NOT has({_list(_EXECUTIONS)}, event_type), event_id,
+            execution_id != '', execution_id,
+            concat(request_id, '/', agent_name))"""
+    return f"""SELECT
+    tenant AS TenantId,
+    otel_trace_id AS TraceId,
+    if(span_id != '', span_id, {_span_hash("key")}) AS SpanId,
+    multiIf(span_id != '' OR parent_span_id != '', parent_span_id, key = 'pipeline', '',
+            {_span_hash("'pipeline'")}) AS ParentSpanId,
+    fromUnixTimestamp64Nano(toUnixTimestamp64Nano(timestamp) - toInt64(took)) AS Timestamp,
+    took AS Duration,
+    name AS SpanName,
+    if(event_type = '{semconv.LLM_CALLED}', 'Client', 'Internal') AS SpanKind,
+    service AS ServiceName,
+    {_map("pairs.1", "pairs.2")} AS SpanAttributes,
+    if(failed, 'Error', 'Unset') AS StatusCode,
+    if(failed, concat(error_type, if(error_message = '', '', ': '), error_message), '') AS StatusMessage,
+    if(is_open, 'open', 'closed') AS State,
+    emitter_id AS EmitterId,
+    sequence_number AS SequenceNumber,
+    ingested_at AS IngestedAt
+FROM
+(
+    SELECT
+        tenant, otel_trace_id, trace_id, span_id, parent_span_id, timestamp, event_type, service,
+        emitter_id, sequence_number, ingested_at, error_type,
+        {_FIELDS} AS fields,
+        {_attributes()} AS pairs,
+        {key} AS key,
+        {name} AS name,
+        has({_list(_OPEN)}, event_type) AS is_open,
+        if(is_open, 0, least(ifNull(duration_ms, 0), 31536000000) * 1000000) AS took,
+        status = 'failed' AS failed,
+        JSONExtractString(payload, 'error_message') AS error_message
+    FROM agent_events
+    WHERE event_type IN {types}
+        AND (event_type IN {_list(_OPEN)} OR span_id = ''
+             OR position(payload, '"span_start_unix_nano"') = 0)
+)"""
+
+
+def _span_hash(key: str) -> str:
+    return f"left(lower(hex(SHA256(concat(trace_id, '/', {key})))), 16)"
+
+
 FRAGMENTS: Final = {
-    "event_fields": "arrayFilter(f -> f.2 != 'null', JSONExtractKeysAndValuesRaw(payload))",
+    "event_fields": _FIELDS,
+    "event_spans_query": _event_spans(),
     "own_attribute_pairs": _attributes(),
     "own_attributes": _map("pairs.1", "pairs.2"),
     "own_mark_pairs": _marks(),

@@ -1,9 +1,8 @@
--- The events of runs in causal order, each once, with what the model of a run is made of. Long texts are
--- cut; `input_hash` and `output_hash` are of the whole. The payload comes only where it is asked for.
+-- The events of runs in causal order, each once. What has no column is in the payload: decoding it is
+-- left to the reader, for the engine would take longer to plan that than to answer.
 SELECT
     sequence_number,
     formatDateTime(ingested_at, '%Y-%m-%dT%H:%i:%S.%fZ') AS ingested,
-    JSONExtractString(payload, 'timestamp') AS time,
     toUnixTimestamp64Nano(timestamp) AS unix_nano,
     hlc,
     event_id,
@@ -34,65 +33,10 @@ SELECT
     error_type,
     error_code,
     error_category,
-    f.span_name,
-    f.span_start_unix_nano,
-    f.span_end_unix_nano,
-    f.attempt,
-    f.step_type,
-    multiIf(f.tool_name != '', f.tool_name, f.step_name != '', f.step_name, f.retrieval_name) AS call_name,
-    leftUTF8(input, {text:UInt32}) AS input_text,
-    if(input = '', 0, sipHash64(input)) AS input_hash,
-    leftUTF8(output, {text:UInt32}) AS output_text,
-    if(output = '', 0, sipHash64(output)) AS output_hash,
-    leftUTF8(f.reasoning, {text:UInt32}) AS reasoning,
-    f.decision_type,
-    leftUTF8(f.chosen, {text:UInt32}) AS chosen,
-    leftUTF8(multiIf(f.error_message != '', f.error_message, f.original_error != '', f.original_error,
-        f.primary_error), {text:UInt32}) AS error_message,
-    f.stage,
-    f.retry_attempt,
-    multiIf(f.retry_reason != '', f.retry_reason, f.trigger_reason != '', f.trigger_reason,
-        f.cancel_reason) AS reason,
-    f.delay_seconds,
-    f.primary_agent,
-    f.fallback_agent,
-    f.fallback_successful,
-    f.quality_delta,
-    f.wasted_cost_usd,
-    f.repeats_execution_id,
-    f.origin_execution_id,
-    f.trace_event_count,
-    f.final_outcome,
-    if({with_payload:Bool}, payload, '') AS whole
-FROM
-(
-    SELECT
-        *,
-        JSONExtract(payload, 'Tuple(
-            span_name String, span_start_unix_nano UInt64, span_end_unix_nano UInt64,
-            attempt Nullable(UInt32), step_type String, tool_name String, step_name String,
-            retrieval_name String, arguments String, input_messages String, query String,
-            user_prompt String, input_data String, input_summary String, result String,
-            output_messages String, documents String, output_data String, output_summary String,
-            result_summary String, fallback_output_summary String, reasoning String,
-            decision_type String, chosen String, error_message String, original_error String,
-            primary_error String, stage String, retry_attempt Nullable(UInt32), retry_reason String,
-            trigger_reason String, cancel_reason String, delay_seconds Nullable(Float64),
-            primary_agent String, fallback_agent String, fallback_successful Nullable(Bool),
-            quality_delta Nullable(Float64), wasted_cost_usd Nullable(Float64),
-            repeats_execution_id String, origin_execution_id String,
-            trace_event_count Nullable(UInt64), final_outcome String)') AS f,
-        multiIf(f.arguments != '', f.arguments, f.input_messages != '', f.input_messages,
-            f.query != '', f.query, f.user_prompt != '', f.user_prompt,
-            f.input_data != '', f.input_data, f.input_summary) AS input,
-        multiIf(f.result != '', f.result, f.output_messages != '', f.output_messages,
-            f.documents != '', f.documents, f.output_data != '', f.output_data,
-            f.output_summary != '', f.output_summary, f.result_summary != '', f.result_summary,
-            f.fallback_output_summary) AS output
-    FROM agent_events
-    WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
-    ORDER BY hlc, sequence_number
-    LIMIT 1 BY trace_id, event_id
-    LIMIT {limit:UInt32}
-)
+    payload
+FROM agent_events
+WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
+    AND (hlc, sequence_number) > ({after_position:UInt64}, {after_number:UInt64})
 ORDER BY hlc, sequence_number
+LIMIT 1 BY trace_id, event_id
+LIMIT {limit:UInt32}

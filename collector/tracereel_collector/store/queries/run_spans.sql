@@ -28,6 +28,11 @@ SELECT
     if({with_attributes:Bool}, toJSONString(SpanAttributes), '') AS attributes
 FROM otel_spans
 WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND Source = 'otlp'
-ORDER BY Timestamp, SpanId, SequenceNumber
+    -- A span that an event tells of too is not told twice.
+    AND SpanId NOT IN (SELECT span_id FROM agent_events
+        WHERE tenant = {tenant:String} AND trace_id IN {told_by:Array(String)})
+    AND (toUInt64(greatest(began, 0)), SequenceNumber, SpanId)
+        > ({after_position:UInt64}, {after_number:UInt64}, {after_span:String})
+ORDER BY began, SequenceNumber, SpanId
 LIMIT 1 BY TraceId, SpanId
 LIMIT {limit:UInt32}

@@ -19,6 +19,7 @@ SELECT
     $tokens AS tokens,
     $nano_usd AS nano_usd,
     min(s.confidence) AS lowest_confidence,
+    max(s.parent_trace_id) AS parent,
     arraySort(groupUniqArrayArray(200)(s.tags)) AS tags
 FROM ($rows) AS s
 WHERE run IN {runs:Array(String)}

@@ -41,6 +41,7 @@ CREATE TABLE spans_in
     ),
     TenantId LowCardinality(String),
     SequenceNumber UInt64,
+    Position UInt64,
     IngestedAt DateTime64(9, 'UTC'),
     Source LowCardinality(String)
 )
@@ -75,12 +76,13 @@ SELECT
     arrayMap(l -> $link_attributes, s.links) AS `Links.Attributes`,
     tenant AS TenantId,
     first_sequence_number AS SequenceNumber,
+    bitShiftLeft(toUInt64(r_at), 42) + bitShiftLeft(toUInt64(ss_at), 21) + s_at AS Position,
     fromUnixTimestamp64Nano(toInt64(received_unix_nano), 'UTC') AS IngestedAt,
     'otlp' AS Source
 FROM otlp_traces_in
-ARRAY JOIN request.resource_spans AS rs
-ARRAY JOIN rs.scope_spans AS ss
-ARRAY JOIN ss.spans AS s;
+ARRAY JOIN request.resource_spans AS rs, arrayEnumerate(request.resource_spans) AS r_at
+ARRAY JOIN rs.scope_spans AS ss, arrayEnumerate(rs.scope_spans) AS ss_at
+ARRAY JOIN ss.spans AS s, arrayEnumerate(ss.spans) AS s_at;
 
 -- Our SDK sends events only: the event that closes an execution carries the whole span.
 CREATE MATERIALIZED VIEW events_to_spans TO spans_in AS
@@ -108,6 +110,7 @@ SELECT
         AS `Events.Attributes`,
     tenant AS TenantId,
     sequence_number AS SequenceNumber,
+    toUInt64(0) AS Position,
     ingested_at AS IngestedAt,
     'event' AS Source
 FROM
@@ -199,6 +202,7 @@ CREATE TABLE otel_spans
     ) CODEC(ZSTD(1)),
     TenantId LowCardinality(String),
     SequenceNumber UInt64 CODEC(DoubleDelta, ZSTD(1)) COMMENT 'of the request or event it came with',
+    Position UInt64 CODEC(Delta, ZSTD(1)) COMMENT 'place within the request: grows from span to span',
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
     Source LowCardinality(String) COMMENT 'otlp, or event: derived from the event that closed it',
     $canonical_definitions
@@ -213,10 +217,11 @@ CREATE MATERIALIZED VIEW spans_to_otel_spans TO otel_spans AS
 $translated_spans;
 
 -- What people read: each span once, under the exporter's name. Of a span that came both ways, the
--- one the sender's own exporter sent is shown: it has whatever else was put on it.
+-- one the sender's own exporter sent is shown: it has whatever else was put on it. Of one that came
+-- several times, the last that has ended: some senders tell of a span before it is over.
 CREATE VIEW otel_traces AS
 SELECT * FROM otel_spans
-ORDER BY Source DESC, SequenceNumber
+ORDER BY Source DESC, Duration > 0 DESC, SequenceNumber DESC, Position DESC
 LIMIT 1 BY TenantId, TraceId, SpanId;
 
 -- What was said to and by models and tools, rebuilt on reading: ask for a trace, not for a month.

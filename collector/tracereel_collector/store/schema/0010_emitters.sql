@@ -8,11 +8,13 @@ CREATE TABLE heartbeats_in
 )
 ENGINE = Null;
 
--- The latest word of each emitter.
+-- The latest word of each emitter: by number, not by time, so that a clock set back hides none. Who has
+-- said nothing for 90 days is forgotten.
 CREATE TABLE emitters
 (
     tenant LowCardinality(String),
     emitter_id String CODEC(ZSTD(1)),
+    sequence_number UInt64 CODEC(ZSTD(1)),
     received_at DateTime64(9, 'UTC') CODEC(ZSTD(1)),
     sent_at DateTime64(9, 'UTC') CODEC(ZSTD(1)),
     started_at Nullable(DateTime64(9, 'UTC')) CODEC(ZSTD(1)),
@@ -28,14 +30,16 @@ CREATE TABLE emitters
     pid UInt64 CODEC(ZSTD(1)),
     sdk_version LowCardinality(String)
 )
-ENGINE = ReplacingMergeTree(received_at)
+ENGINE = ReplacingMergeTree(sequence_number)
 ORDER BY (tenant, emitter_id)
+TTL toDateTime(received_at) + INTERVAL 90 DAY
 SETTINGS $merge_tree_settings;
 
 CREATE MATERIALIZED VIEW heartbeats_to_emitters TO emitters AS
 SELECT
     tenant,
     t.emitter_id AS emitter_id,
+    first_sequence_number + position - 1 AS sequence_number,
     received_at,
     ifNull(parseDateTime64BestEffortOrNull(t.sent_at, 9, 'UTC'), received_at) AS sent_at,
     parseDateTime64BestEffortOrNull(t.started_at, 9, 'UTC') AS started_at,
@@ -54,6 +58,8 @@ FROM
 (
     SELECT
         tenant,
+        first_sequence_number,
+        position,
         fromUnixTimestamp64Nano(toInt64(received_unix_nano), 'UTC') AS received_at,
         JSONExtract(line, 'Tuple(
             emitter_id String, sent_at String, started_at String, state String,
@@ -61,23 +67,27 @@ FROM
             spooled UInt64, dropped Map(String, UInt64), service String, host String, pid UInt64,
             sdk_version String)') AS t
     FROM heartbeats_in
-    ARRAY JOIN splitByChar('\n', body) AS line
+    ARRAY JOIN
+        splitByChar('\n', body) AS line,
+        arrayEnumerate(splitByChar('\n', body)) AS position
 );
 
 -- What is known of an emitter's numbers: the highest claimed, which never falls back, and those stored:
--- exact, each once, and small because they follow each other.
+-- exact, each once, and small because they follow each other. Kept 90 days after the last of either.
 CREATE TABLE emitter_numbers
 (
     tenant LowCardinality(String),
     emitter_id String CODEC(ZSTD(1)),
     service SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
-    last_at SimpleAggregateFunction(max, DateTime64(9, 'UTC')) CODEC(ZSTD(1)),
+    last_at SimpleAggregateFunction(max, DateTime64(9, 'UTC')) CODEC(ZSTD(1)) COMMENT 'the last event',
+    heard_at SimpleAggregateFunction(max, DateTime64(9, 'UTC')) CODEC(ZSTD(1)) COMMENT 'event or heartbeat',
     claimed SimpleAggregateFunction(max, UInt64) CODEC(ZSTD(1)),
     rejected SimpleAggregateFunction(max, UInt64) CODEC(ZSTD(1)),
     numbers AggregateFunction(groupBitmap, UInt64) CODEC(ZSTD(1))
 )
 ENGINE = AggregatingMergeTree
 ORDER BY (tenant, emitter_id)
+TTL toDateTime(heard_at) + INTERVAL 90 DAY
 SETTINGS $merge_tree_settings;
 
 CREATE MATERIALIZED VIEW agent_events_to_emitter_numbers TO emitter_numbers AS
@@ -86,6 +96,7 @@ SELECT
     toString(emitter_id) AS emitter_id,
     max(toString(service)) AS service,
     max(ingested_at) AS last_at,
+    last_at AS heard_at,
     max(emitter_seq) AS claimed,
     toUInt64(0) AS rejected,
     groupBitmapState(emitter_seq) AS numbers
@@ -99,6 +110,7 @@ SELECT
     emitter_id,
     toString(service) AS service,
     toDateTime64(0, 9, 'UTC') AS last_at,
+    received_at AS heard_at,
     recorded AS claimed,
     rejected,
     bitmapBuild(emptyArrayUInt64()) AS numbers
@@ -111,6 +123,7 @@ SELECT
     toString(emitter_id) AS emitter_id,
     max(toString(service)) AS service,
     max(ingested_at) AS last_at,
+    last_at AS heard_at,
     max(emitter_seq) AS claimed,
     toUInt64(0) AS rejected,
     groupBitmapState(emitter_seq) AS numbers

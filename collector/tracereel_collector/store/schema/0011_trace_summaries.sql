@@ -27,6 +27,7 @@ CREATE TABLE trace_summaries
     execution_nano_usd SimpleAggregateFunction(sum, Int64) CODEC(ZSTD(1)),
     span_nano_usd SimpleAggregateFunction(sum, Int64) CODEC(ZSTD(1)),
     confidence SimpleAggregateFunction(min, Float64) CODEC(ZSTD(1)) COMMENT 'the lowest; 2 for none',
+    parent_trace_id SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
     otel_trace_ids SimpleAggregateFunction(groupUniqArrayArray(16), Array(String)) CODEC(ZSTD(1))
         COMMENT 'OpenTelemetry traces of a run whose id is another',
     tags SimpleAggregateFunction(groupUniqArrayArray(200), Array(String)) CODEC(ZSTD(1))

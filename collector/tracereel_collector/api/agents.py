@@ -1,0 +1,57 @@
+"""`GET /v1/agents`: what agents do, over any window."""
+
+import time
+from typing import Annotated
+
+from fastapi import Query, Request
+from fastapi.responses import Response
+
+from tracereel_collector.api.parts import parts_of
+from tracereel_collector.api.surface import Surface, caller_of
+from tracereel_collector.auth import Scope
+from tracereel_collector.query.agents import MAX_AGENTS, MAX_POINTS
+from tracereel_collector.query.window import HOUR, Window, parse_window
+
+router = Surface(scope=Scope.READ)
+Moment = Annotated[str | None, Query(max_length=64)]
+Start = Annotated[str | None, Query(alias="from", max_length=64)]
+Points = Annotated[int, Query(ge=1, le=MAX_POINTS)]
+
+
+@router.get("/v1/agents", summary="List agents")
+async def get_agents(
+    request: Request,
+    from_: Start = None,
+    to: Moment = None,
+    points: Points = 60,
+    limit: Annotated[int, Query(ge=1, le=MAX_AGENTS)] = 100,
+) -> Response:
+    """The busiest first, over the last hour unless told otherwise."""
+    parts, tenant = parts_of(request), caller_of(request).tenant
+    window = _window(from_, to)
+    document = await parts.queries.run(
+        lambda: parts.agents.list_document(tenant, window, points=points, limit=limit)
+    )
+    return Response(document, media_type="application/json")
+
+
+@router.get("/v1/agents/{name}", summary="Show an agent")
+async def get_agent(
+    request: Request, name: str, from_: Start = None, to: Moment = None, points: Points = 60
+) -> Response:
+    """Its sums over a window, and the same in steps."""
+    parts, tenant = parts_of(request), caller_of(request).tenant
+    window = _window(from_, to)
+    document = await parts.queries.run(
+        lambda: parts.agents.document(tenant, name, window, points=points)
+    )
+    return Response(document, media_type="application/json")
+
+
+def _window(start: str | None, end: str | None) -> Window:
+    now = time.time_ns()
+    window = parse_window(start, end, now=now, default=HOUR)
+    if window.end is not None:
+        return window
+    # An event of the last moment may bear a time of the next one.
+    return Window(start=window.start, end=max(now, window.start or 0) + 60 * 10**9)

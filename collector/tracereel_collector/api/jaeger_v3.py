@@ -1,0 +1,126 @@
+"""`/api/v3/…`: Jaeger's stable query API, which its UI uses."""
+
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from tracereel_collector.api.jaeger_answers import answered, described
+from tracereel_collector.api.surface import Surface
+from tracereel_collector.auth import Scope
+from tracereel_collector.errors import BadRequestError, NotFoundError
+from tracereel_collector.query.jaeger.ids import check_id
+from tracereel_collector.query.jaeger.parameters import V3Parameters, boolean, moment
+from tracereel_collector.query.jaeger.reader import Jaeger, within
+from tracereel_collector.query.jaeger.rows import Trace
+from tracereel_collector.query.jaeger.v3 import summary, traces_document
+
+router = Surface(scope=Scope.READ)
+_TIMES = ("query.startTimeMin", "query.startTimeMax")
+_SEARCH = described(
+    *("query.serviceName", "query.operationName", "query.attributes", *_TIMES),
+    *("query.durationMin", "query.durationMax", "query.searchDepth", "query.rawTraces"),
+    required=_TIMES,
+)
+
+
+@router.get("/api/v3/services", summary="Jaeger v3: list services")
+async def get_services(request: Request) -> Response:
+    """`services` holds their names, in order."""
+    return await answered(request, lambda jaeger, tenant: {"services": jaeger.services(tenant)})
+
+
+@router.get(
+    "/api/v3/operations",
+    summary="Jaeger v3: list operations",
+    openapi_extra=described("service", "spanKind"),
+)
+async def get_operations(request: Request) -> Response:
+    """`operations` holds `name` and `spanKind`; one of no kind is `internal`."""
+    given = V3Parameters(request.query_params)
+    service, kind = given.text("service"), given.text("spanKind")
+
+    def ask(jaeger: Jaeger, tenant: str) -> dict[str, Any]:
+        found = jaeger.operations(tenant, service, kind=kind)
+        unique = dict.fromkeys((name, each or "internal") for name, each in found)
+        return {"operations": [{"name": name, "spanKind": each} for name, each in unique]}
+
+    return await answered(request, ask)
+
+
+@router.get(
+    "/api/v3/traces/{trace_id:path}",
+    summary="Jaeger v3: get a trace",
+    openapi_extra=described("startTime", "endTime", "rawTraces"),
+)
+async def get_trace(request: Request, trace_id: str) -> Response:
+    """In OTLP's JSON, under `result`."""
+    check_id(trace_id)
+    given = V3Parameters(request.query_params)
+    start, end = given.read(moment, None, "startTime"), given.read(moment, None, "endTime")
+    given.read(boolean, False, "rawTraces")
+
+    def ask(jaeger: Jaeger, tenant: str) -> dict[str, Any]:
+        found = jaeger.traces(tenant, jaeger.resolve(tenant, trace_id))
+        return _document([each for each in found if within(each, start, end)])
+
+    return await answered(request, ask)
+
+
+@router.get("/api/v3/traces", summary="Jaeger v3: search traces", openapi_extra=_SEARCH)
+async def find_traces(request: Request) -> Response:
+    """Whole traces with a span that meets all conditions; none is 404, as Jaeger has it.
+
+    Times are RFC 3339, durations `1.5s`, `query.attributes` a JSON object of texts.
+    """
+    given = V3Parameters(request.query_params)
+    search = given.search()
+    given.read(boolean, False, "query.rawTraces")
+    return await answered(
+        request,
+        lambda jaeger, tenant: _document(jaeger.traces(tenant, jaeger.find(tenant, search))),
+    )
+
+
+@router.get(
+    "/api/v3/trace-summaries", summary="Jaeger v3: list traces in short", openapi_extra=_SEARCH
+)
+async def find_summaries(request: Request) -> Response:
+    """The traces that `/api/v3/traces` would give, a line each."""
+    search = V3Parameters(request.query_params).search()
+
+    def ask(jaeger: Jaeger, tenant: str) -> dict[str, Any]:
+        outlines = jaeger.outlines(tenant, jaeger.find(tenant, search))
+        return {"summaries": [summary(spans) for spans in outlines]}
+
+    return await answered(request, ask)
+
+
+@router.get(
+    "/api/v3/dependencies",
+    summary="Jaeger v3: which service calls which",
+    openapi_extra=described("startTime", "endTime", required=("startTime", "endTime")),
+)
+async def get_dependencies(request: Request) -> Response:
+    """`dependencies` holds `parent`, `child` and `callCount`."""
+    given = V3Parameters(request.query_params)
+    start, end = given.read(moment, None, "startTime"), given.read(moment, None, "endTime")
+    if start is None or end is None:
+        raise BadRequestError("startTime and endTime are required")
+
+    def ask(jaeger: Jaeger, tenant: str) -> dict[str, Any]:
+        # A 64-bit number is a text in protobuf's JSON.
+        return {
+            "dependencies": [
+                {"parent": parent, "child": child, "callCount": str(calls)}
+                for parent, child, calls in jaeger.dependencies(tenant, start=start, end=end)
+            ]
+        }
+
+    return await answered(request, ask)
+
+
+def _document(found: list[Trace]) -> dict[str, Any]:
+    if not found:
+        raise NotFoundError("No traces found")
+    return traces_document(found)

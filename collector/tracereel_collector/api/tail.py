@@ -1,0 +1,141 @@
+"""`GET /v1/tail`: what is acknowledged, as it is acknowledged, as Server-Sent Events."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Header, Query, Request
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tracereel_collector.api.parts import parts_of
+from tracereel_collector.api.surface import Surface, caller_of
+from tracereel_collector.auth import Scope as KeyScope
+from tracereel_collector.errors import BadRequestError, CollectorError
+from tracereel_collector.live.filters import TailFilter
+from tracereel_collector.live.hub import LiveTail
+from tracereel_collector.live.reader import Reader
+
+router = Surface(scope=KeyScope.READ)
+RETRY_MILLISECONDS = 2000
+MAX_VALUES = 20
+MAX_NUMBER = 2**63 - 1
+Values = Annotated[list[str] | None, Query(max_length=MAX_VALUES)]
+
+
+@router.get(
+    "/v1/tail",
+    summary="Watch live",
+    responses={
+        200: {"content": {"text/event-stream": {}}, "description": "A stream that goes on."}
+    },
+    openapi_extra={"x-tracereel-stream": True},
+)
+async def get_tail(
+    request: Request,
+    type: Values = None,  # noqa: A002 - the name of the parameter
+    agent: Values = None,
+    pipeline: Values = None,
+    status: Values = None,
+    error: Values = None,
+    category: Values = None,
+    code: Values = None,
+    session: Values = None,
+    user: Values = None,
+    trace: Values = None,
+    model: Values = None,
+    provider: Values = None,
+    service: Values = None,
+    attribute: Values = None,
+    q: Annotated[str, Query(max_length=1000)] = "",
+    after: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
+    last_event_id: Annotated[int | None, Header(ge=0, le=MAX_NUMBER)] = None,
+) -> Response:
+    """Each record has its sequence number as `id`; `Last-Event-ID`, or `after`, continues behind one."""
+    parts, caller = parts_of(request), caller_of(request)
+    wanted = TailFilter(
+        type=tuple(type or ()),
+        agent=tuple(agent or ()),
+        pipeline=tuple(pipeline or ()),
+        status=tuple(status or ()),
+        error=tuple(error or ()),
+        category=tuple(category or ()),
+        code=tuple(code or ()),
+        session=tuple(session or ()),
+        user=tuple(user or ()),
+        trace=tuple(trace or ()),
+        model=tuple(model or ()),
+        provider=tuple(provider or ()),
+        service=tuple(service or ()),
+        attribute=tuple(_pair(each) for each in attribute or ()),
+        text=q,
+    )
+    seen = last_event_id if last_event_id is not None else after
+    position = await asyncio.to_thread(parts.tail.position, seen)
+
+    def check() -> None:
+        """The key may be revoked while somebody watches."""
+        parts.gate.admit(request.headers, scope=KeyScope.READ, peer=caller.peer)
+
+    return _Stream(parts.tail, parts.tail.subscribe(caller.tenant, wanted, position), check)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise BadRequestError(f"attribute: {text[:80]!r} has no value; expected key=value")
+    return key, value
+
+
+class _Stream(Response):
+    """An answer that goes on until somebody ends it; it always lets go of its reader."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, tail: LiveTail, reader: Reader, check: Callable[[], None]) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._tail = tail
+        self._reader = reader
+        self._check = check
+        self._opening = b"retry: %d\nid: %d\n\n" % (RETRY_MILLISECONDS, reader.number)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the reader's last word, or until nobody is there."""
+        del scope
+        watching = asyncio.create_task(self._until_gone(receive))
+        reason = "left"
+        try:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
+            await send({"type": "http.response.body", "body": self._opening, "more_body": True})
+            reason = await self._send_all(watching, send)
+        finally:
+            self._tail.leave(self._reader, reason)
+            watching.cancel()
+
+    async def _send_all(self, watching: "asyncio.Task[None]", send: Send) -> str:
+        reason, last, beat = "stopping", False, self._tail.beat_seconds
+        checked_at = time.monotonic()
+        while not last and not watching.done():
+            data, last = await self._reader.take(seconds=beat)
+            await send({"type": "http.response.body", "body": data, "more_body": not last})
+            if time.monotonic() - checked_at > beat:
+                checked_at = time.monotonic()
+                try:
+                    self._check()
+                except CollectorError as error:
+                    reason = "refused"
+                    self._reader.end("end", {"reason": error.message, "retry": False})
+        return "left" if watching.done() else reason
+
+    async def _until_gone(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._reader.end("end", {"reason": "nobody reads", "retry": False})

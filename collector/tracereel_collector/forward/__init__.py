@@ -1,0 +1,1 @@
+"""Sends what was received on to another OTLP endpoint, beside the line and never in its way."""

@@ -1,0 +1,120 @@
+"""Where to forward to: the address, the headers, and that it is somebody else."""
+
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from tracereel_collector.errors import StartupError
+from tracereel_collector.model import Kind
+
+SIGNALS = {"traces": Kind.SPANS, "logs": Kind.LOGS, "metrics": Kind.METRICS}
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OURS = frozenset({"content-type", "content-length", "host", "connection", "transfer-encoding"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """An OTLP/HTTP endpoint; `/v1/traces` and the like are appended to its path."""
+
+    host: str
+    port: int
+    secure: bool
+    path: str
+    headers: dict[str, str] = field(repr=False)
+    """Not shown: they may hold a key."""
+
+    def path_of(self, signal: str) -> str:
+        """Where a signal goes."""
+        return f"{self.path}/v1/{signal}"
+
+
+def parse_target(url: str, headers: str) -> Target:
+    """Read the settings.
+
+    Raises:
+        StartupError: the URL or a header cannot be used.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise StartupError(f"TRACEREEL_FORWARD_TO cannot be read: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise StartupError(
+            f"TRACEREEL_FORWARD_TO={url[:100]!r}: expected http://host:port or https://host:port",
+            hint="OTLP over HTTP; a Jaeger listens on 4318",
+        )
+    secure = parts.scheme == "https"
+    return Target(
+        host=parts.hostname,
+        port=port or (443 if secure else 4318),
+        secure=secure,
+        path=parts.path.rstrip("/"),
+        headers=parse_headers(headers),
+    )
+
+
+def parse_headers(text: str) -> dict[str, str]:
+    """`name=value` pairs with commas between them, values percent-encoded, as OTEL's variables have it.
+
+    Raises:
+        StartupError: one has another form, or is ours to set.
+    """
+    found = {}
+    for pair in filter(None, (each.strip() for each in text.split(","))):
+        name, equals, value = pair.partition("=")
+        name, value = name.strip().lower(), unquote(value.strip())
+        if (
+            not equals
+            or not _HEADER_NAME.fullmatch(name)
+            or name in _OURS
+            or not value.isprintable()
+        ):
+            raise StartupError(
+                f"TRACEREEL_FORWARD_HEADERS: {name[:40]!r} cannot be used; expected name=value pairs,"
+                " separated by commas"
+            )
+        found[name] = value
+    return found
+
+
+def parse_signals(text: str) -> frozenset[str]:
+    """Which signals go on.
+
+    Raises:
+        StartupError: one is not known.
+    """
+    names = frozenset(filter(None, (each.strip() for each in text.split(","))))
+    if unknown := sorted(names - SIGNALS.keys()):
+        raise StartupError(
+            f"TRACEREEL_FORWARD_SIGNALS: {unknown[0]!r} is not known; expected {', '.join(SIGNALS)}"
+        )
+    return names
+
+
+def check_not_ourselves(target: Target, *, host: str, port: int) -> None:
+    """Refuse a target that is the door this collector listens on.
+
+    Raises:
+        StartupError: it is.
+    """
+    if not port or target.port != port:
+        return
+    wild = host in ("0.0.0.0", "::", "")
+    theirs = _addresses(target.host)
+    ours = _addresses(socket.gethostname()) if wild else _addresses(host)
+    loopback = any(ipaddress.ip_address(each).is_loopback for each in theirs)
+    if theirs & ours or (loopback and wild):
+        raise StartupError(
+            f"TRACEREEL_FORWARD_TO is this collector itself ({target.host}:{target.port})",
+            hint="name another OTLP endpoint",
+        )
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        return {str(each[4][0]).partition("%")[0] for each in socket.getaddrinfo(host, None)}
+    except OSError:
+        return set()  # not to be found now: whoever it is, it is not known to be us

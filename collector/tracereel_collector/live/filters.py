@@ -1,0 +1,147 @@
+"""Which records somebody wants to see; several values for one field mean any of them."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+TEXT_FIELDS: Final = (
+    *("user_prompt", "input_summary", "output_summary", "reasoning", "final_outcome"),
+    *("error_message", "original_error", "primary_error", "trigger_reason", "content"),
+    *("query", "arguments", "result", "result_summary", "input_messages", "output_messages"),
+    *("input_data", "output_data", "partial_output", "fallback_output_summary"),
+    *("span_name", "status_message"),
+)
+"""Where free text is looked for: prompts, outputs, reasoning, and what went wrong."""
+MAX_DEPTH: Final = 20
+_LETTER: Final = "[0-9A-Za-z\u0080-\U0010ffff]"
+"""What words are made of, here as in the search."""
+_PHRASE: Final = re.compile(r'"([^"]*)"')
+_ENDINGS: Final = ((".completed", "success"), (".failed", "failed"), (".cancelled", "cancelled"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailFilter:
+    """What to show; a field that is empty says nothing."""
+
+    type: tuple[str, ...] = ()
+    """Event types; one that ends in `.` means all that begin so. `otel.span` is a foreign span."""
+    agent: tuple[str, ...] = ()
+    pipeline: tuple[str, ...] = ()
+    status: tuple[str, ...] = ()
+    error: tuple[str, ...] = ()
+    category: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+    session: tuple[str, ...] = ()
+    user: tuple[str, ...] = ()
+    trace: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    provider: tuple[str, ...] = ()
+    service: tuple[str, ...] = ()
+    attribute: tuple[tuple[str, str], ...] = ()
+    """Fields by name and value, all of which must be there."""
+    text: str = ""
+    """Words, all of which must be there, and phrases in double quotes."""
+
+    def test(self) -> Callable[[Mapping[str, Any]], bool]:
+        """The filter as a function, with only the conditions that were given."""
+        conditions = list(self._conditions())
+        return lambda fields: all(condition(fields) for condition in conditions)
+
+    def _conditions(self) -> Iterator[Callable[[Mapping[str, Any]], bool]]:
+        for name, columns in _COLUMNS.items():
+            if wanted := frozenset(getattr(self, name)):
+                yield _is_any(columns, wanted)
+        if self.type:
+            whole = frozenset(self.type)
+            beginnings = tuple(name for name in self.type if name.endswith("."))
+            yield lambda fields: _is_type(str(fields.get("event_type")), whole, beginnings)
+        if wanted := frozenset(self.status):
+            yield lambda fields: status_of(fields) in wanted
+        if self.attribute:
+            yield lambda fields: all(_is_said(fields.get(key), to) for key, to in self.attribute)
+        if patterns := _patterns(self.text):
+            yield lambda fields: _holds(fields, patterns)
+
+
+_COLUMNS: Final = {
+    "agent": ("agent_name", "primary_agent", "fallback_agent"),
+    "pipeline": ("pipeline_type",),
+    "error": ("error_type",),
+    "category": ("error_category",),
+    "code": ("error_code",),
+    "session": ("session_id",),
+    "user": ("user_id",),
+    "trace": ("trace_id", "otel_trace_id"),
+    "model": ("llm_model",),
+    "provider": ("llm_provider",),
+    "service": ("service",),
+}
+
+
+def status_of(fields: Mapping[str, Any]) -> str:
+    """The status the store gives an event: its own, or what its type says."""
+    status = fields.get("status")
+    if isinstance(status, str) and status:
+        return status
+    event_type = str(fields.get("event_type"))
+    return next((said for ending, said in _ENDINGS if event_type.endswith(ending)), "")
+
+
+def _is_any(
+    columns: tuple[str, ...], wanted: frozenset[str]
+) -> Callable[[Mapping[str, Any]], bool]:
+    if len(columns) == 1:
+        (column,) = columns
+        return lambda fields: _hashable(fields.get(column)) in wanted
+    return lambda fields: any(_hashable(fields.get(column)) in wanted for column in columns)
+
+
+def _hashable(value: object) -> object:
+    return value if isinstance(value, str) else None
+
+
+def _is_type(event_type: str, whole: frozenset[str], beginnings: tuple[str, ...]) -> bool:
+    return event_type in whole or event_type.startswith(beginnings)
+
+
+def _is_said(value: object, said: str) -> bool:
+    if isinstance(value, str):
+        return value == said
+    return value is not None and msgspec.json.encode(value) == said.encode()
+
+
+def _patterns(text: str) -> list[re.Pattern[str]]:
+    """One pattern per word, which must stand alone, and per phrase, which may stand anywhere."""
+    phrases = [phrase for phrase in _PHRASE.findall(text) if phrase.strip()]
+    words = re.findall(f"{_LETTER}+", _PHRASE.sub(" ", text))
+    return [
+        *(re.compile(re.escape(phrase), re.IGNORECASE) for phrase in phrases),
+        *(
+            re.compile(f"(?<!{_LETTER}){re.escape(word)}(?!{_LETTER})", re.IGNORECASE)
+            for word in dict.fromkeys(words)
+        ),
+    ]
+
+
+def _holds(fields: Mapping[str, Any], patterns: list[re.Pattern[str]]) -> bool:
+    texts = [
+        text
+        for name in TEXT_FIELDS
+        if (value := fields.get(name)) is not None
+        for text in _texts(value, MAX_DEPTH)
+    ]
+    return all(any(pattern.search(text) for text in texts) for pattern in patterns)
+
+
+def _texts(value: object, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif depth and isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each, depth - 1)
+    elif depth and isinstance(value, list):
+        for each in value:
+            yield from _texts(each, depth - 1)

@@ -1,0 +1,102 @@
+"""Queued bodies as single records: what a filter looks at, and the bytes that a reader is sent."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tracereel_collector.live.spans import summary_of
+from tracereel_collector.model import Kind, QueuedBody
+
+EVENT, SPAN = "event", "span"
+SHOWN: Final = (Kind.EVENTS, Kind.SPANS)
+"""What is shown live."""
+
+
+class Record:
+    """One event or span: its number, its fields, and its frame, made once for all readers."""
+
+    __slots__ = ("_added", "_frame", "_line", "fields", "name", "number")
+
+    def __init__(
+        self, name: str, number: int, fields: dict[str, Any], line: bytes, added: bytes
+    ) -> None:
+        self.name = name
+        self.number = number
+        self.fields = fields
+        self._line = line
+        self._added = added
+        self._frame: bytes | None = None
+
+    @property
+    def frame(self) -> bytes:
+        """The record as a Server-Sent Event."""
+        if self._frame is None:
+            # Spliced, not encoded again: what was sent is shown as it was sent.
+            head = msgspec.json.encode(
+                {
+                    "time": _text(self.fields.get("timestamp")),
+                    "event": _text(self.fields.get("event_type")),
+                }
+            )
+            details = self._line.rstrip()[:-1] + b"," + self._added
+            self._frame = b'id: %d\nevent: %b\ndata: %b,"details":%b}\n\n' % (
+                self.number,
+                self.name.encode(),
+                head[:-1],
+                details.replace(b"\r", b" "),
+            )
+        return self._frame
+
+
+def records_of(body: QueuedBody, *, after: int) -> Iterator[Record]:
+    """The records of a body with a higher number, in order, one at a time."""
+    ingested = datetime.fromtimestamp(body.received_unix_nano / 1e9, UTC).isoformat()
+    known = {"tenant": body.tenant, "ingested_at": ingested.replace("+00:00", "Z")}
+    named = _spans if body.kind is Kind.SPANS else _events
+    for number, name, fields, line in named(body, after):
+        added = msgspec.json.encode({**known, "sequence_number": number})[1:]
+        yield Record(name, number, fields, line, added)
+
+
+def _events(body: QueuedBody, after: int) -> Iterator[tuple[int, str, dict[str, Any], bytes]]:
+    for number, line in enumerate(_lines(body.data), body.first_sequence_number):
+        if number <= after:
+            continue
+        try:
+            fields = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            continue  # the door let nothing in that does not decode: this is damage
+        if isinstance(fields, dict):
+            yield number, EVENT, fields, line
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    """Lines one by one: splitting a large body would hold it twice."""
+    begin = 0
+    while (end := data.find(b"\n", begin)) >= 0:
+        yield data[begin:end]
+        begin = end + 1
+    yield data[begin:]
+
+
+def _spans(body: QueuedBody, after: int) -> Iterator[tuple[int, str, dict[str, Any], bytes]]:
+    number = body.first_sequence_number - 1
+    try:
+        request = ExportTraceServiceRequest.FromString(body.data)
+    except DecodeError:
+        return  # as above
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                number += 1
+                if number > after:
+                    fields = summary_of(span, resource_spans.resource, scope_spans.scope)
+                    yield number, SPAN, fields, msgspec.json.encode(fields)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

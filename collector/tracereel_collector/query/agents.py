@@ -1,0 +1,248 @@
+"""What agents do: rates, errors, retries, confidence, latency, tokens and cost over any window."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from string import Template
+from typing import Any
+
+import msgspec
+
+from tracereel_collector.errors import NotFoundError
+from tracereel_collector.query import buckets
+from tracereel_collector.query.search import Selects
+from tracereel_collector.query.window import SECOND, Window, iso
+from tracereel_collector.store.sql import query
+
+MAX_AGENTS = 200
+MAX_POINTS = 500
+TOP_VALUES = 20
+_HOUR = 3600
+_MAPS = ("durations", "confidences", "errors", "categories", "models")
+_NUMBERS = (
+    *("started", "succeeded", "failed", "cancelled", "retries", "fallbacks", "decisions"),
+    *("model_calls", "tool_calls", "call_tokens", "execution_tokens", "call_nano_usd"),
+    *("execution_nano_usd", "duration_ms", "confidence_ppm"),
+)
+
+
+class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One line of `agents.sql` with everything in it."""
+
+    agent: str
+    bucket: int
+    started: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    retries: int
+    fallbacks: int
+    decisions: int
+    model_calls: int
+    tool_calls: int
+    call_tokens: int
+    execution_tokens: int
+    call_nano_usd: int
+    execution_nano_usd: int
+    duration_ms: int
+    confidence_ppm: int
+    durations: dict[int, int]
+    confidences: dict[int, int]
+    errors: dict[str, int]
+    categories: dict[str, int]
+    models: dict[str, int]
+
+
+_SUMS = msgspec.json.Decoder(_Sums)
+_SELECTED = ",\n    ".join(
+    [f"sum(a.{name})" for name in _NUMBERS] + [f"sumMap(a.{name})" for name in _MAPS]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grid:
+    """A window in whole minutes, cut into steps from its origin on; seconds since 1970."""
+
+    start: int
+    end: int
+    origin: int
+    step: int
+
+    @classmethod
+    def of(cls, window: Window, *, points: int) -> "_Grid":
+        assert window.start is not None and window.end is not None  # noqa: S101, PT018
+        start, end = window.start // SECOND // 60 * 60, -(-window.end // SECOND // 60) * 60
+        end = max(end, start + 60)
+        unit = 60 if end - start <= points * _HOUR else _HOUR
+        origin = start // unit * unit
+        return cls(
+            start=start, end=end, origin=origin, step=-(-(end - origin) // (points * unit)) * unit
+        )
+
+    def parameters(self) -> dict[str, int]:
+        """What `agents.sql` is told; hours are read whole only where no step cuts them."""
+        first = -(-self.start // _HOUR) * _HOUR
+        last = self.end // _HOUR * _HOUR
+        cut = self.points > 1 and (self.step % _HOUR or self.origin % _HOUR)
+        if cut or last <= first:
+            first = last = self.end
+        return {
+            "from": self.start,
+            "to": self.end,
+            "origin": self.origin,
+            "step": self.step,
+            "first_hour": first,
+            "last_hour": last,
+        }
+
+    @property
+    def points(self) -> int:
+        return -(-(self.end - self.origin) // self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """Answers `GET /v1/agents` and `GET /v1/agents/{name}`; windows have both ends."""
+
+    store: Selects
+
+    def list_document(self, tenant: str, window: Window, *, points: int, limit: int) -> bytes:
+        """Every agent with its sums and a series of executions, the busiest first."""
+        grid = _Grid.of(window, points=points)
+        steps: dict[str, dict[int, _Sums]] = {}
+        for row in self._sums(tenant, grid, agent=""):
+            steps.setdefault(row.agent, {})[row.bucket] = row
+        sums = [_added(name, rows.values()) for name, rows in steps.items()]
+        sums.sort(key=lambda row: (-row.started - row.model_calls, row.agent))
+        agents = [
+            {**_shown(row, grid), "series": _sparkline(steps[row.agent], grid)}
+            for row in sums[:limit]
+        ]
+        return msgspec.json.encode({"agents": agents, **_window(grid)})
+
+    def document(self, tenant: str, agent: str, window: Window, *, points: int) -> bytes:
+        """One agent, with everything in steps too.
+
+        Raises:
+            NotFoundError: nobody of that name was ever seen.
+        """
+        grid = _Grid.of(window, points=points)
+        steps = {row.bucket: row for row in self._sums(tenant, grid, agent=agent)}
+        if not steps:
+            self._demand(tenant, agent)
+        series = [
+            {"from": iso((grid.origin + n * grid.step) * SECOND), **_point(steps.get(n))}
+            for n in range(grid.points)
+        ]
+        whole = _added(agent, steps.values())
+        return msgspec.json.encode({**_shown(whole, grid), "series": series, **_window(grid)})
+
+    def _sums(self, tenant: str, grid: _Grid, *, agent: str) -> list[_Sums]:
+        answer = self.store.select(
+            Template(query("agents")).substitute(sums=_SELECTED),
+            {
+                "tenant": tenant,
+                "agent": agent,
+                "limit": MAX_AGENTS * MAX_POINTS,
+                **grid.parameters(),
+            },
+            fmt="JSONCompactEachRow",
+        )
+        return list(_SUMS.decode_lines(answer))
+
+    def _demand(self, tenant: str, agent: str) -> None:
+        known = self.store.select(
+            "SELECT 1 FROM agent_hours WHERE tenant = {tenant:String} AND agent = {agent:String} LIMIT 1",
+            {"tenant": tenant, "agent": agent},
+            fmt="TabSeparated",
+        )
+        if not known:
+            raise NotFoundError(f"no agent {agent!r}", hint="see GET /v1/agents")
+
+
+def _window(grid: _Grid) -> dict[str, Any]:
+    return {
+        "window": {"from": iso(grid.start * SECOND), "to": iso(grid.end * SECOND)},
+        "step_seconds": grid.step,
+    }
+
+
+def _added(agent: str, rows: Iterable[_Sums]) -> _Sums:
+    """All of them together."""
+    rows = list(rows)
+    numbers = [sum(getattr(row, name) for row in rows) for name in _NUMBERS]
+    maps: list[dict[Any, int]] = []
+    for name in _MAPS:
+        counts: Counter[Any] = Counter()
+        for row in rows:
+            counts.update(getattr(row, name))
+        maps.append(dict(counts))
+    return _Sums(agent, 0, *numbers, *maps)
+
+
+def _sparkline(steps: Mapping[int, _Sums], grid: _Grid) -> dict[str, list[int]]:
+    points = [steps.get(n) for n in range(grid.points)]
+    return {
+        "executions": [_ended(row) if row else 0 for row in points],
+        "failed": [row.failed if row else 0 for row in points],
+    }
+
+
+def _ended(row: _Sums) -> int:
+    return row.succeeded + row.failed + row.cancelled
+
+
+def _shown(row: _Sums, grid: _Grid) -> dict[str, Any]:
+    ended = _ended(row)
+    minutes = (grid.end - grid.start) / 60
+    return {
+        "agent": row.agent,
+        "executions": ended,
+        "started": row.started,
+        "executions_per_minute": round(ended / minutes, 6),
+        "succeeded": row.succeeded,
+        "failed": row.failed,
+        "cancelled": row.cancelled,
+        "error_rate": round(row.failed / ended, 6) if ended else None,
+        "retries": row.retries,
+        "fallbacks": row.fallbacks,
+        "decisions": row.decisions,
+        "model_calls": row.model_calls,
+        "tool_calls": row.tool_calls,
+        **_usage(row),
+        "latency": buckets.latency(row.durations, row.duration_ms),
+        "confidence": buckets.confidence(row.confidences, row.confidence_ppm),
+        "errors": _top(row.errors),
+        "error_categories": _top(row.categories),
+        "models": _top(row.models),
+    }
+
+
+def _point(row: _Sums | None) -> dict[str, Any]:
+    row = row or _added("", ())
+    mean = buckets.confidence(row.confidences, row.confidence_ppm)["mean"]
+    return {
+        "executions": _ended(row),
+        "failed": row.failed,
+        "retries": row.retries,
+        "fallbacks": row.fallbacks,
+        "p50_ms": buckets.percentile(row.durations, 0.5),
+        "p95_ms": buckets.percentile(row.durations, 0.95),
+        "confidence": mean,
+        **_usage(row),
+    }
+
+
+def _usage(row: _Sums) -> dict[str, Any]:
+    """Model calls are the finest grain there is; executions speak only where there are none."""
+    nano_usd = row.call_nano_usd or row.execution_nano_usd
+    return {
+        "tokens": row.call_tokens or row.execution_tokens,
+        "cost_usd": nano_usd / 1e9 if nano_usd else None,
+    }
+
+
+def _top(counts: Mapping[str, int]) -> dict[str, int]:
+    """The most frequent; what was forgotten again has a count of nought."""
+    known = sorted(((-n, name) for name, n in counts.items() if n > 0))
+    return {name: -n for n, name in known[:TOP_VALUES]}

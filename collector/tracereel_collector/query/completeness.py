@@ -1,0 +1,117 @@
+"""Whether all of a run is stored: who emitted it, which numbers are here, what is missing or wrong."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tracereel_collector.errors import NotFoundError
+from tracereel_collector.model import Waiting
+from tracereel_collector.query.run.ledger import Account, account, verdict_of
+from tracereel_collector.query.run.rows import EmitterRow, LedgerRow, RunReader
+from tracereel_collector.query.run.shape import milliseconds, moment
+from tracereel_collector.query.run.tree import Run
+from tracereel_collector.query.trace import Traces
+
+CLOCK_NOTICED_MS = 1_000.0
+"""A clock this far from the collector's is called wrong; less may be the way of the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """Answers `GET /v1/traces/{trace_id}/completeness`."""
+
+    reader: RunReader
+    traces: Traces
+    now_unix_nano: Callable[[], int] = time.time_ns
+
+    def document(
+        self, tenant: str, trace_id: str, waiting: Waiting, *, linked: bool = True
+    ) -> bytes:
+        """The ledger as JSON; what waits in the queue is handed in.
+
+        Raises:
+            NotFoundError: this tenant has nothing of that trace.
+        """
+        queued = {"events": waiting.events, "all_looked_through": waiting.is_whole}
+        try:
+            run = self.traces.analysis(tenant, trace_id, linked=linked).run
+        except NotFoundError:
+            if not waiting.events:
+                raise
+            return msgspec.json.encode(
+                {"trace_id": trace_id, "verdict": "open", "events": 0, "in_queue": queued}
+            )
+        rows = self.reader.ledger(tenant, run.trace_ids)
+        accounts = [_account(row) for row in rows if row.emitter_id]
+        emitters = self.reader.emitters(
+            tenant,
+            {row.emitter_id for row in rows},
+            now_unix_milli=self.now_unix_nano() // 1_000_000,
+        )
+        unnumbered = sum(row.events for row in rows if not row.emitter_id)
+        return msgspec.json.encode(
+            {
+                "trace_id": trace_id,
+                "verdict": verdict_of(accounts, unnumbered=unnumbered),
+                "runs": list(run.trace_ids),
+                "events": sum(row.events for row in rows),
+                "spans": len(run.spans),
+                "missing": sum(each.missing for each in accounts),
+                "duplicates": sum(row.stored - row.events for row in rows),
+                "unnumbered": unnumbered,
+                "in_queue": queued,
+                "emitters": [_shown(each, emitters.get(each.emitter_id)) for each in accounts],
+                "clocks": _clocks(run, emitters),
+                "open_steps": [step.id for step in run.steps if step.end is None][:100],
+                "truncated": run.truncated,
+            }
+        )
+
+
+def _account(row: LedgerRow) -> Account:
+    return account(
+        emitter_id=row.emitter_id,
+        trace_id=row.trace_id,
+        numbers=row.numbers,
+        told=row.told,
+        stored=row.stored,
+        first_at=row.first_at,
+        last_at=row.last_at,
+    )
+
+
+def _shown(each: Account, emitter: EmitterRow | None) -> dict[str, Any]:
+    return {
+        "emitter_id": each.emitter_id,
+        "trace_id": each.trace_id,
+        "state": emitter.state if emitter is not None else "unknown",
+        "service": (emitter.service if emitter is not None else "") or None,
+        "host": (emitter.host if emitter is not None else "") or None,
+        "pid": emitter.pid if emitter is not None else None,
+        "seen": each.seen,
+        "expected": each.expected,
+        "has_told_its_end": each.told_end,
+        "missing": each.missing,
+        "gaps": [list(gap) for gap in each.gaps],
+        "duplicates": each.duplicates,
+        "first_event_at": moment(each.first_at),
+        "last_event_at": moment(each.last_at),
+        "last_heartbeat_at": emitter.last_heartbeat_at if emitter is not None else None,
+        "spooled": emitter.spooled if emitter is not None else None,
+        "dropped": emitter.dropped if emitter is not None else {},
+    }
+
+
+def _clocks(run: Run, emitters: Mapping[str, EmitterRow]) -> list[dict[str, Any]]:
+    """Clocks that are wrong: against the other steps of the run, or against the collector's."""
+    found: dict[str, dict[str, Any]] = {}
+    for clock, shift in run.clocks.items():
+        found[clock] = {"clock": clock, "moved_by_ms": milliseconds(shift)}
+    for name, emitter in emitters.items():
+        ahead = milliseconds(emitter.clock_ahead_nano)
+        if ahead is not None and abs(ahead) >= CLOCK_NOTICED_MS:
+            found.setdefault(name, {"clock": name})["ahead_of_collector_ms"] = ahead
+    return [found[name] for name in sorted(found)]

@@ -1,0 +1,1 @@
+"""Jaeger's view of the store: services, operations, traces, dependencies."""

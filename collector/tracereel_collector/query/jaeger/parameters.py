@@ -1,0 +1,224 @@
+"""Reads the parameters of both APIs as Jaeger does, with its names, defaults and messages."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tracereel_collector.errors import BadRequestError
+from tracereel_collector.query.jaeger.reader import Search
+
+LOOKBACK_NANO = 2 * 86_400 * 10**9
+DEPENDENCY_LOOKBACK_MILLI = 24 * 3_600_000
+DEFAULT_LIMIT = 100
+MAX_TAGS = 100
+MILLISECONDS_BELOW = 10**14
+"""A moment smaller than this is in milliseconds: in microseconds it would be before March 1973."""
+
+_DURATION = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|[+-]?0")
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_UNITS = {
+    "ns": 1,
+    **dict.fromkeys(("us", "µs", "μs"), 1_000),
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3_600 * 10**9,
+}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,18}))?([Zz]|[+-]\d\d:\d\d)")
+_TRUE, _FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "FALSE", "false", "False"}
+
+
+def duration(text: str) -> int:
+    """Nanoseconds of a duration in Go's form, `1.5s` or `2m30s`.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    if not _DURATION.fullmatch(text) or len(text) > 100:
+        raise ValueError(
+            f"invalid duration {text[:40]!r}; expected a form like 1.5s, 100ms or 2m30s"
+        )
+    total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    return round(-total if text.startswith("-") else total)
+
+
+def integer(text: str) -> int:
+    """A whole number.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f"invalid syntax {text[:40]!r}; expected a whole number")
+    return int(text)
+
+
+def boolean(text: str) -> bool:
+    """A yes or no as Go reads it.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text not in _TRUE | _FALSE:
+        raise ValueError(f"invalid syntax {text[:40]!r}; expected true or false")
+    return text in _TRUE
+
+
+def moment(text: str) -> int:
+    """Unix nanoseconds of a time in RFC 3339 with up to nanoseconds.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"cannot parse {text[:40]!r}; expected a form like 2026-01-23T10:00:00.5Z")
+    date, clock, fraction, zone = found.groups()
+    at = datetime.fromisoformat(f"{date}T{clock}{zone.upper().replace('Z', '+00:00')}")
+    seconds = int((at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
+    return seconds * 10**9 + int((fraction or "").ljust(9, "0")[:9])
+
+
+def optional(given: Mapping[str, str], name: str, read: Any, default: Any) -> Any:
+    """A parameter of the legacy API, or its default where it is absent or empty.
+
+    Raises:
+        BadRequestError: it cannot be read.
+    """
+    text = given.get(name)
+    if not text:
+        return default
+    try:
+        return read(text)
+    except ValueError as error:
+        raise BadRequestError(f"unable to parse param '{name}': {error}") from error
+
+
+def trace_time(text: str) -> int:
+    """Unix nanoseconds of a time in microseconds, or, as Grafana sends it, in milliseconds."""
+    number = integer(text)
+    return number * (1_000_000 if number < MILLISECONDS_BELOW else 1_000)
+
+
+def legacy_search(
+    given: Mapping[str, str], *, tag: Sequence[str], tags: Sequence[str], by_id: bool, now: int
+) -> Search:
+    """The conditions of `GET /api/traces`.
+
+    Raises:
+        BadRequestError: one cannot be read, or the service is missing.
+    """
+
+    def micro(text: str) -> int:
+        return integer(text) * 1_000
+
+    search = Search(
+        service=given.get("service") or "",
+        operation=given.get("operation") or "",
+        start=optional(given, "start", micro, now - LOOKBACK_NANO),
+        end=optional(given, "end", micro, now),
+        tags=_tags(tag, tags),
+        # None, or fewer, means as many as usual.
+        limit=max(0, optional(given, "limit", integer, 0)) or DEFAULT_LIMIT,
+        min_duration=optional(given, "minDuration", duration, 0),
+        max_duration=optional(given, "maxDuration", duration, 0),
+    )
+    if not by_id and not search.service:
+        raise BadRequestError("parameter 'service' is required")
+    if 0 != search.max_duration < search.min_duration:
+        raise BadRequestError("'maxDuration' should be greater than 'minDuration'")
+    return search
+
+
+def _tags(simple: Sequence[str], documents: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for each in simple:
+        key, colon, value = each.partition(":")
+        if not colon:
+            raise BadRequestError(
+                f"malformed 'tag' parameter, expecting key:value, received: {each[:80]}"
+            )
+        found[key] = value
+    for each in documents:
+        try:
+            found |= msgspec.json.decode(each, type=dict[str, str])
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise BadRequestError(
+                f"malformed 'tags' parameter, cannot unmarshal JSON: {error}"
+            ) from error
+    return _few(found)
+
+
+def _few(tags: dict[str, str]) -> dict[str, str]:
+    if len(tags) > MAX_TAGS:
+        raise BadRequestError(f"{len(tags)} tags are too many; expected at most {MAX_TAGS}")
+    return tags
+
+
+class V3Parameters:
+    """Parameters of API v3: each by its name, else by the deprecated one with underscores."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def text(self, name: str, *others: str) -> str:
+        """The first that is not empty."""
+        return self._found(name, *others)[1]
+
+    def read(self, read: Any, default: Any, name: str, *others: str) -> Any:
+        """The value, read; or the default.
+
+        Raises:
+            BadRequestError: it cannot be read.
+        """
+        used, text = self._found(name, *others)
+        if not text:
+            return default
+        try:
+            return read(text)
+        except ValueError as error:
+            raise BadRequestError(f"malformed parameter {used}: {error}") from error
+
+    def _found(self, name: str, *others: str) -> tuple[str, str]:
+        names = (name, _snake(name), *others)
+        return next(
+            ((each, self._given[each]) for each in names if self._given.get(each)), ("", "")
+        )
+
+    def search(self) -> Search:
+        """The conditions of `GET /api/v3/traces` and `/api/v3/trace-summaries`.
+
+        Raises:
+            BadRequestError: one cannot be read, or a time is missing.
+        """
+        if self.text("query.filter"):
+            raise BadRequestError("query.filter is not supported; expected the other parameters")
+        start = self.read(moment, None, "query.startTimeMin")
+        end = self.read(moment, None, "query.startTimeMax")
+        if start is None or end is None:
+            raise BadRequestError("query.startTimeMin and query.startTimeMax are required")
+        if start >= end:
+            raise BadRequestError("query.startTimeMin must be before query.startTimeMax")
+        depth = self.read(integer, 0, "query.searchDepth", "query.num_traces")
+        return Search(
+            service=self.text("query.serviceName"),
+            operation=self.text("query.operationName"),
+            start=start,
+            end=end - 1,
+            tags=self.read(_attributes, {}, "query.attributes"),
+            limit=max(0, depth) or DEFAULT_LIMIT,
+            min_duration=self.read(duration, 0, "query.durationMin"),
+            max_duration=self.read(duration, 0, "query.durationMax"),
+        )
+
+
+def _attributes(text: str) -> dict[str, str]:
+    return _few(msgspec.json.decode(text, type=dict[str, str]))
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"[A-Z]", lambda letter: f"_{letter.group().lower()}", name)

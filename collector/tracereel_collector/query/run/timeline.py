@@ -1,0 +1,169 @@
+"""A run told moment by moment: events and spans in one causal order, each as it was sent."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tracereel.semconv import TAPE_RECORDED
+from tracereel_collector.query.run.analysis import Analysis
+from tracereel_collector.query.run.rows import Cursor, EventRow, SpanRow
+from tracereel_collector.query.run.shape import milliseconds, moment
+from tracereel_collector.query.run.steps import MILLI, Step
+from tracereel_collector.query.run.usage import NOTHING, Usage
+
+SPAN_EVENT = "otel.span"
+"""What an entry is called that is a span of somebody else's."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One moment of a run, ready to be sent."""
+
+    cursor: Cursor
+    offset_ms: float
+    data: bytes
+
+
+class _About(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
+    """What the model of the run says about an entry; what is not known is left out."""
+
+    id: str
+    parent_id: str = ""
+    kind: str = ""
+    agent: str = ""
+    offset_ms: float
+    duration_ms: float | None = None
+    decision: str = ""
+    reasoning: str = ""
+    tokens: int | None = None
+    cost_usd: float | None = None
+    chain: str = ""
+    """The operation of which it is a try or a takeover."""
+
+
+def timeline_of(analysis: Analysis, *, tenant: str) -> list[Entry]:
+    """Every event and span of a run, in causal order; parts of its tape are no moments of it."""
+    run = analysis.run
+    origin = run.began
+    chains = _chains(analysis)
+    found: list[Entry] = []
+    for step in run.steps:
+        usage = analysis.totals[id(step)]
+        chain = chains.get(id(step), "")
+        found += [
+            event_entry(row, tenant=tenant, origin=origin, step=step, usage=usage, chain=chain)
+            for row in step.events
+            if row.event_type != TAPE_RECORDED
+        ]
+        if step.source == "otlp" and step.span is not None:
+            found.append(
+                span_entry(step.span, tenant=tenant, origin=origin, step=step, usage=usage)
+            )
+    found += [
+        event_entry(row, tenant=tenant, origin=origin)
+        for row in run.loose
+        if row.event_type != TAPE_RECORDED
+    ]
+    return sorted(found, key=lambda entry: entry.cursor)
+
+
+def event_entry(
+    row: EventRow,
+    *,
+    tenant: str,
+    origin: int,
+    step: Step | None = None,
+    usage: Usage = NOTHING,
+    chain: str = "",
+) -> Entry:
+    """An event; its own bytes are spliced in: nothing that was sent can change on the way."""
+    closes = step is not None and step.closing is row
+    offset = row.unix_nano + (step.shift if step is not None else 0) - origin
+    if step is None:
+        usage = Usage(row.tokens, None, None, row.cost_usd)
+    about = _About(
+        id=step.id if step is not None else row.span_id or row.event_id,
+        parent_id=step.parent.id if step is not None and step.parent is not None else "",
+        kind=step.kind if step is not None else "",
+        agent=(step.agent if step is not None else "") or row.agent_name or row.primary_agent,
+        offset_ms=offset / MILLI,
+        duration_ms=milliseconds(step.duration_ns)
+        if closes and step is not None
+        else row.duration_ms,
+        decision=row.decision_type,
+        reasoning=row.reasoning,
+        tokens=usage.tokens if closes or step is None else None,
+        cost_usd=usage.cost_usd if closes or step is None else None,
+        chain=chain,
+    )
+    added = {
+        "tenant": tenant,
+        "sequence_number": row.sequence_number,
+        "ingested_at": row.ingested_at,
+    }
+    details = row.payload.encode().rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:]
+    return Entry(
+        Cursor(row.hlc, row.sequence_number),
+        offset / MILLI,
+        _spliced(row.time, row.event_type, details, about),
+    )
+
+
+def span_entry(
+    span: SpanRow, *, tenant: str, origin: int, step: Step | None = None, usage: Usage = NOTHING
+) -> Entry:
+    """A span, at the moment at which it began."""
+    shift = step.shift if step is not None else 0
+    offset = (span.began + shift - origin) / MILLI
+    position = step.position if step is not None else span.began
+    about = _About(
+        id=span.span_id,
+        parent_id=step.parent.id
+        if step is not None and step.parent is not None
+        else span.parent_span_id,
+        kind=step.kind if step is not None else span.call_kind or "span",
+        agent=span.agent_name,
+        offset_ms=offset,
+        duration_ms=milliseconds(span.duration),
+        tokens=usage.tokens if step is not None else span.tokens,
+        cost_usd=usage.cost_usd if step is not None else span.cost_usd,
+    )
+    details: dict[str, Any] = {
+        "otel_trace_id": span.trace_id,
+        "span_id": span.span_id,
+        "parent_span_id": span.parent_span_id or None,
+        "span_name": span.name,
+        "span_kind": span.span_kind,
+        "span_start_unix_nano": span.began,
+        "span_end_unix_nano": span.began + span.duration,
+        "service": span.service,
+        "status": span.status_code,
+        "status_message": span.status_message or None,
+        "duration_ms": milliseconds(span.duration),
+        "agent_name": span.agent_name or None,
+        "llm_model": span.model or None,
+        "attributes": msgspec.Raw((span.attributes or "{}").encode()),
+        "tenant": tenant,
+        "sequence_number": span.sequence_number,
+        "ingested_at": span.ingested_at,
+    }
+    return Entry(
+        Cursor(max(0, position), span.sequence_number, span.span_id),
+        offset,
+        _spliced(moment(span.began), SPAN_EVENT, msgspec.json.encode(details), about),
+    )
+
+
+def _spliced(time: str, event: str, details: bytes, about: _About) -> bytes:
+    head = msgspec.json.encode({"time": time, "event": event})[:-1]
+    return b'%b,"details":%b,"step":%b}' % (head, details, msgspec.json.encode(about))
+
+
+def _chains(analysis: Analysis) -> Mapping[int, str]:
+    """Which steps are of which operation with several tries."""
+    found: dict[int, str] = {}
+    for chain in analysis.chains:
+        name = chain.operation.id
+        members: Sequence[Step | None] = [chain.operation, *(link.step for link in chain.links)]
+        found |= {id(step): name for step in members if step is not None}
+    return found

@@ -1,0 +1,222 @@
+"""Conversations: which there are, and each with its turns and the rounds of models and tools in them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tracereel_collector.errors import NotFoundError
+from tracereel_collector.query import cursor as cursors
+from tracereel_collector.query.filters import COLUMNS
+from tracereel_collector.query.search import Search, Selects
+from tracereel_collector.query.window import Window, hour_of
+from tracereel_collector.store.sql import query
+
+MAX_SESSIONS = 500
+MAX_TURNS = 500
+MAX_STEPS = 20_000
+MAX_TEXT = 2_000
+"""Longest argument, result or answer that is shown of a step, in characters."""
+_LATEST = cursors.Place(value=2**63 - 1, name="\U0010ffff")
+
+
+class _Session(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One line of `sessions.sql`."""
+
+    session: str
+    last: int
+    started_at: str
+    ended_at: str
+    runs: int
+    failed_runs: int
+    errors: int
+    tokens: int
+    nano_usd: int
+    users: list[str]
+    last_run: str
+    opened: str
+
+
+class _Step(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One line of `session_steps.sql`."""
+
+    trace_id: str
+    clock: int
+    sequence_number: int
+    kind: str
+    agent: str
+    name: str
+    tool_call_id: str
+    status: str
+    duration_ms: float
+    tokens: int | None
+    cost_usd: float | None
+    asked: str
+    answered: str
+
+
+_SESSIONS = msgspec.json.Decoder(_Session)
+_RUNS = msgspec.json.Decoder(tuple[str, int])
+_STEPS = msgspec.json.Decoder(_Step)
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Answers `GET /v1/sessions` and `GET /v1/sessions/{session_id}`."""
+
+    store: Selects
+    search: Search
+
+    def list_document(
+        self, tenant: str, window: Window, *, user: str, limit: int, cursor: str | None
+    ) -> bytes:
+        """Conversations active in a window, the one active last first."""
+        question = cursors.digest(["sessions", user])
+        place = cursors.decode(cursor, question) if cursor else _LATEST
+        fragments = {name: COLUMNS[name] for name in ("status", "tokens", "nano_usd")}
+        answer = self.store.select(
+            self.search.reach(tenant).fill("sessions", **fragments),
+            {
+                "tenant": tenant,
+                "user": user,
+                "place": place.value,
+                "place_name": place.name,
+                "limit": limit + 1,
+                "first_hour": hour_of(window.start or 0),
+                "last_hour": hour_of(window.end if window.end is not None else 2**62),
+            },
+            fmt="JSONCompactEachRow",
+        )
+        rows: list[_Session] = _SESSIONS.decode_lines(answer)
+        following = None
+        if len(rows) > limit:
+            del rows[limit:]
+            last = cursors.Place(value=rows[-1].last, name=rows[-1].session)
+            following = cursors.encode(last, question)
+        return msgspec.json.encode(
+            {
+                "sessions": [_shown(row) for row in rows],
+                "next": following,
+                "window": window.shown(),
+            }
+        )
+
+    def document(self, tenant: str, session_id: str) -> bytes:
+        """One conversation with its turns, the oldest first.
+
+        Raises:
+            NotFoundError: no run of the tenant belongs to it.
+        """
+        answer = self.store.select(
+            query("session_runs"),
+            {
+                "tenant": tenant,
+                "session_tag": f"session:{session_id[:256]}",
+                "limit": MAX_TURNS + 1,
+            },
+            fmt="JSONCompactEachRow",
+        )
+        starts = dict(_RUNS.decode_lines(answer))
+        if not starts:
+            raise NotFoundError(f"no session {session_id!r}", hint="see GET /v1/sessions")
+        shown = dict(list(starts.items())[:MAX_TURNS])
+        turns = self.search.by_ids(tenant, shown)
+        steps = self._steps(tenant, turns)
+        return msgspec.json.encode(
+            {
+                "session_id": session_id,
+                "users": sorted({turn["user_id"] for turn in turns if turn["user_id"]}),
+                "turns": [_turn(turn, steps) for turn in turns],
+                "truncated": len(starts) > MAX_TURNS or len(steps) == MAX_STEPS,
+            }
+        )
+
+    def _steps(self, tenant: str, turns: Sequence[dict[str, Any]]) -> list[_Step]:
+        ids = [turn["trace_id"] for turn in turns]
+        otel_ids = {each for turn in turns for each in (turn["trace_id"], *turn["otel_trace_ids"])}
+        answer = self.store.select(
+            query("session_steps"),
+            {
+                "tenant": tenant,
+                "runs": ids,
+                "otel_runs": sorted(otel_ids),
+                "text": MAX_TEXT,
+                "limit": MAX_STEPS,
+            },
+            fmt="JSONCompactEachRow",
+        )
+        return list(_STEPS.decode_lines(answer))
+
+
+def _shown(row: _Session) -> dict[str, Any]:
+    name, _, prompt = row.opened.partition("\t")
+    return {
+        "session_id": row.session,
+        "started_at": row.started_at,
+        "ended_at": row.ended_at,
+        "turns": row.runs,
+        "failed_turns": row.failed_runs,
+        "errors": row.errors,
+        "tokens": row.tokens,
+        "cost_usd": row.nano_usd / 1e9 if row.nano_usd else None,
+        "users": row.users,
+        "name": name or None,
+        "first_prompt": prompt or None,
+        "last_trace_id": row.last_run,
+    }
+
+
+def _turn(run: dict[str, Any], steps: Sequence[_Step]) -> dict[str, Any]:
+    """A run as a turn: what was asked, what was answered, and the rounds in between."""
+    here = {run["trace_id"], *run["otel_trace_ids"]}
+    mine = [step for step in steps if step.trace_id in here]
+    answers = [step.answered for step in mine if step.kind == "answer" and step.answered]
+    said = [step for step in mine if step.kind == "model"]
+    prompt = run["prompt"] or next((step.asked for step in said if step.asked), None)
+    answer = answers or [step.answered for step in said if step.answered]
+    return {
+        **run,
+        "prompt": prompt,
+        "answer": answer[-1] if answer else None,
+        "rounds": rounds(mine),
+    }
+
+
+def rounds(steps: Sequence[_Step]) -> list[dict[str, Any]]:
+    """A model call and the tools called after it, up to the agent's next model call."""
+    made: list[dict[str, Any]] = []
+    current: dict[str, dict[str, Any]] = {}
+    for step in steps:
+        if step.kind == "model" or (step.kind == "tool" and step.agent not in current):
+            opened: dict[str, Any] = {
+                "agent": step.agent or None,
+                "model": None,
+                "status": None,
+                "duration_ms": None,
+                "tokens": None,
+                "cost_usd": None,
+                "tools": [],
+            }
+            if step.kind == "model":
+                opened |= {
+                    "model": step.name or None,
+                    "status": step.status,
+                    "duration_ms": step.duration_ms,
+                    "tokens": step.tokens,
+                    "cost_usd": step.cost_usd,
+                }
+            current[step.agent] = opened
+            made.append(opened)
+        if step.kind == "tool":
+            current[step.agent]["tools"].append(
+                {
+                    "tool": step.name,
+                    "tool_call_id": step.tool_call_id or None,
+                    "status": step.status,
+                    "duration_ms": step.duration_ms,
+                    "arguments": step.asked or None,
+                    "result": step.answered or None,
+                }
+            )
+    return made

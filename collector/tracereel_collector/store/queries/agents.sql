@@ -1,0 +1,20 @@
+-- What agents did in a window: sums for each of them and each step of it.
+-- Whole hours are read from the table by hours, what is left over at both ends from that by minutes.
+SELECT
+    agent,
+    intDiv(toUnixTimestamp(minute) - {origin:Int64}, {step:Int64}) AS bucket,
+    $sums
+FROM
+(
+    SELECT * FROM agent_hours
+    WHERE tenant = {tenant:String} AND ({agent:String} = '' OR agent = {agent:String})
+      AND minute >= toDateTime({first_hour:Int64}, 'UTC') AND minute < toDateTime({last_hour:Int64}, 'UTC')
+    UNION ALL
+    SELECT * FROM agent_minutes
+    WHERE tenant = {tenant:String} AND ({agent:String} = '' OR agent = {agent:String})
+      AND minute >= toDateTime({from:Int64}, 'UTC') AND minute < toDateTime({to:Int64}, 'UTC')
+      AND NOT (minute >= toDateTime({first_hour:Int64}, 'UTC') AND minute < toDateTime({last_hour:Int64}, 'UTC'))
+) AS a
+GROUP BY agent, bucket
+ORDER BY agent, bucket
+LIMIT {limit:UInt32}

@@ -1,0 +1,34 @@
+-- The spans of some traces, each once: as its sender's exporter told it, else as an event told it whole,
+-- else as events let it be known.
+SELECT * EXCEPT (SequenceNumber)
+FROM
+(
+    SELECT * FROM
+    (
+        SELECT
+            TraceId, SpanId, ParentSpanId, TraceState, SpanName, SpanKind, ServiceName, ResourceAttributes,
+            ScopeName, ScopeVersion, SpanAttributes, toUnixTimestamp64Nano(Timestamp) AS began, Duration,
+            StatusCode, StatusMessage,
+            arrayMap(t -> toUnixTimestamp64Nano(t), `Events.Timestamp`) AS event_times,
+            `Events.Name` AS event_names, `Events.Attributes` AS event_attributes,
+            `Links.TraceId` AS link_traces, `Links.SpanId` AS link_spans, `Links.TraceState` AS link_states,
+            `Links.Attributes` AS link_attributes,
+            AttributeTypes, if(Source = 'otlp', 0, 1) AS rank, '' AS EmitterId, SequenceNumber
+        FROM otel_spans
+        WHERE TenantId = {tenant:String} AND TraceId IN {traces:Array(String)}
+        UNION ALL
+        SELECT
+            TraceId, SpanId, ParentSpanId, '', SpanName, SpanKind, ServiceName,
+            CAST(map('service.name', ServiceName) AS Map(LowCardinality(String), String)),
+            'tracereel', '', SpanAttributes, toUnixTimestamp64Nano(Timestamp), Duration,
+            StatusCode, StatusMessage,
+            [], [], [], [], [], [], [],
+            CAST(map() AS Map(LowCardinality(String), UInt8)), if(State = 'closed', 2, 3), EmitterId, SequenceNumber
+        FROM event_spans
+        WHERE TenantId = {tenant:String} AND TraceId IN {traces:Array(String)}
+    )
+    ORDER BY rank, SequenceNumber
+    LIMIT 1 BY TraceId, SpanId
+)
+ORDER BY TraceId, began, SpanId
+LIMIT {limit:UInt32}

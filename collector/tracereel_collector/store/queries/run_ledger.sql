@@ -1,0 +1,16 @@
+-- What is stored of runs, by emitter: the numbers it gave, how many it says there are, and how many rows
+-- and how many different events there are. Events without a number are under no emitter.
+SELECT
+    trace_id,
+    if(trace_seq = 0, '', toString(emitter_id)) AS emitter,
+    count() AS stored,
+    uniqExact(event_id) AS events,
+    if(emitter = '', [], arraySort(groupUniqArray({most:UInt32})(trace_seq))) AS numbers,
+    max(JSONExtract(payload, 'trace_event_count', 'Nullable(UInt64)')) AS told,
+    toUnixTimestamp64Nano(min(timestamp)) AS first_at,
+    toUnixTimestamp64Nano(max(timestamp)) AS last_at,
+    formatDateTime(max(ingested_at), '%Y-%m-%dT%H:%i:%S.%fZ') AS last_ingested
+FROM agent_events
+WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
+GROUP BY trace_id, emitter
+ORDER BY trace_id, emitter

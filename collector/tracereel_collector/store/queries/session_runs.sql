@@ -1,0 +1,7 @@
+-- The runs of a conversation, in order.
+SELECT trace_id, toUnixTimestamp64Nano(min(started)) AS start
+FROM trace_summaries
+WHERE tenant = {tenant:String} AND has(tags, {session_tag:String})
+GROUP BY trace_id
+ORDER BY start, trace_id
+LIMIT {limit:UInt32}

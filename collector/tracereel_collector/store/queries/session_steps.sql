@@ -1,0 +1,52 @@
+-- What models and tools did in some runs, and what came of them, in order; told by events, or by spans.
+SELECT *
+FROM
+(
+    SELECT
+        trace_id,
+        hlc AS clock,
+        sequence_number,
+        multiIf(event_type = 'agent.llm.called', 'model', event_type = 'agent.tool.called', 'tool', 'answer') AS kind,
+        toString(agent_name) AS agent,
+        if(kind = 'tool', JSONExtractString(payload, 'tool_name'), toString(llm_model)) AS name,
+        JSONExtractString(payload, 'tool_call_id') AS tool_call_id,
+        toString(status) AS how,
+        toFloat64(ifNull(duration_ms, 0)) AS took_ms,
+        llm_tokens_used AS tokens,
+        llm_cost_usd AS cost_usd,
+        leftUTF8(if(kind = 'tool', JSONExtractRaw(payload, 'arguments'), ''), {text:UInt32}) AS asked,
+        leftUTF8(if(kind = 'tool', if(JSONExtractString(payload, 'result_summary') != '',
+            JSONExtractString(payload, 'result_summary'), JSONExtract(payload, 'result', 'String')),
+            JSONExtractString(payload, 'output_summary')), {text:UInt32}) AS answered
+    FROM agent_events
+    WHERE tenant = {tenant:String} AND trace_id IN {runs:Array(String)}
+      AND event_type IN ('agent.llm.called', 'agent.tool.called', 'agent.execution.completed', 'agent.pipeline.completed')
+    ORDER BY hlc, sequence_number
+    LIMIT 1 BY event_id
+    UNION ALL
+    SELECT
+        TraceId,
+        toUInt64(toUnixTimestamp64Nano(Timestamp) + Duration),
+        SequenceNumber,
+        if(CallKind = 'tool', 'tool', if(CallKind IN ('agent', 'workflow'), 'answer', 'model')),
+        toString(AgentName),
+        toString(multiIf(CallKind = 'tool', ToolName, ModelServed = '', ModelRequested, ModelServed)),
+        ToolCallId,
+        if(StatusCode = 'Error', 'failed', 'success'),
+        Duration / 1000000,
+        TotalTokens,
+        CostUsd,
+        leftUTF8(arrayFirst(v -> v != '', arrayMap(k -> SpanAttributes[k],
+            ['gen_ai.tool.call.arguments', 'input.value', 'gen_ai.input.messages', 'traceloop.entity.input',
+             'gen_ai.prompt.0.content', 'gen_ai.prompt', 'llm.input_messages.0.message.content'])), {text:UInt32}),
+        leftUTF8(arrayFirst(v -> v != '', arrayMap(k -> SpanAttributes[k],
+            ['gen_ai.tool.call.result', 'output.value', 'gen_ai.output.messages', 'traceloop.entity.output',
+             'gen_ai.completion.0.content', 'gen_ai.completion', 'llm.output_messages.0.message.content'])), {text:UInt32})
+    FROM otel_spans
+    WHERE TenantId = {tenant:String} AND TraceId IN {otel_runs:Array(String)} AND Source = 'otlp'
+      AND CallKind NOT IN ('', 'other', 'mcp', 'embedding') AND ScopeName != 'tracereel'
+    ORDER BY Timestamp, SequenceNumber
+    LIMIT 1 BY TraceId, SpanId
+)
+ORDER BY clock, sequence_number
+LIMIT {limit:UInt32}

@@ -1,0 +1,35 @@
+-- Conversations that were active in a window, the one active last first.
+SELECT
+    substring(session_tag, 9) AS session,
+    toUnixTimestamp64Nano(max(r.ended)) AS last,
+    formatDateTime(min(r.started), '%Y-%m-%dT%H:%i:%S.%fZ') AS started_at,
+    formatDateTime(max(r.ended), '%Y-%m-%dT%H:%i:%S.%fZ') AS ended_at,
+    count() AS runs,
+    countIf(r.status = 'failed') AS failed_runs,
+    sum(r.errors) AS errors,
+    sum(r.tokens) AS tokens,
+    sum(r.nano_usd) AS nano_usd,
+    arraySort(groupUniqArrayIf(20)(substring(r.user_tag, 6), r.user_tag != '')) AS users,
+    argMax(r.run, r.started) AS last_run,
+    substring(argMin(r.opening, r.started), 18) AS opened
+FROM
+(
+    SELECT
+        run,
+        max(arrayFirst(t -> startsWith(t, 'session:'), s.tags)) AS session_tag,
+        max(arrayFirst(t -> startsWith(t, 'user:'), s.tags)) AS user_tag,
+        min(s.started) AS started,
+        max(s.ended) AS ended,
+        max(s.opening) AS opening,
+        sum(s.errors) AS errors,
+        $status AS status,
+        $tokens AS tokens,
+        $nano_usd AS nano_usd
+    FROM ($rows) AS s
+    GROUP BY run
+) AS r
+WHERE session_tag != '' AND ({user:String} = '' OR user_tag = concat('user:', {user:String}))
+GROUP BY session_tag
+HAVING (last, session) < ({place:Int64}, {place_name:String})
+ORDER BY last DESC, session DESC
+LIMIT {limit:UInt32}

@@ -1,0 +1,5 @@
+-- Spans in which a user is named.
+SELECT DISTINCT TraceId, SpanId
+FROM otel_spans
+WHERE TenantId = {tenant:String} AND UserId = {user_id:String}
+LIMIT {limit:UInt32}

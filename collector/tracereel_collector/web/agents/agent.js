@@ -1,0 +1,48 @@
+// One agent: its figures over a window, and how they moved.
+
+import { address as made, change } from "../shell/address.js";
+import { ask, path } from "../shell/ask.js";
+import { h, link } from "../shell/elements.js";
+import { agentName, choice, facts } from "../shell/pieces.js";
+import { compact, confidence, cost, count, duration, plain, share } from "../shell/words.js";
+import { barsOverTime, linesOverTime, percentiles, tenths } from "./plots.js";
+import { WINDOWS } from "./view.js";
+
+export async function show(place, address, signal) {
+  const name = address.parts[0] ?? "";
+  async function draw({ query }) {
+    const from = query.get("from") ?? "1h";
+    const agent = await ask(`${path("v1", "agents", name)}?${new URLSearchParams({ from, points: 60 })}`, { signal });
+    const { series } = agent;
+    document.title = `${plain(name)} · tracereel`;
+    place.replaceChildren(h("div", { class: "page" },
+      h("div", { class: "heading" }, link("#/agents", "Agents", { class: "quiet" }), h("span", { class: "quiet", "aria-hidden": "true" }, "/"), h("h1", {}, agentName(name)),
+        link(made("runs", [], { agent: name, from }), "Its runs"), agent.failed > 0 && link(made("runs", [], { agent: name, status: "failed", from }), "Failed runs"),
+        h("span", { class: "end" }, choice("Window of time", WINDOWS, from, (value) => change({ from: value })))),
+      facts([
+        ["Executions", count(agent.executions)], ["Per minute", (agent.executions_per_minute ?? 0).toFixed(2)],
+        ["Errors", share(agent.error_rate), null, agent.failed ? "bad" : ""], ["Retries", count(agent.retries), null, agent.retries ? "warn" : ""], ["Fallbacks", count(agent.fallbacks), null, agent.fallbacks ? "warn" : ""],
+        ["p50", duration(agent.latency.p50_ms)], ["p95", duration(agent.latency.p95_ms)], ["Confidence", confidence(agent.confidence.mean)], ["Model calls", compact(agent.model_calls)], ["Tool calls", compact(agent.tool_calls)], ["Tokens", compact(agent.tokens)], ["Cost", cost(agent.cost_usd)],
+      ]),
+      h("div", { class: "plots" },
+        plot("Executions", "failed ones in red", barsOverTime(series, `${agent.executions} executions over time, ${agent.failed} failed`, (value) => compact(value))),
+        plot("Latency over time", "p50 and, in amber, p95", linesOverTime(series, ["p50_ms", "p95_ms"], `Latency over time: p50 ${duration(agent.latency.p50_ms)}, p95 ${duration(agent.latency.p95_ms)}`, duration)),
+        plot("Latency", "over the window", percentiles(agent.latency, `Percentiles of latency: p50 ${duration(agent.latency.p50_ms)}, p99 ${duration(agent.latency.p99_ms)}`, duration)),
+        plot("Confidence", "executions in each tenth", tenths(agent.confidence.tenths ?? [], `Confidence, ${confidence(agent.confidence.mean)} on average`)),
+        plot("Cost", "per step of time", linesOverTime(series, ["cost_usd"], `Cost over time, ${cost(agent.cost_usd)} in all`, cost)),
+        h("section", { class: "plot-box" }, h("h3", {}, "Errors and models"), pairs(agent.errors, "Error", (error) => made("runs", [], { agent: name, error, from })), pairs(agent.models, "Model", (model) => made("runs", [], { agent: name, model, from }))))));
+  }
+  await draw(address);
+  return draw;
+}
+
+function plot(title, hint, drawing) {
+  return h("section", { class: "plot-box" }, h("h3", {}, title, h("span", { class: "quiet" }, ` ${hint}`)), drawing);
+}
+
+function pairs(counts, title, addressOf) {
+  const found = Object.entries(counts ?? {});
+  if (!found.length) return h("p", { class: "quiet" }, title === "Error" ? "No errors." : "");
+  return h("table", { class: "grid tight" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, title), h("th", { scope: "col", class: "number" }, "Times"))),
+    h("tbody", {}, found.slice(0, 12).map(([name, times]) => h("tr", {}, h("td", {}, link(addressOf(name), plain(name))), h("td", { class: "number" }, count(times))))));
+}

@@ -1,0 +1,87 @@
+// Starts the page: shows the view that the address names, and keeps the bar at the top current.
+
+import { here } from "./shell/address.js";
+import { Refusal, ask } from "./shell/ask.js";
+import { h } from "./shell/elements.js";
+import { logOut, showLogout } from "./shell/login.js";
+import { showHelp, useKeys } from "./shell/shortcuts.js";
+import { failure, loading } from "./shell/states.js";
+import { setUpTheme } from "./shell/theme.js";
+
+const VIEWS = {
+  runs: [() => import("./runs/view.js"), "Runs"],
+  run: [() => import("./run/view.js"), "Run"],
+  compare: [() => import("./compare/view.js"), "Compare"],
+  agents: [() => import("./agents/view.js"), "Agents"],
+  agent: [() => import("./agents/agent.js"), "Agent"],
+  sessions: [() => import("./sessions/view.js"), "Sessions"],
+  session: [() => import("./sessions/session.js"), "Session"],
+  collector: [() => import("./collector/view.js"), "Collector"],
+};
+const PARENTS = { run: "runs", compare: "runs", agent: "agents", session: "sessions" };
+const main = document.getElementById("main");
+let shown = { key: null, update: null, stop: null };
+
+/** A view is `show(place, address, signal)`; it may give back `update(address)` for changes of the query. */
+async function follow() {
+  const address = here();
+  const key = `${address.view}/${address.parts.join("/")}`;
+  if (shown.key === key && shown.update) {
+    shown.update(address);
+    return;
+  }
+  shown.stop?.abort();
+  const stop = new AbortController();
+  shown = { key, update: null, stop };
+  useKeys({});
+  const [load, title] = VIEWS[address.view] ?? [];
+  document.title = title ? `${title} · tracereel` : "tracereel";
+  for (const each of document.querySelectorAll("#views a")) {
+    const current = each.dataset.view === (PARENTS[address.view] ?? address.view);
+    if (current) each.setAttribute("aria-current", "page");
+    else each.removeAttribute("aria-current");
+  }
+  const again = () => { shown.key = null; follow(); };
+  const place = h("div", { class: `view view-${address.view in VIEWS ? address.view : "none"}` });
+  main.replaceChildren(place);
+  if (!load) {
+    place.append(failure(new Refusal("missing", `There is no view of this name: ${address.view.slice(0, 40)}`)));
+    return;
+  }
+  place.append(loading());
+  try {
+    const update = await (await load()).show(place, address, stop.signal);
+    if (shown.stop === stop) shown.update = update ?? null;
+  } catch (error) {
+    if (stop.signal.aborted || error.name === "AbortError") return;
+    if (!(error instanceof Refusal)) console.error(error);
+    place.replaceChildren(failure(error, again));
+  }
+}
+
+async function checkHealth() {
+  const place = document.getElementById("health");
+  let [state, text] = ["good", "Collector is well"];
+  try {
+    const { queue, store } = await ask("/readyz");
+    if (!queue.accepts) [state, text] = ["bad", "Nothing is accepted"];
+    else if (!store.answers) [state, text] = ["warn", "Store does not answer"];
+  } catch (error) {
+    [state, text] = error.kind === "away" ? ["bad", "Collector is away"] : ["bad", "Nothing is accepted"];
+  }
+  place.className = `health ${state}`;
+  if (place.textContent !== text) place.textContent = text;
+  setTimeout(checkHealth, document.hidden ? 30_000 : 5_000);
+}
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+document.getElementById("help").addEventListener("click", showHelp);
+document.getElementById("logout").addEventListener("click", logOut);
+window.addEventListener("hashchange", follow);
+setUpTheme(document.getElementById("theme"));
+showLogout();
+follow();
+checkHealth();

@@ -1,0 +1,102 @@
+// Collector: what came in, what is stored, what waits, what was refused, and what to do about it.
+
+import { ask } from "../shell/ask.js";
+import { button, h, toast } from "../shell/elements.js";
+import { badge, facts, notice } from "../shell/pieces.js";
+import { ago, bytes, clock, compact, count, duration, plain } from "../shell/words.js";
+import { adviceFor } from "./advice.js";
+import { by, parseMetrics, sum } from "./metrics.js";
+
+const KINDS = ["events", "spans", "logs", "metrics", "heartbeats", "scores"];
+const EVERY_MS = 2000;
+
+export async function show(place, address, signal) {
+  let before = null;
+
+  async function read() {
+    const [text, ready, emitters, quarantine] = await Promise.all([
+      ask("/metrics", { signal }), ask("/readyz", { signal }).catch((error) => { if (error.kind === "away") throw error; return null; }),
+      ask("/v1/emitters?limit=200", { signal }), ask("/v1/quarantine?limit=20", { signal })]);
+    const samples = parseMetrics(text);
+    const now = { at: performance.now(), received: total(samples, "received"), stored: total(samples, "stored") };
+    const seconds = before ? (now.at - before.at) / 1000 : null;
+    const rate = (name) => (seconds ? Math.max(0, (now[name] - before[name]) / seconds) : null);
+    draw({ samples, ready, emitters: emitters.emitters, quarantine: quarantine.entries, receivedRate: rate("received"), storedRate: rate("stored") });
+    before = now;
+  }
+
+  function draw(state) {
+    const open = [...place.querySelectorAll("details[open]")].map((each) => each.dataset.key);
+    const advice = adviceFor(state);
+    place.replaceChildren(h("div", { class: "page" },
+      h("div", { class: "heading" }, h("h1", {}, "Collector"), h("span", { class: "quiet" }, state.ready ? `store ${plain(state.ready.store.kind)}, ${plain(state.ready.store.engine ?? (state.ready.store.answers ? "answers" : "away"))}` : "not ready")),
+      advice.map(({ kind, title, text }) => notice(kind, h("span", {}, h("b", {}, title), " ", text))),
+      flow(state), kinds(state.samples), refusals(state.samples), emitterTable(state.emitters), quarantineTable(state.quarantine, read, open)));
+  }
+
+  await read();
+  const beat = setInterval(() => { if (!document.hidden && !place.contains(document.querySelector(":focus-within button:focus"))) read().catch(() => {}); }, EVERY_MS);
+  signal.addEventListener("abort", () => clearInterval(beat));
+}
+
+function total(samples, name) {
+  return sum(samples, `tracereel_records_${name}_total`);
+}
+
+function flow({ samples, ready, receivedRate, storedRate }) {
+  const pending = sum(samples, "tracereel_records_pending");
+  const inserts = sum(samples, "tracereel_insert_seconds_count");
+  const lag = pending && storedRate ? (pending / storedRate) * 1000 : pending ? null : 0;
+  const box = (name, value, hint, kind = "") => h("div", { class: `flow-box ${kind}` }, h("span", { class: "quiet" }, name), h("b", {}, compact(value)), h("small", { class: "quiet" }, hint));
+  const quarantined = total(samples, "quarantined") - total(samples, "retried");
+  const rejected = total(samples, "rejected");
+  return h("section", { "aria-label": "From received to stored" },
+    h("div", { class: "flow" },
+      box("Received", total(samples, "received"), receivedRate == null ? "records" : `${compact(receivedRate)} /s`), h("span", { class: "arrow", "aria-hidden": "true" }, "→"),
+      box("On disk", total(samples, "appended"), "acknowledged"), h("span", { class: "arrow", "aria-hidden": "true" }, "→"),
+      box("Waiting", pending, bytes(ready?.queue.pending_bytes ?? sum(samples, "tracereel_queue_pending_bytes"))), h("span", { class: "arrow", "aria-hidden": "true" }, "→"),
+      box("Stored", total(samples, "stored"), storedRate == null ? "records" : `${compact(storedRate)} /s`)),
+    facts([
+      ["Lag", lag == null ? "not moving" : duration(lag), "What waits, at the present rate", lag == null ? "bad" : ""], ["Refused", count(rejected), null, rejected ? "warn" : ""], ["Duplicates", count(total(samples, "duplicate"))],
+      ["In quarantine", count(Math.max(0, quarantined)), null, quarantined > 0 ? "bad" : ""], ["Insert", inserts ? duration((sum(samples, "tracereel_insert_seconds_sum") / inserts) * 1000) : "–", "On average"],
+      ["Insert retries", count(sum(samples, "tracereel_insert_retries_total"))], ["Engine restarts", count(sum(samples, "tracereel_engine_restarts_total"))], ["Live streams", count(sum(samples, "tracereel_tail_streams_total") - sum(samples, "tracereel_tail_ended_total")), "Open now"],
+    ]));
+}
+
+function kinds(samples) {
+  const columns = ["received", "rejected", "appended", "duplicate", "stored", "quarantined", "pending"];
+  const value = (kind, column) => (column === "pending" ? sum(samples, "tracereel_records_pending", { kind }) : sum(samples, `tracereel_records_${column}_total`, { kind }));
+  return h("section", {}, h("h2", {}, "By kind"), h("div", { class: "scroll-x" }, h("table", { class: "grid" },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Kind"), columns.map((each) => h("th", { scope: "col", class: "number" }, each)))),
+    h("tbody", {}, KINDS.map((kind) => h("tr", {}, h("th", { scope: "row" }, kind), columns.map((column) => {
+      const found = value(kind, column);
+      return h("td", { class: `number ${!found ? "quiet" : ["rejected", "quarantined"].includes(column) ? "bad" : ""}` }, count(found));
+    })))))), h("p", { class: "quiet" }, "received = rejected + appended, and appended = stored + duplicate + quarantined + pending, at every moment."));
+}
+
+function refusals(samples) {
+  const found = [...by(samples, "tracereel_records_rejected_total", "reason"), ...by(samples, "tracereel_access_refused_total", "reason").map(([name, times]) => [`access: ${name}`, times])];
+  if (!found.length) return null;
+  return h("section", {}, h("h2", {}, "Refused"), h("table", { class: "grid narrow" }, h("tbody", {}, found.map(([reason, times]) => h("tr", {}, h("td", {}, plain(reason)), h("td", { class: "number" }, count(times)))))));
+}
+
+const STATES = { alive: "running", silent: "crashed", ended: "success", recovered: "success", unknown: "unknown" };
+
+function emitterTable(emitters) {
+  return h("section", {}, h("h2", {}, "Emitters"), emitters.length ? h("div", { class: "scroll-x" }, h("table", { class: "grid" },
+    h("thead", {}, h("tr", {}, [["State", ""], ["Service", ""], ["Process", ""], ["Last heard", "number"], ["Claimed", "number"], ["Stored", "number"], ["Missing", "number"], ["Spooled", "number"]].map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))),
+    h("tbody", {}, emitters.map((each) => h("tr", { title: plain(each.emitter_id) }, h("td", {}, h("span", { class: `badge s-${STATES[each.state] ?? "unknown"}` }, h("i", { "aria-hidden": "true" }, each.state === "alive" ? "●" : "○"), each.state)), h("td", {}, plain(each.service ?? "")), h("td", { class: "quiet" }, plain([each.host, each.pid].filter(Boolean).join(" "))),
+      h("td", { class: "number quiet" }, ago(each.last_heartbeat_at ?? each.last_event_at)), h("td", { class: "number" }, count(each.claimed)), h("td", { class: "number" }, count(each.stored)), h("td", { class: `number ${each.missing ? "bad" : "quiet"}` }, count(each.missing)), h("td", { class: "number quiet" }, count(each.spooled))))))) : h("p", { class: "quiet" }, "No emitter has spoken yet."));
+}
+
+function quarantineTable(entries, read, open) {
+  if (!entries.length) return h("section", {}, h("h2", {}, "Quarantine"), h("p", { class: "quiet" }, "Nothing was refused by the store."));
+  const act = async (method, path, said) => {
+    try { await ask(path, { method }); toast(said); await read(); } catch (error) { toast(error.message); }
+  };
+  return h("section", {}, h("h2", {}, "Quarantine"), h("table", { class: "grid" }, h("tbody", {}, entries.map((each) => h("tr", {},
+    h("td", {}, `#${each.id}`), h("td", {}, badge("failed"), " ", plain(each.kind), ` ${count(each.records)} records, ${bytes(each.bytes)}`), h("td", { class: "quiet" }, clock(each.quarantined)),
+    h("td", {}, h("details", { "data-key": `q${each.id}`, open: open.includes(`q${each.id}`) }, h("summary", {}, plain(each.reason).slice(0, 120)), h("pre", { class: "value" }, plain(each.reason)))),
+    h("td", { class: "number" }, button("Retry", () => act("POST", `/v1/quarantine/${each.id}/retry`, "It is delivered again"), { class: "small" }), " ",
+      button("Drop", () => { if (confirm(`Drop ${each.records} records for good?`)) act("DELETE", `/v1/quarantine/${each.id}`, "Dropped"); }, { class: "small" })))))));
+}

@@ -1,0 +1,26 @@
+// Choosing what a run is compared with: the runs like it, the newest first.
+
+import { address as made, go } from "../shell/address.js";
+import { ask, path } from "../shell/ask.js";
+import { h, link } from "../shell/elements.js";
+import { badge } from "../shell/pieces.js";
+import { clock, cost, duration, plain } from "../shell/words.js";
+
+export async function showChoice(place, id, signal) {
+  const query = new URLSearchParams({ limit: 50 });
+  if (id) {
+    const { summary } = await ask(`${path("v1", "traces", id)}?linked=false`, { signal });
+    if (summary.pipeline_type) query.set("pipeline", summary.pipeline_type);
+  }
+  const { traces } = await ask(`/v1/traces?${query}`, { signal });
+  const others = traces.filter((run) => run.trace_id !== id);
+  const field = h("input", { id: "other", required: true, autocomplete: "off", spellcheck: "false", placeholder: "Id of another run" });
+  const submit = (event) => { event.preventDefault(); go("compare", id ? [id, field.value.trim()] : [field.value.trim()]); };
+  place.replaceChildren(h("div", { class: "page" },
+    h("div", { class: "heading" }, h("h1", {}, id ? "Compare with" : "Compare"), id && h("code", { class: "quiet" }, plain(id)),
+      h("form", { class: "end", on: { submit } }, h("label", { for: "other", class: "hidden-visually" }, "Id of another run"), field, h("button", {}, "Compare"))),
+    h("p", { class: "quiet" }, others.length ? "Runs of the same pipeline, the newest first:" : "There is no other run like it yet."),
+    h("table", { class: "grid" }, h("tbody", {}, others.map((run) => h("tr", {}, h("td", {}, badge(run.status)),
+      h("td", {}, link(made("compare", id ? [id, run.trace_id] : [run.trace_id]), plain(run.prompt ?? run.name ?? run.trace_id))),
+      h("td", { class: "quiet" }, clock(run.started_at)), h("td", { class: "number" }, duration(run.duration_ms)), h("td", { class: "number" }, cost(run.cost_usd))))))));
+}

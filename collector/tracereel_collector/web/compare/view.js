@@ -1,0 +1,97 @@
+// Compare: two runs side by side on their steps, the first difference in view.
+
+import { address as made, go } from "../shell/address.js";
+import { ask, path } from "../shell/ask.js";
+import { button, h, link } from "../shell/elements.js";
+import { badge, choice } from "../shell/pieces.js";
+import { useKeys } from "../shell/shortcuts.js";
+import { clock, colourOf, cost, count, duration, laidOut, plain, shortId } from "../shell/words.js";
+import { showChoice } from "./choose.js";
+
+const TOTALS = [
+  ["duration_ms", "Duration", duration], ["tokens", "Tokens", count], ["cost_usd", "Cost", cost],
+  ["wasted_ms", "Wasted", duration], ["steps", "Steps", count], ["failed", "Failed steps", count],
+];
+const SIGNS = { same: "=", changed: "≠", added: "+", removed: "−" };
+const SAID = { same: "the same", changed: "changed", added: "only in B", removed: "only in A" };
+
+export async function show(place, address, signal) {
+  const [a, b] = address.parts;
+  if (!b) return showChoice(place, a ?? "", signal);
+  const answer = await ask(`${path("v1", "traces", a, "diff", b)}?everything=true`, { signal });
+  let all = address.query.get("all") === "yes" || answer.counts.steps <= 40;
+  const list = h("div", { class: "diff-list", role: "list", "aria-label": "Steps of both runs" });
+  const first = answer.first_difference;
+  const isFirst = (step) => first && step.a === first.a && step.b === first.b;
+
+  function draw() {
+    const steps = all ? answer.steps : answer.steps.filter((step) => step.change !== "same");
+    list.replaceChildren(...steps.map((step) => rowOf(step, isFirst(step))));
+    chooser.replaceChildren(choice("Which steps", [["no", "Differences"], ["yes", "All steps"]], all ? "yes" : "no", (value) => { all = value === "yes"; draw(); }));
+  }
+
+  function toFirst() {
+    const row = list.querySelector(".first");
+    row?.scrollIntoView({ block: "center" });
+    row?.querySelector("summary")?.focus({ preventScroll: true });
+  }
+
+  const chooser = h("span", {});
+  draw();
+  place.replaceChildren(h("div", { class: "page compare" },
+    h("div", { class: "heading" }, h("h1", {}, "Compare"), h("span", { class: "end" }, chooser,
+      button("Swap", () => go("compare", [b, a])), first && button("First difference", toFirst, { class: "primary", title: "To the first difference (d)" }))),
+    h("div", { class: "sides" }, side("A", answer.a), side("B", answer.b)),
+    totals(answer.totals),
+    h("p", { class: "diff-said", role: "status" }, answer.same ? "Both runs did the same." : sentence(answer)),
+    answer.truncated && h("p", { class: "warn" }, "Not all steps are listed."),
+    list));
+  useKeys({ d: ["To the first difference", toFirst], x: ["Swap the sides", () => go("compare", [b, a])] });
+  if (first) requestAnimationFrame(() => { if (list.querySelector(".first")?.getBoundingClientRect().bottom > innerHeight) toFirst(); });
+}
+
+function sentence({ counts, first_difference: first }) {
+  const parts = ["changed", "added", "removed", "same"].filter((each) => counts[each]).map((each) => `${count(counts[each])} ${SAID[each]}`);
+  return [`${parts.join(", ")}. `, first && h("span", {}, "First difference: ", h("b", {}, plain(first.what)), ` of ${first.kind} `, h("b", {}, plain(first.name)), ` at ${duration(first.offset_ms)}.`)];
+}
+
+function side(letter, run) {
+  return h("div", { class: "side" }, h("b", { class: "letter" }, letter), badge(run.state), link(made("run", [run.trace_id]), shortId(run.trace_id), { class: "mono" }), h("span", { class: "quiet" }, clock(run.time)));
+}
+
+function totals(sums) {
+  return h("div", { class: "scroll-x" }, h("table", { class: "grid totals" },
+    h("thead", {}, h("tr", {}, ["", "A", "B", "Difference"].map((each, at) => h("th", { scope: "col", class: at ? "number" : "" }, each)))),
+    h("tbody", {}, TOTALS.filter(([name]) => sums[name]).map(([name, title, shown]) => {
+      const { a, b, delta } = sums[name];
+      return h("tr", {}, h("th", { scope: "row" }, title), h("td", { class: "number" }, shown(a)), h("td", { class: "number" }, shown(b)),
+        h("td", { class: `number ${worse(delta)}` }, signed(delta, shown), delta && a ? h("small", { class: "quiet" }, ` ${delta > 0 ? "+" : "−"}${Math.abs((delta / a) * 100).toFixed(0)} %`) : ""));
+    }))));
+}
+
+function worse(delta) {
+  return !delta ? "quiet" : delta > 0 ? "warn" : "good";
+}
+
+function signed(delta, shown) {
+  if (delta == null) return "–";
+  return delta > 0 ? `+${shown(delta)}` : delta === 0 ? "0" : shown(delta);
+}
+
+function rowOf(step, first) {
+  const fields = Object.entries(step.fields ?? {});
+  const line = [
+    h("span", { class: "diff-sign", title: SAID[step.change] }, SIGNS[step.change], h("span", { class: "hidden-visually" }, ` ${SAID[step.change]}`)),
+    h("span", { class: "diff-name", vars: { "--depth": Math.min(step.depth, 12) } }, h("span", { class: "dot", vars: { "--agent": colourOf(step.agent ?? step.name) } }), plain(step.name), h("small", { class: "quiet" }, ` ${step.kind}`), first && h("span", { class: "first-mark" }, "first difference")),
+    h("span", { class: "quiet diff-what" }, fields.map(([name]) => name).join(", ") || (step.change === "same" ? "" : SAID[step.change])),
+    h("span", { class: "number" }, duration(step.duration_ms?.a)), h("span", { class: "number" }, duration(step.duration_ms?.b)),
+    h("span", { class: `number ${step.duration_ms?.delta ? "" : "quiet"}` }, signed(step.duration_ms?.delta, duration)),
+  ];
+  if (!fields.length) return h("div", { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" }, h("div", { class: "diff-line" }, line));
+  return h("details", { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem", open: first },
+    h("summary", { class: "diff-line" }, line),
+    h("div", { class: "diff-fields" }, fields.map(([name, value]) => [
+      h("h3", {}, plain(name), value.keys?.changed?.length ? h("span", { class: "quiet" }, ` ${value.keys.changed.map(plain).join(", ")}`) : ""),
+      h("pre", { class: "value before" }, laidOut(value.a) || "nothing"), h("pre", { class: "value after" }, laidOut(value.b) || "nothing"),
+    ])));
+}

@@ -1,0 +1,100 @@
+// Everything about one step: what went in, what came out, why, what else could have been chosen, what went wrong.
+
+import { button, copyButton, h } from "../shell/elements.js";
+import { agentName, badge } from "../shell/pieces.js";
+import { NONE, confidence, cost, count, duration, laidOut, plain } from "../shell/words.js";
+
+const LONG = 6_000;
+
+export function block(title, value, { open = true } = {}) {
+  if (value == null || value === "" || (Array.isArray(value) && !value.length)) return null;
+  const text = laidOut(value);
+  const pre = h("pre", { class: "value", tabindex: "0" }, text.slice(0, LONG));
+  const rest = text.length > LONG && button(`Show all ${count(text.length)} characters`, (event) => { pre.textContent = text; event.target.remove(); }, { class: "small" });
+  return h("details", { class: "block", open }, h("summary", {}, h("h3", {}, title), copyButton(text)), pre, rest);
+}
+
+function fields(pairs) {
+  return h("dl", { class: "fields" }, pairs.filter(([, value]) => value != null && value !== "" && value !== NONE).map(([name, value]) =>
+    h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+function candidatesOf(details) {
+  const { candidates, chosen } = details;
+  if (!Array.isArray(candidates)) return null;
+  const wanted = JSON.stringify(chosen);
+  return h("ul", { class: "candidates", "aria-label": "Candidates" }, candidates.slice(0, 50).map((each) => {
+    const label = each?.value ?? each?.name ?? each?.label ?? each;
+    const score = each?.confidence ?? each?.score;
+    const won = JSON.stringify(each) === wanted || JSON.stringify(label) === wanted;
+    return h("li", { class: won ? "won" : "" }, h("span", { "aria-hidden": "true" }, won ? "●" : "○"),
+      h("span", {}, plain(typeof label === "string" ? label : JSON.stringify(label)), won && h("span", { class: "hidden-visually" }, " (chosen)")),
+      score != null && h("span", { class: "quiet" }, confidence(Number(score))));
+  }));
+}
+
+function decisions(step, entries) {
+  const events = new Map(entries.filter((each) => each.event === "agent.decision.recorded").map((each) => [each.details.event_id, each.details]));
+  return (step.decisions ?? []).map((decision) => {
+    const details = events.get(decision.event_id) ?? decision;
+    return h("section", { class: "decision" },
+      h("h3", {}, `Decision: ${plain(decision.type ?? "")}`, decision.confidence != null && h("span", { class: "quiet" }, ` confidence ${confidence(decision.confidence)}`)),
+      decision.chosen != null && !Array.isArray(details.candidates) && h("p", {}, "Chosen: ", h("b", {}, plain(typeof decision.chosen === "string" ? decision.chosen : JSON.stringify(decision.chosen)))),
+      decision.reasoning && h("p", {}, plain(decision.reasoning)),
+      candidatesOf(details),
+      block("Decided on", details.input_data ?? decision.input, { open: false }), block("Decided", details.output_data ?? decision.output, { open: false }));
+  });
+}
+
+function failureOf(step, stack) {
+  if (!step.error) return null;
+  const { type, message, code, category } = step.error;
+  return h("section", { class: "notice bad wide" },
+    h("div", {}, h("b", {}, plain(type ?? "Error")), code && h("code", {}, ` ${plain(code)}`), category && h("span", { class: "quiet" }, ` ${plain(category)}`),
+      h("pre", {}, plain(message ?? "")),
+      stack && h("details", {}, h("summary", {}, "Stack trace ", copyButton(stack)), h("pre", { class: "value" }, plain(stack)))));
+}
+
+/** `entries` are those of the replay that belong to the step, as far as they are read. */
+export function stepDetails(step, entries, { onZoom, onSeek, chain }) {
+  const stack = entries.map((each) => each.details.stack_trace).find(Boolean);
+  const first = entries[0]?.details ?? {};
+  const messages = entries.filter((each) => each.event === "agent.message.normalized");
+  const raw = () => JSON.stringify({ step: withoutMarks(step), events: entries.map((each) => each.details) }, null, 2);
+  return h("div", { class: "details" },
+    h("header", {}, h("h2", {}, plain(step.name), step.attempt ? ` #${step.attempt}` : ""), badge(step.status),
+      h("span", { class: "end" }, button("Play from here", () => onSeek(step.begin), { class: "small" }), button("Zoom", () => onZoom(step), { class: "small", title: "Zoom on this step (z)" }))),
+    failureOf(step, stack),
+    fields([
+      ["Kind", step.kind], ["Agent", step.agent && agentName(step.agent)],
+      ["Began", `+${duration(step.begin)}`], ["Took", step.open ? "not ended" : duration(step.duration_ms)],
+      ["Reported", step.reported_duration_ms != null && Math.abs(step.reported_duration_ms - (step.duration_ms ?? 0)) > 2 ? duration(step.reported_duration_ms) : null],
+      ["Model", step.model && plain([step.provider, step.model].filter(Boolean).join(" / "))],
+      ["Tokens", step.tokens && `${count(step.tokens)}${step.prompt_tokens != null ? ` (${count(step.prompt_tokens)} in, ${count(step.completion_tokens)} out)` : ""}`],
+      ["Cost", step.cost_usd != null ? cost(step.cost_usd) : null], ["Confidence", confidence(step.confidence)],
+      ["First token", first.time_to_first_token_ms != null ? duration(first.time_to_first_token_ms) : null],
+      ["Ended by", plain(first.finish_reason ?? "")], ["Outcome", plain(step.outcome ?? "")],
+      ["Service", plain(step.service ?? "")], ["Source", step.source === "events" ? null : step.source],
+      ["Critical path", step.critical ? duration(step.critical.reduce((sum, each) => sum + each.duration_ms, 0)) : null],
+      ["Clock", step.clock_shift_ms ? `moved by ${duration(step.clock_shift_ms)} to fit its caller` : null],
+      ["Parent", step.missing_parent_id ? `${plain(step.missing_parent_id)}, which is not known` : null],
+    ]),
+    chain,
+    block("Input", step.input), block("Output", step.output), block("Reasoning", step.reasoning),
+    decisions(step, entries),
+    messages.map(({ details }) => block(`Message: ${plain(details.role ?? details.message_type)}`, details.content)),
+    rawBlock(raw));
+}
+
+function withoutMarks(step) {
+  const { index, begin, finish, open, critical, wasted, parent, ownTokens, ownCost, ...rest } = step;
+  return rest;
+}
+
+/** Raw JSON is made when it is looked at: it may be large. */
+function rawBlock(raw) {
+  const pre = h("pre", { class: "value", tabindex: "0" });
+  const made = h("details", { class: "block" }, h("summary", {}, h("h3", {}, "Raw JSON"), copyButton(raw)), pre);
+  made.addEventListener("toggle", () => { if (made.open) pre.textContent = plain(raw().slice(0, 400_000)); });
+  return made;
+}

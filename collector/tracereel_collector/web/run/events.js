@@ -1,0 +1,117 @@
+// What happened, in order: events, messages, decisions and gaps; the list follows the playhead.
+
+import { h } from "../shell/elements.js";
+import { choice } from "../shell/pieces.js";
+import { colourOf, compact, duration, plain } from "../shell/words.js";
+import { Rows } from "./rows.js";
+
+const ROW = 38;
+const KINDS = [["all", "All"], ["decision", "Decisions"], ["message", "Messages"], ["error", "Errors"]];
+
+/** Entries of a replay as lines, with gaps where numbers are missing. */
+export function linesOf(timeline, completeness) {
+  const gaps = new Map();
+  for (const emitter of completeness?.emitters ?? []) {
+    for (const [first, last] of emitter.gaps ?? []) gaps.set(`${emitter.emitter_id} ${first - 1}`, { first, last, emitter });
+  }
+  const lines = [];
+  for (const entry of timeline) {
+    const { details, event, step = {} } = entry;
+    lines.push({ entry, at: Math.max(0, step.offset_ms ?? 0), step: step.id, event, kind: kindOf(event, details), agent: details.agent_name ?? step.agent ?? details.primary_agent ?? "", text: textOf(event, details) });
+    const gap = gaps.get(`${details.emitter_id} ${details.trace_seq}`);
+    if (gap) {
+      lines.push({ at: Math.max(0, step.offset_ms ?? 0), event: "gap", kind: "error", agent: plain(gap.emitter.service ?? ""), gap: true,
+        text: `${compact(gap.last - gap.first + 1)} events are missing here (${gap.first} to ${gap.last}): they have not arrived` });
+    }
+  }
+  return lines;
+}
+
+function kindOf(event, details) {
+  if (event === "agent.decision.recorded") return "decision";
+  if (event === "agent.message.normalized" || event === "agent.llm.called") return "message";
+  if (event.endsWith(".failed") || details.status === "failed" || details.error_type) return "error";
+  if (event === "agent.retry.attempted" || event === "agent.fallback.triggered") return "error";
+  return "other";
+}
+
+function textOf(event, details) {
+  const parts = [];
+  if (event === "agent.retry.attempted") parts.push(`attempt ${details.retry_attempt} failed, again in ${duration(details.delay_seconds * 1000)}`);
+  if (event === "agent.fallback.triggered") parts.push(`${details.fallback_agent} takes over: ${details.trigger_reason}`);
+  if (details.decision_type && event === "agent.decision.recorded") parts.push(details.decision_type);
+  if (details.chosen != null) parts.push(`→ ${typeof details.chosen === "string" ? details.chosen : JSON.stringify(details.chosen)}`);
+  const said = details.error_message ?? details.reasoning ?? details.content ?? details.output_summary ?? details.result_summary
+    ?? details.input_summary ?? details.user_prompt ?? details.original_error ?? details.primary_error ?? details.query
+    ?? details.arguments ?? details.output_messages ?? details.name;
+  if (said != null) parts.push(typeof said === "string" ? said : JSON.stringify(said));
+  return plain(parts.join(" · ")).slice(0, 400);
+}
+
+const SHORT = {
+  "agent.execution.started": "started", "agent.execution.completed": "completed", "agent.execution.failed": "failed",
+  "agent.execution.cancelled": "cancelled", "agent.pipeline.started": "run started", "agent.pipeline.completed": "run ended",
+  "agent.decision.recorded": "decided", "agent.retry.attempted": "retry", "agent.fallback.triggered": "fallback",
+  "agent.llm.called": "model", "agent.tool.called": "tool", "agent.retrieval.completed": "search", "agent.step.completed": "step",
+  "agent.message.normalized": "message", "otel.span": "span", gap: "gap",
+};
+
+export class Events {
+  constructor({ onChoose }) {
+    this.kind = "all";
+    this.lines = [];
+    this.moment = Infinity;
+    this.rows = new Rows({ height: ROW, draw: (line) => this.#draw(line), label: "Events of the run", role: "list", className: "event-rows" });
+    this.rows.element.addEventListener("click", (event) => {
+      const row = event.target.closest(".event-row");
+      if (row) onChoose(row.line);
+    });
+    this.chooser = h("div", { class: "event-kinds" });
+    this.element = h("div", { class: "events" }, this.chooser, this.rows.element);
+    this.#choose("all");
+  }
+
+  #choose(kind) {
+    this.kind = kind;
+    this.chooser.replaceChildren(choice("Kinds of events", KINDS, kind, (value) => this.#choose(value)), this.note ?? "");
+    this.set(this.lines);
+  }
+
+  set(lines, note) {
+    this.lines = lines;
+    if (note !== undefined) {
+      this.note = note;
+      this.chooser.replaceChildren(this.chooser.firstChild, h("span", { class: "quiet" }, note));
+    }
+    this.shown = this.kind === "all" ? lines : lines.filter((line) => line.kind === this.kind);
+    this.rows.set(this.shown);
+    this.seek(this.moment, { follow: false });
+  }
+
+  #draw(line) {
+    const row = h("div", { class: `event-row e-${line.kind}${line.gap ? " gap" : ""}`, role: "listitem" },
+      h("span", { class: "event-at" }, duration(line.at)),
+      h("span", { class: "event-name" }, line.agent && h("span", { class: "dot", vars: { "--agent": colourOf(line.agent) } }), h("b", {}, SHORT[line.event] ?? plain(line.event)), " ", h("span", { class: "quiet" }, plain(line.agent))),
+      h("span", { class: "event-text" }, line.text));
+    row.line = line;
+    row.classList.toggle("future", line.at > this.moment);
+    return row;
+  }
+
+  seek(moment, { follow = true } = {}) {
+    this.moment = moment;
+    for (const row of this.rows.shown.values()) row.classList.toggle("future", row.line.at > moment);
+    if (!follow) return;
+    let low = 0, high = this.shown.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.shown[middle].at <= moment) low = middle + 1;
+      else high = middle;
+    }
+    if (low > 0) this.rows.reveal(low - 1);
+  }
+
+  stop() {
+    this.rows.stop();
+  }
+}

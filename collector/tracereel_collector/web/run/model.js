@@ -1,0 +1,98 @@
+// A run as the page needs it: steps with children, what is folded, and sums up to any moment.
+
+/** Everything that is computed once per answer. Steps stay as they came, with a few marks on them. */
+export class Run {
+  constructor(document, now = Date.now()) {
+    this.document = document;
+    this.steps = document.steps;
+    this.summary = document.summary;
+    this.state = document.state;
+    this.start = Date.parse(document.time);
+    this.byId = new Map();
+    const critical = new Map();
+    for (const stretch of document.summary.critical_path ?? []) {
+      if (!critical.has(stretch.step)) critical.set(stretch.step, []);
+      critical.get(stretch.step).push(stretch);
+    }
+    const wasted = new Set(document.summary.wasted?.steps ?? []);
+    let end = 0;
+    const path = [];
+    this.steps.forEach((step, index) => {
+      step.index = index;
+      step.begin = step.offset_ms ?? 0;
+      step.open = step.duration_ms == null;
+      step.finish = step.open ? null : step.begin + step.duration_ms;
+      step.critical = critical.get(step.id);
+      step.wasted = wasted.has(step.id);
+      step.ownTokens = step.tokens ?? 0;
+      step.ownCost = step.cost_usd ?? 0;
+      path.length = step.depth;
+      step.parent = path[step.depth - 1] ?? null;
+      path[step.depth] = step;
+      this.byId.set(step.id, step);
+      end = Math.max(end, step.finish ?? step.begin);
+    });
+    // What a step has is with all below it; its own share is what its children do not have.
+    for (const step of this.steps) {
+      if (!step.parent) continue;
+      step.parent.ownTokens -= step.tokens ?? 0;
+      step.parent.ownCost -= step.cost_usd ?? 0;
+    }
+    if (this.running) end = Math.max(end, now - this.start);
+    this.length = Math.max(end, 0.001);
+    for (const step of this.steps) if (step.finish == null) step.finish = this.length;
+    this.#sums();
+  }
+
+  get running() {
+    return this.state === "running";
+  }
+
+  #sums() {
+    const ended = this.steps.filter((step) => !step.open).sort((a, b) => a.finish - b.finish);
+    this.ends = Float64Array.from(ended, (step) => step.finish);
+    this.tokensBy = new Float64Array(ended.length);
+    this.costBy = new Float64Array(ended.length);
+    let tokens = 0, cost = 0;
+    ended.forEach((step, index) => {
+      this.tokensBy[index] = tokens += Math.max(0, step.ownTokens);
+      this.costBy[index] = cost += Math.max(0, step.ownCost);
+    });
+    this.begins = Float64Array.from(this.steps, (step) => step.begin).sort();
+  }
+
+  /** Sums at a moment: tokens and cost of what had ended, and how many steps were going on. */
+  at(moment) {
+    const ended = upTo(this.ends, moment);
+    const begun = upTo(this.begins, moment);
+    return {
+      tokens: ended ? this.tokensBy[ended - 1] : 0,
+      cost: ended ? this.costBy[ended - 1] : 0,
+      ended, begun, going: begun - ended,
+    };
+  }
+
+  /** The steps to be shown, in order, without those below folded ones. */
+  visible(folded) {
+    if (!folded.size) return this.steps;
+    const shown = [];
+    let below = Infinity;
+    for (const step of this.steps) {
+      if (step.depth > below) continue;
+      below = folded.has(step.id) ? step.depth : Infinity;
+      shown.push(step);
+    }
+    return shown;
+  }
+}
+
+/** How many of the sorted values are not above a limit. */
+export function upTo(values, limit) {
+  let low = 0, high = values.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (values[middle] <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

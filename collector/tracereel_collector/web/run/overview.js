@@ -1,0 +1,101 @@
+// The run as a whole: what was asked, how it ended, what went wrong, what was tried again, what is missing.
+
+import { address } from "../shell/address.js";
+import { button, h, link } from "../shell/elements.js";
+import { agentName, badge, facts, notice } from "../shell/pieces.js";
+import { confidence, cost, count, duration, plain } from "../shell/words.js";
+import { block } from "./details.js";
+
+export function figures(run) {
+  const { summary, steps } = run;
+  const root = steps[0] ?? {};
+  const wasted = summary.wasted ?? {};
+  return facts([
+    ["Duration", duration(run.running ? run.length : summary.total_time_ms ?? root.duration_ms)],
+    ["Steps", count(summary.total_steps)],
+    ["Tokens", count(summary.llm_tokens_used)],
+    ["Cost", cost(summary.llm_cost_usd)],
+    ["Confidence", confidence(root.confidence)],
+    ["Errors", count(summary.errors), null, summary.errors ? "bad" : ""],
+    ["Retries", count(summary.retries), null, summary.retries ? "warn" : ""],
+    ["Fallbacks", count(summary.fallbacks), null, summary.fallbacks ? "warn" : ""],
+    wasted.time_ms > 0 && ["Wasted", duration(wasted.time_ms), "Time of tries that failed, were repeated or were given up", "warn"],
+  ]);
+}
+
+/** What a reader must know before trusting the picture. */
+export function warnings(run, completeness, { onSelect }) {
+  const { summary } = run;
+  const made = [];
+  const failed = summary.fatal_error ?? (run.state === "failed" ? summary.first_error : null);
+  if (failed) {
+    const cause = failed.cause ?? failed;
+    made.push(notice("bad", h("span", {}, h("b", {}, plain(cause.type ?? failed.type ?? "Error")), " ", plain(cause.message ?? failed.message ?? "")),
+      button("Show", () => onSelect(cause.step ?? failed.step), { class: "small" })));
+  }
+  const verdict = completeness?.verdict ?? summary.completeness?.verdict;
+  if (verdict === "incomplete") {
+    const missing = completeness?.missing ?? summary.completeness.missing;
+    const waiting = completeness?.in_queue?.events;
+    made.push(notice("warn", h("span", {}, h("b", {}, `${count(missing)} ${missing === 1 ? "event is" : "events are"} missing.`), " What is shown is not all that happened",
+      waiting ? `; ${count(waiting)} wait in the collector's queue.` : ".", ...gapsOf(completeness))));
+  }
+  if (run.state === "crashed") made.push(notice("bad", h("span", {}, h("b", {}, "The process is gone."), " It stopped speaking before this run ended.")));
+  if (run.state === "unknown") made.push(notice("warn", h("span", {}, h("b", {}, "The end is not known."), " It may still be on its way.")));
+  const shifts = Object.entries(summary.clock_shifts_ms ?? {});
+  if (shifts.length) {
+    made.push(notice("warn", h("span", {}, h("b", {}, "Clocks disagree."), " Steps were moved so that they fit: ",
+      shifts.slice(0, 4).map(([who, by]) => `${plain(who)} by ${duration(by)}`).join(", "), ".")));
+  }
+  if (summary.truncated) made.push(notice("warn", h("span", {}, h("b", {}, "Not all of it is shown."), " The run is larger than one answer may be.")));
+  return made;
+}
+
+function gapsOf(completeness) {
+  return (completeness?.emitters ?? []).filter((each) => each.missing).slice(0, 3).map((each) =>
+    h("span", { class: "quiet" }, ` ${plain(each.service || each.emitter_id)}: number ${each.gaps.slice(0, 5).map(([a, b]) => (a === b ? a : `${a}–${b}`)).join(", ")}.`));
+}
+
+/** A chain of tries as one line. */
+export function chainLine(chain, { onSelect }) {
+  const links = chain.links.map((each) => [
+    h("li", { class: `try s-${each.status}` },
+      h("button", { type: "button", disabled: !each.step, on: { click: () => onSelect(each.step) }, title: plain(each.error ?? "") },
+        badge(each.status), h("span", {}, each.what === "fallback" ? plain(each.agent) : `try ${each.number}`), h("span", { class: "quiet" }, duration(each.duration_ms)))),
+    each.waited_ms && h("li", { class: "quiet wait" }, `waits ${duration(each.waited_ms)}`),
+  ]);
+  return h("section", { class: "chain" }, h("h3", {}, plain(chain.name), " ", h("span", { class: "quiet" }, `${chain.attempts} tries${chain.fallbacks ? `, ${chain.fallbacks} takeover` : ""}`)),
+    h("ol", {}, links));
+}
+
+export function overview(run, { onSelect }) {
+  const root = run.steps[0] ?? {};
+  const { summary, document } = run;
+  const longest = [...(summary.critical_path ?? [])].sort((a, b) => b.duration_ms - a.duration_ms).slice(0, 6);
+  const agents = new Map();
+  for (const step of run.steps) {
+    if (step.kind !== "agent") continue;
+    const sum = agents.get(step.name) ?? { time: 0, times: 0, cost: 0, failed: 0 };
+    sum.time += step.duration_ms ?? 0;
+    sum.times += 1;
+    sum.cost += step.cost_usd ?? 0;
+    sum.failed += step.status === "failed" ? 1 : 0;
+    agents.set(step.name, sum);
+  }
+  return h("div", { class: "details" },
+    block("Asked", root.input), block("Answered", root.output ?? root.outcome),
+    (document.chains ?? []).length > 0 && h("section", {}, h("h3", { class: "quiet" }, "Tried more than once"), document.chains.slice(0, 20).map((chain) => chainLine(chain, { onSelect }))),
+    agents.size > 0 && h("section", {}, h("h3", { class: "quiet" }, "Agents"), h("table", { class: "grid tight" }, h("thead", {}, h("tr", {}, ["Agent", "Times", "Time", "Cost"].map((each, at) => h("th", { scope: "col", class: at ? "number" : "" }, each)))),
+      h("tbody", {}, [...agents].slice(0, 40).map(([name, sum]) => h("tr", {},
+        h("td", {}, link(address("agent", [name]), agentName(name)), sum.failed > 0 && h("span", { class: "bad" }, ` ${sum.failed} failed`)), h("td", { class: "number" }, count(sum.times)), h("td", { class: "number" }, duration(sum.time)), h("td", { class: "number" }, sum.cost ? cost(sum.cost) : "–")))))),
+    longest.length > 0 && h("section", {}, h("h3", { class: "quiet" }, "What the run waited for"), h("ol", { class: "waits" }, longest.map((each) => {
+      const part = each.duration_ms / run.length;
+      return h("li", {}, h("button", { type: "button", on: { click: () => onSelect(each.step) } }, h("span", { class: "wait-bar", vars: { width: `${Math.min(100, part * 100)}%` } }), h("span", {}, plain(each.name)), h("span", { class: "quiet" }, `${duration(each.duration_ms)} · ${Math.round(part * 100)} %`)));
+    }))),
+    h("section", {}, h("h3", { class: "quiet" }, "Belongs to"), h("p", { class: "belongs" },
+      document.session_id && h("span", {}, "Session ", link(address("session", [document.session_id]), plain(document.session_id))),
+      document.user_id && h("span", {}, "User ", link(address("runs", [], { user: document.user_id }), plain(document.user_id))),
+      document.parent_trace_id && h("span", {}, "Started by ", link(address("run", [document.parent_trace_id]), plain(document.parent_trace_id))),
+      (summary.runs ?? []).length > 1 && h("span", {}, `${count(summary.runs.length)} runs are shown together`),
+      h("span", {}, "Ledger: ", plain(summary.completeness?.verdict ?? "unknown")))));
+}

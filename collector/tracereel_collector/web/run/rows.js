@@ -1,0 +1,70 @@
+// Draws only the rows that can be seen: long lists cost as much as short ones.
+
+import { h } from "../shell/elements.js";
+
+const MARGIN = 8;
+
+export class Rows {
+  /** `draw(item, index)` makes the element of an item; `height` is the same for all. */
+  constructor({ height, draw, label, role, className }) {
+    this.height = height;
+    this.draw = draw;
+    this.items = [];
+    this.shown = new Map();
+    this.filler = h("div", { class: "filler", role: "presentation" });
+    this.element = h("div", { class: `rows ${className}`, tabindex: "0", role, "aria-label": label }, this.filler);
+    this.element.addEventListener("scroll", () => this.#soon(), { passive: true });
+    this.watch = new ResizeObserver(() => this.#soon());
+    this.watch.observe(this.element);
+  }
+
+  set(items) {
+    this.items = items;
+    this.filler.style.setProperty("height", `${items.length * this.height}px`);
+    this.redraw();
+  }
+
+  /** Everything visible anew. */
+  redraw() {
+    for (const row of this.shown.values()) row.remove();
+    this.shown.clear();
+    this.#render();
+  }
+
+  #soon() {
+    if (this.waiting) return;
+    this.waiting = requestAnimationFrame(() => { this.waiting = null; this.#render(); });
+  }
+
+  #render() {
+    const { scrollTop, clientHeight } = this.element;
+    const first = Math.max(0, Math.floor(scrollTop / this.height) - MARGIN);
+    const last = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / this.height) + MARGIN);
+    for (const [index, row] of this.shown) {
+      if (index < first || index >= last) { row.remove(); this.shown.delete(index); }
+    }
+    for (let index = first; index < last; index += 1) {
+      if (this.shown.has(index)) continue;
+      const row = this.draw(this.items[index], index);
+      row.style.setProperty("top", `${index * this.height}px`);
+      this.shown.set(index, row);
+      this.filler.append(row);
+    }
+    this.after?.();
+  }
+
+  /** Scrolls as little as is needed to see a row. */
+  reveal(index, { center = false } = {}) {
+    const { scrollTop, clientHeight } = this.element;
+    const top = index * this.height;
+    if (center) this.element.scrollTop = top - clientHeight / 2;
+    else if (top < scrollTop) this.element.scrollTop = top;
+    else if (top + this.height > scrollTop + clientHeight) this.element.scrollTop = top + this.height - clientHeight;
+    this.#render();
+  }
+
+  stop() {
+    this.watch.disconnect();
+    cancelAnimationFrame(this.waiting);
+  }
+}

@@ -1,0 +1,166 @@
+// Run: the waterfall, the player and the panel beside them; a run that goes on is read again as it grows.
+
+import { address as made, change } from "../shell/address.js";
+import { ask, follow, path } from "../shell/ask.js";
+import { button, copyButton, h, link, paced } from "../shell/elements.js";
+import { badge } from "../shell/pieces.js";
+import { useKeys } from "../shell/shortcuts.js";
+import { clock, plain, shortId } from "../shell/words.js";
+import { stepDetails } from "./details.js";
+import { Events, linesOf } from "./events.js";
+import { Run } from "./model.js";
+import { chainLine, figures, overview, warnings } from "./overview.js";
+import { Player } from "./player.js";
+import { Waterfall } from "./waterfall.js";
+
+const PAGE = 5000;
+const FRESH_MS = 15 * 60_000;
+
+export async function show(place, address, signal) {
+  const id = address.parts[0] ?? "";
+  const where = path("v1", "traces", id);
+  let run = new Run(await ask(where, { signal }));
+  let timeline = [];
+  let ofStep = new Map();
+  let completeness = null;
+
+  const head = h("header", { class: "run-head" });
+  const panel = h("div", { class: "panel-body", id: "panel", role: "tabpanel", tabindex: "-1" });
+  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "About the run" });
+  const waterfall = new Waterfall({ onSelect: select, onSeek: (moment) => { player.pause(); player.seek(moment); } });
+  const events = new Events({ onChoose: (line) => { player.pause(); player.seek(line.at); if (line.step) select(line.step, { tab: null }); } });
+  const player = new Player({ onMoment: (moment) => { waterfall.seek(moment); if (tab === "events") events.seek(moment); else events.moment = moment; } });
+  const frame = h("div", { class: "run" }, head,
+    h("div", { class: "run-main" }, h("section", { class: "stage", "aria-label": "Waterfall" }, waterfall.element, player.element),
+      h("aside", { class: "panel" }, tabs, panel)));
+  let tab = "run";
+
+  function show(next) {
+    tab = next;
+    tabs.replaceChildren(...[["run", "Run"], ["step", "Step"], ["events", "Events"]].map(([name, text]) =>
+      button(text, () => { show(name); }, { role: "tab", "aria-selected": String(name === tab), "aria-controls": "panel", disabled: name === "step" && !waterfall.selected })));
+    if (tab === "events") { panel.replaceChildren(events.element); events.rows.redraw(); events.seek(player.moment); }
+    else if (tab === "step") showStep();
+    else panel.replaceChildren(overview(run, { onSelect: select }));
+    panel.classList.toggle("fixed", tab === "events");
+  }
+
+  function showStep() {
+    const step = run.byId.get(waterfall.selected);
+    if (!step) { show("run"); return; }
+    const chain = (run.document.chains ?? []).find((each) => each.operation === step.id || each.links.some((one) => one.step === step.id));
+    panel.replaceChildren(stepDetails(step, ofStep.get(step.id) ?? [], {
+      onZoom: (one) => waterfall.zoom(one), onSeek: (moment) => { player.seek(moment); player.play(); }, chain: chain && chainLine(chain, { onSelect: select }),
+    }));
+    panel.scrollTop = 0;
+  }
+
+  function select(step, { tab: wanted = "step" } = {}) {
+    if (!run.byId.has(step)) return;
+    waterfall.select(step);
+    change({ step }, { silent: true });
+    if (wanted) show(wanted);
+    else show(tab);
+  }
+
+  function drawHead() {
+    const name = plain(run.steps[0]?.name ?? id);
+    document.title = `${name} · tracereel`;
+    const otel = run.document.otel_trace_ids?.[0] ?? id;
+    head.replaceChildren(
+      h("div", { class: "run-title" }, link("#/runs", "Runs", { class: "quiet" }), h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
+        h("h1", {}, name), badge(run.state), h("code", { class: "quiet", title: id }, shortId(id)), copyButton(id, "Copy id"),
+        h("span", { class: "quiet" }, clock(run.document.time)),
+        h("span", { class: "end" },
+          link(made("compare", [id]), "Compare"), link(where, "JSON"), link(path("v1", "replay", id), "Replay"), link(path("api", "traces", otel), "Jaeger"))),
+      figures(run), ...warnings(run, completeness, { onSelect: select }));
+  }
+
+  function setEvents(entries, note) {
+    timeline = entries;
+    ofStep = Map.groupBy ? Map.groupBy(entries, (each) => each.step?.id) : grouped(entries);
+    events.set(linesOf(entries, completeness), note);
+    if (tab === "step") showStep();
+  }
+
+  function moments() {
+    const all = new Set();
+    for (const step of run.steps) { all.add(step.begin); if (!step.open) all.add(step.finish); }
+    for (const { step } of timeline.slice(0, 20_000)) if (step) all.add(Math.max(0, step.offset_ms ?? 0));
+    return [...all].sort((a, b) => a - b);
+  }
+
+  /** Events come after the picture, page by page: it need not wait for them. */
+  async function readEvents() {
+    completeness = await ask(`${where}/completeness`, { signal }).catch(() => null);
+    drawHead();
+    const read = [];
+    let after = null;
+    do {
+      const query = new URLSearchParams({ limit: PAGE, ...(after == null ? {} : { after }) });
+      const page = await ask(`${path("v1", "replay", id)}?${query}`, { signal });
+      read.push(...page.timeline);
+      after = page.next;
+      if (after != null) events.set(linesOf(read, completeness), `${read.length} read …`);
+    } while (after != null);
+    setEvents(read, `${read.length} events`);
+    player.set(run, moments());
+  }
+
+  async function readAgain() {
+    try {
+      run = new Run(await ask(where, { signal }));
+      waterfall.set(run, { keepZoom: true });
+      player.set(run, player.moments);
+      drawHead();
+      if (tab !== "events") show(tab);
+      await readEvents();
+    } catch (error) {
+      if (!signal.aborted && !error.kind) throw error;
+    }
+  }
+
+  const fresh = run.running || run.state === "unknown" || Date.now() - Date.parse(run.document.time) < FRESH_MS;
+  if (fresh) {
+    const again = paced(readAgain, run.steps.length > 5000 ? 5000 : 800);
+    follow(new URLSearchParams({ trace: id }), again, { signal });
+    const beat = setInterval(() => { if (run.running && !document.hidden) again(); }, 10_000);
+    signal.addEventListener("abort", () => { again.stop(); clearInterval(beat); });
+  }
+  signal.addEventListener("abort", () => { player.pause(); waterfall.stop(); events.stop(); });
+
+  useKeys({
+    Space: ["Play or pause", () => player.toggle()],
+    ".": ["Next event", () => player.step(1)],
+    ",": ["Event before", () => player.step(-1)],
+    Home: ["To the beginning", () => { player.pause(); player.seek(0); }],
+    End: ["To the end", () => { player.pause(); player.seek(run.length); }],
+    j: ["Next step", () => waterfall.move(1)], k: ["Step before", () => waterfall.move(-1)],
+    ArrowDown: ["Next step", () => waterfall.move(1)], ArrowUp: ["Step before", () => waterfall.move(-1)],
+    ArrowRight: ["Unfold", () => waterfall.turn(true)], ArrowLeft: ["Fold", () => waterfall.turn(false)],
+    z: ["Zoom on the step", () => waterfall.zoom(run.byId.get(waterfall.selected))],
+    0: ["The whole run", () => waterfall.zoom(null)],
+    e: ["Events", () => show("events")], r: ["The run as a whole", () => show("run")],
+    u: ["Back to the runs", () => history.back()],
+  });
+
+  drawHead();
+  show("run");
+  place.replaceChildren(frame);
+  waterfall.set(run);
+  player.set(run, moments());
+  const wanted = address.query.get("step");
+  if (wanted && run.byId.has(wanted)) select(wanted);
+  readEvents().catch((error) => { if (!signal.aborted) events.set([], plain(error.message)); });
+  return ({ query }) => { const step = query.get("step"); if (step && step !== waterfall.selected) select(step); };
+}
+
+function grouped(entries) {
+  const groups = new Map();
+  for (const entry of entries) {
+    const key = entry.step?.id;
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(entry);
+  }
+  return groups;
+}

@@ -1,0 +1,131 @@
+// The rows of runs. Rows that are there already are kept, so that a list that grows does not flicker.
+
+import { address, go, here } from "../shell/address.js";
+import { h, link } from "../shell/elements.js";
+import { badge } from "../shell/pieces.js";
+import { clock, colourOf, compact, confidence, cost, count, duration, plain } from "../shell/words.js";
+
+const MOST_AGENTS = 6;
+const COLUMNS = [
+  ["c-status", "Status"], ["c-run", "Run"], ["c-agents", "Agents"], ["c-time", "Began", "started_at"],
+  ["c-num c-duration", "Duration", "duration_ms"], ["c-num c-cost", "Cost", "cost_usd"], ["c-num c-tokens", "Tokens", "tokens"],
+  ["c-num c-confidence", "Confidence", "confidence", "The lowest in the run"], ["c-small", "Errors", "errors"], ["c-small", "Retries"], ["c-small", "Fallb.", null, "Fallbacks"],
+];
+
+export class RunList {
+  constructor({ onSort }) {
+    this.rows = new Map();
+    this.order = [];
+    this.chosen = null;
+    this.onSort = onSort;
+    this.head = h("tr");
+    this.body = h("tbody", { on: { click: (event) => this.#click(event) } });
+    this.element = h("table", { class: "grid runlist" }, h("thead", {}, this.head), this.body);
+  }
+
+  get size() {
+    return this.order.length;
+  }
+
+  show(runs, { append = false } = {}) {
+    this.#showHead();
+    const first = this.order.length === 0;
+    const order = append ? [...this.order] : [];
+    for (const run of runs) {
+      if (append && this.rows.has(run.trace_id)) continue;
+      const text = JSON.stringify(run);
+      const known = this.rows.get(run.trace_id);
+      if (known?.text !== text) {
+        const row = rowOf(run);
+        if (!known && !first && !append) row.classList.add("new");
+        known?.row.replaceWith(row);
+        this.rows.set(run.trace_id, { row, text });
+      }
+      order.push(run.trace_id);
+    }
+    const kept = new Set(order);
+    for (const [id, { row }] of this.rows) if (!kept.has(id)) { row.remove(); this.rows.delete(id); }
+    let at = this.body.firstElementChild;
+    for (const id of order) {
+      const { row } = this.rows.get(id);
+      if (row === at) at = at.nextElementSibling;
+      else this.body.insertBefore(row, at);
+    }
+    this.order = order;
+    this.#choose(this.chosen, { scroll: false });
+  }
+
+  #showHead() {
+    const query = here().query;
+    const sort = query.get("sort") ?? "started_at";
+    const order = query.get("order") ?? "desc";
+    const state = `${sort} ${order}`;
+    if (this.headState === state) return;
+    this.headState = state;
+    this.head.replaceChildren(...COLUMNS.map(([name, title, column, hint]) => {
+      if (!column) return h("th", { class: name, scope: "col", title: hint }, title);
+      const current = column === sort;
+      const turned = current && order === "desc" ? "asc" : "desc";
+      return h("th", { class: name, scope: "col", title: hint, "aria-sort": current ? (order === "desc" ? "descending" : "ascending") : null },
+        h("button", { type: "button", on: { click: () => this.onSort(column, turned) } }, title, current ? (order === "desc" ? " ↓" : " ↑") : ""));
+    }));
+  }
+
+  #click(event) {
+    const row = event.target.closest("tr");
+    if (!row || event.target.closest("a") || String(getSelection())) return;
+    go("run", [row.dataset.run]);
+  }
+
+  move(by) {
+    const at = this.order.indexOf(this.chosen);
+    const to = at < 0 ? 0 : Math.min(this.order.length - 1, Math.max(0, at + by));
+    this.#choose(this.order[to] ?? null, { scroll: true });
+  }
+
+  open() {
+    if (this.chosen) go("run", [this.chosen]);
+  }
+
+  mark(id) {
+    for (const [each, { row }] of this.rows) row.classList.toggle("picked", each === id);
+  }
+
+  #choose(id, { scroll }) {
+    this.rows.get(this.chosen)?.row.classList.remove("chosen");
+    this.chosen = id;
+    const row = this.rows.get(id)?.row;
+    if (!row) return;
+    row.classList.add("chosen");
+    if (scroll) {
+      row.querySelector("a").focus({ preventScroll: true });
+      row.scrollIntoView({ block: "nearest" });
+    }
+  }
+}
+
+function trouble(value, name) {
+  return h("td", { class: `c-small ${value ? (name === "errors" ? "bad" : "warn") : "zero"}` }, count(value));
+}
+
+export function agentStrip(agents) {
+  const shown = agents.slice(0, MOST_AGENTS);
+  return h("span", { class: "strip", role: "img", "aria-label": agents.length ? `Agents: ${agents.map(plain).join(", ")}` : "No agents", title: agents.map(plain).join("\n") },
+    shown.map((agent) => h("span", { vars: { "--agent": colourOf(agent) } })),
+    agents.length > shown.length && h("small", {}, `+${agents.length - shown.length}`));
+}
+
+function rowOf(run) {
+  return h("tr", { "data-run": run.trace_id },
+    h("td", { class: "c-status" }, badge(run.status)),
+    h("td", { class: "c-run" },
+      link(address("run", [run.trace_id]), plain(run.name ?? run.pipeline_type ?? run.trace_id), { class: "what" }),
+      h("span", { class: "prompt" }, plain(run.prompt ?? (run.error_types[0] || run.trace_id)))),
+    h("td", { class: "c-agents" }, agentStrip(run.agents)),
+    h("td", { class: "c-time quiet", title: run.started_at }, clock(run.started_at)),
+    h("td", { class: "c-num c-duration" }, duration(run.duration_ms)),
+    h("td", { class: "c-num c-cost" }, cost(run.cost_usd)),
+    h("td", { class: "c-num c-tokens" }, compact(run.tokens || null)),
+    h("td", { class: "c-num c-confidence" }, confidence(run.lowest_confidence)),
+    trouble(run.errors, "errors"), trouble(run.retries, "retries"), trouble(run.fallbacks, "fallbacks"));
+}

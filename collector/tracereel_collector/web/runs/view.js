@@ -1,0 +1,155 @@
+// Runs: the list as it grows, what it can be narrowed to, and when it happened.
+
+import { change, go, here } from "../shell/address.js";
+import { ask, follow } from "../shell/ask.js";
+import { button, h, paced, toast } from "../shell/elements.js";
+import { useKeys } from "../shell/shortcuts.js";
+import { failure, noData } from "../shell/states.js";
+import { count } from "../shell/words.js";
+import { showFacets } from "./facets.js";
+import { FILTERS, questionOf, searchBar, showChips } from "./filters.js";
+import { Histogram } from "./histogram.js";
+import { RunList } from "./list.js";
+
+const COUNTED = "status,pipeline,agent,model,error,service";
+const PAGE = 50;
+
+export async function show(place, address, signal) {
+  const list = new RunList({ onSort: (sort, order) => change({ sort, order }) });
+  const histogram = new Histogram((from, to) => change({ from, to }));
+  const facets = h("aside", { class: "facets", "aria-label": "Narrow down" });
+  const chips = h("div", { class: "chips" });
+  const below = h("div", { class: "more" });
+  const bar = searchBar({ toggleFacets: () => frame.classList.toggle("with-facets"), toggleLive });
+  const frame = h("div", { class: "runs" }, facets,
+    h("div", { class: "runs-main" }, h("h1", { class: "hidden-visually" }, "Runs"), bar.element, chips, histogram.element, list.element, below));
+  let question = questionOf(address.query);
+  let next = null;
+  let extra = 0;
+  let broken = false;
+
+  async function readList({ more = false } = {}) {
+    const query = new URLSearchParams(question);
+    query.set("limit", PAGE);
+    if (more && next) query.set("cursor", next);
+    else if (extra) query.set("limit", Math.min(500, PAGE + extra));
+    const answer = await ask(`/v1/traces?${query}`, { signal });
+    next = answer.next;
+    if (more) extra += answer.traces.length;
+    list.show(answer.traces, { append: more });
+    await explain();
+  }
+
+  async function readCounts() {
+    const query = new URLSearchParams(question);
+    query.set("limit", 0);
+    query.set("facets", COUNTED);
+    query.set("histogram", 80);
+    const answer = await ask(`/v1/traces?${query}`, { signal });
+    showFacets(facets, answer.facets, question);
+    histogram.show(answer.histogram, answer.window);
+  }
+
+  async function explain() {
+    const filtered = FILTERS.some((name) => question.has(name)) || question.has("q");
+    if (list.size) {
+      below.replaceChildren(next ? button("Show more", () => guarded(() => readList({ more: true })))
+        : `${count(list.size)} ${list.size === 1 ? "run" : "runs"}, all there are in this window`);
+    } else if (filtered) {
+      below.replaceChildren(h("p", {}, "No run matches."), button("Clear the filters", clear));
+    } else {
+      const { traces } = await ask("/v1/traces?limit=1", { signal });
+      if (traces.length) below.replaceChildren(h("p", {}, "No run began in this window."), button("Show the last 7 days", () => change({ from: "7d", to: null })));
+      else below.replaceChildren(noData());
+    }
+    frame.classList.toggle("empty", !list.size);
+  }
+
+  async function guarded(act) {
+    try {
+      await act();
+      if (broken) { broken = false; place.replaceChildren(frame); }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error.kind === "away" && list.size) return; // the bar says so; what is shown stays
+      broken = true;
+      place.replaceChildren(failure(error, () => { broken = true; guarded(readAll); }));
+    }
+  }
+
+  function clear() {
+    change(Object.fromEntries([...FILTERS, "q"].map((name) => [name, null])));
+  }
+
+  function readAll() {
+    showChips(chips, question, { clear });
+    bar.show(question);
+    return Promise.all([readList(), readCounts()]);
+  }
+
+  function toggleLive() {
+    change({ live: here().query.get("live") === "off" ? null : "off" }, { replace: true });
+  }
+
+  const refreshList = paced(() => guarded(() => readList()), 1000);
+  const refreshCounts = paced(() => guarded(readCounts), 5000);
+  signal.addEventListener("abort", () => { refreshList.stop(); refreshCounts.stop(); });
+
+  let tail = null;
+  function followOrNot() {
+    const wanted = question.get("live") !== "off" && !question.has("to");
+    if (wanted && !tail) {
+      tail = new AbortController();
+      signal.addEventListener("abort", () => tail?.abort());
+      let seen = 0;
+      const noted = () => {
+        seen += 1;
+        if (document.hidden) return;
+        refreshList();
+        refreshCounts();
+      };
+      follow("", noted, { signal: tail.signal, onState: (state) => bar.setLive(state) });
+      const rate = setInterval(() => { bar.setRate(seen); seen = 0; }, 1000);
+      tail.signal.addEventListener("abort", () => clearInterval(rate));
+    } else if (!wanted) {
+      tail?.abort();
+      tail = null;
+    }
+    bar.setLive(wanted ? "live" : "off");
+  }
+
+  useKeys({
+    j: ["Next run", () => list.move(1)],
+    k: ["Run before", () => list.move(-1)],
+    ArrowDown: ["Next run", () => list.move(1)],
+    ArrowUp: ["Run before", () => list.move(-1)],
+    Enter: ["Open the run", () => list.open()],
+    "/": ["Search for words", () => bar.focus()],
+    c: ["Pick a run to compare, then another", () => pick()],
+    l: ["Live on or off", toggleLive],
+    x: ["Clear the filters", clear],
+  });
+
+  let picked = null;
+  function pick() {
+    const id = list.chosen;
+    if (!id) return;
+    if (picked && picked !== id) go("compare", [picked, id]);
+    else {
+      picked = picked ? null : id;
+      list.mark(picked);
+      toast(picked ? "Picked. Press c on another run to compare" : "No longer picked");
+    }
+  }
+
+  await readAll();
+  place.replaceChildren(frame);
+  followOrNot();
+  return (changed) => {
+    question = questionOf(changed.query);
+    extra = 0;
+    next = null;
+    followOrNot();
+    guarded(readAll);
+  };
+}

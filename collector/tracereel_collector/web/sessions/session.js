@@ -1,0 +1,31 @@
+// One conversation: its turns, and in each the rounds of models and tools.
+
+import { address as made } from "../shell/address.js";
+import { ask, path } from "../shell/ask.js";
+import { h, link } from "../shell/elements.js";
+import { agentName, badge, facts } from "../shell/pieces.js";
+import { clock, cost, count, duration, laidOut, plain } from "../shell/words.js";
+
+export async function show(place, address, signal) {
+  const id = address.parts[0] ?? "";
+  const session = await ask(path("v1", "sessions", id), { signal });
+  const { turns } = session;
+  const sum = (name) => turns.reduce((total, turn) => total + (turn[name] ?? 0), 0);
+  place.replaceChildren(h("div", { class: "page session" },
+    h("div", { class: "heading" }, link("#/sessions", "Sessions", { class: "quiet" }), h("span", { class: "quiet", "aria-hidden": "true" }, "/"), h("h1", {}, plain(id)), h("span", { class: "quiet" }, session.users.map(plain).join(", "))),
+    facts([["Turns", count(turns.length)], ["Failed", count(turns.filter((turn) => turn.status === "failed").length)], ["Model calls", count(sum("model_calls"))], ["Tool calls", count(sum("tool_calls"))], ["Tokens", count(sum("tokens"))], ["Cost", cost(sum("cost_usd") || null)]]),
+    session.truncated && h("p", { class: "warn" }, "Not all turns are shown."),
+    h("ol", { class: "turns" }, turns.map(turnOf))));
+}
+
+function turnOf(turn, at) {
+  return h("li", { class: "turn" },
+    h("header", {}, h("b", {}, `Turn ${at + 1}`), badge(turn.status), h("span", { class: "quiet" }, `${clock(turn.started_at)} · ${duration(turn.duration_ms)} · ${count(turn.tokens)} tokens`), link(made("run", [turn.trace_id]), "Open the run", { class: "end" })),
+    turn.prompt && h("div", { class: "said user" }, plain(turn.prompt)),
+    turn.rounds.length > 0 && h("details", { class: "rounds" }, h("summary", {}, `${count(turn.rounds.length)} ${turn.rounds.length === 1 ? "round" : "rounds"}, ${count(turn.rounds.reduce((sum, round) => sum + round.tools.length, 0))} tool calls`),
+      turn.rounds.map((round) => h("div", { class: "round" },
+        h("p", {}, agentName(round.agent ?? ""), " ", h("code", {}, plain(round.model ?? "")), h("span", { class: "quiet" }, ` ${duration(round.duration_ms)} · ${count(round.tokens)} tokens`), round.status !== "success" && badge(round.status)),
+        round.tools.map((tool) => h("details", { class: "tool" }, h("summary", {}, "⚙ ", h("code", {}, plain(tool.tool)), h("span", { class: "quiet" }, ` ${duration(tool.duration_ms)} `), tool.status !== "success" && badge(tool.status)),
+          h("pre", { class: "value" }, laidOut(tool.arguments)), h("pre", { class: "value" }, laidOut(tool.result))))))),
+    turn.answer ? h("div", { class: "said answer" }, plain(turn.answer)) : turn.error_types?.length ? h("div", { class: "said answer bad" }, turn.error_types.map(plain).join(", ")) : null);
+}

@@ -1,0 +1,47 @@
+// Sessions: conversations, the one active last first.
+
+import { address as made, change } from "../shell/address.js";
+import { ask } from "../shell/ask.js";
+import { button, h, link } from "../shell/elements.js";
+import { choice } from "../shell/pieces.js";
+import { ago, clock, compact, cost, count, plain } from "../shell/words.js";
+
+const WINDOWS = [["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"]];
+
+export async function show(place, address, signal) {
+  const body = h("tbody");
+  const more = h("div", { class: "more" });
+  let question = new URLSearchParams();
+
+  async function read(cursor) {
+    const query = new URLSearchParams({ ...Object.fromEntries(question), limit: 50, ...(cursor ? { cursor } : {}) });
+    const { sessions, next } = await ask(`/v1/sessions?${query}`, { signal });
+    if (!cursor) body.replaceChildren();
+    body.append(...sessions.map(rowOf));
+    more.replaceChildren(next ? button("Show more", () => read(next)) : "");
+    return sessions.length;
+  }
+
+  async function draw({ query }) {
+    const from = query.get("from") ?? "7d";
+    question = new URLSearchParams({ from });
+    if (query.get("user")) question.set("user", query.get("user"));
+    const found = await read();
+    place.replaceChildren(h("div", { class: "page" },
+      h("div", { class: "heading" }, h("h1", {}, "Sessions"), query.get("user") && h("span", { class: "chip" }, h("span", {}, `user: ${plain(query.get("user"))}`), button("×", () => change({ user: null }), { "aria-label": "All users" })),
+        h("span", { class: "end" }, choice("Window of time", WINDOWS, from, (value) => change({ from: value })))),
+      found ? h("div", { class: "scroll-x" }, h("table", { class: "grid sessions" }, h("thead", {}, h("tr", {},
+        [["Session", ""], ["Began with", ""], ["User", ""], ["Turns", "number"], ["Failed", "number"], ["Tokens", "number"], ["Cost", "number"], ["Last active", "number"]].map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))), body))
+        : h("section", { class: "state" }, h("h2", {}, "No conversation in this window"), h("p", {}, "Runs with the same ", h("code", {}, "session_id"), " are turns of one conversation. A pipeline that takes an argument of that name records it.")),
+      more));
+  }
+  await draw(address);
+  return draw;
+}
+
+function rowOf(session) {
+  return h("tr", {}, h("td", { class: "mono" }, link(made("session", [session.session_id]), plain(session.session_id))),
+    h("td", { class: "cut" }, plain(session.first_prompt ?? session.name ?? "")), h("td", { class: "quiet" }, session.users.map(plain).join(", ")),
+    h("td", { class: "number" }, count(session.turns)), h("td", { class: `number ${session.failed_turns ? "bad" : "quiet"}` }, count(session.failed_turns)),
+    h("td", { class: "number" }, compact(session.tokens)), h("td", { class: "number" }, cost(session.cost_usd)), h("td", { class: "number quiet", title: clock(session.ended_at) }, ago(session.ended_at)));
+}

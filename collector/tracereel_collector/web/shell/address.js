@@ -1,0 +1,40 @@
+// The address is the state: `#/view/part/part?name=value`. Everything a person chose can be sent as a link.
+
+/** What the address says now. An old link, `#TRACE_ID`, is a run. */
+export function here() {
+  const text = location.hash.slice(1);
+  if (text && !text.startsWith("/") && text !== "main") {
+    let id = text;
+    try { id = decodeURIComponent(text); } catch { /* not an escape after all */ }
+    return { view: "run", parts: [id], query: new URLSearchParams() };
+  }
+  const [path, ...rest] = text.split("?");
+  const parts = path.split("/").filter(Boolean).map((part) => {
+    try { return decodeURIComponent(part); } catch { return part; }
+  });
+  return { view: parts[0] ?? "runs", parts: parts.slice(1), query: new URLSearchParams(rest.join("?")) };
+}
+
+export function address(view, parts = [], query) {
+  const path = [view, ...parts].map(encodeURIComponent).join("/");
+  const text = query ? String(query instanceof URLSearchParams ? query : new URLSearchParams(query)) : "";
+  return `#/${path}${text ? `?${text}` : ""}`;
+}
+
+export function go(view, parts, query) {
+  location.hash = address(view, parts, query);
+}
+
+/** Changes the query of the present address; `replace` leaves no step in the history. */
+export function change(changes, { replace = false, silent = false } = {}) {
+  const { view, parts, query } = here();
+  for (const [name, value] of Object.entries(changes)) {
+    query.delete(name);
+    for (const each of [value].flat()) if (each != null && each !== "") query.append(name, each);
+  }
+  const made = address(view, parts, query);
+  if (made === location.hash) return;
+  if (silent) history.replaceState(null, "", made);
+  else if (replace) location.replace(made);
+  else location.hash = made;
+}

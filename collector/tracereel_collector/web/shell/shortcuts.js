@@ -1,0 +1,60 @@
+// Keys that work everywhere, those of the view that is shown, and the list of both.
+
+import { button, h } from "./elements.js";
+import { go } from "./address.js";
+
+const EVERYWHERE = {
+  "?": ["Show these keys", () => showHelp()],
+  "g r": ["Runs", () => go("runs")],
+  "g a": ["Agents", () => go("agents")],
+  "g s": ["Sessions", () => go("sessions")],
+  "g c": ["Collector", () => go("collector")],
+};
+let own = {};
+let first = "";
+let forget;
+
+/** The keys of a view: name of the key to `[what it does, act]`. */
+export function useKeys(keys) {
+  own = keys;
+}
+
+function typing(target) {
+  return target instanceof HTMLElement && (target.matches("input:not([type=range]), textarea, select") || target.isContentEditable);
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (typing(event.target)) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (document.querySelector("dialog[open]")) return;
+  const name = event.key === " " ? "Space" : event.key;
+  if ((name === "Enter" || name === "Space") && event.target.matches?.("button, a, summary, select")) return;
+  if (name.startsWith("Arrow") && event.target.matches?.("[type=range]")) return;
+  const keys = { ...EVERYWHERE, ...own };
+  const found = keys[`${first} ${name}`] ?? keys[name];
+  clearTimeout(forget);
+  first = "";
+  if (found) {
+    event.preventDefault();
+    found[1](event);
+  } else if (Object.keys(keys).some((each) => each.startsWith(`${name} `))) {
+    first = name;
+    forget = setTimeout(() => { first = ""; }, 1000);
+  }
+});
+
+export function showHelp() {
+  const rows = (keys) => Object.entries(keys).map(([name, [what]]) =>
+    h("div", {}, h("dt", {}, name.split(" ").map((key) => h("kbd", {}, key))), h("dd", {}, what)));
+  const dialog = h("dialog", { class: "help", "aria-label": "Keyboard shortcuts" },
+    h("h2", {}, "Keys"), h("dl", {}, rows(own), rows(EVERYWHERE)),
+    h("form", { method: "dialog" }, h("button", { class: "primary", autofocus: true }, "Close")));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+export const helpButton = () => button("?", showHelp);

@@ -1,0 +1,50 @@
+// What is shown where there is nothing to show: no data, no collector, no key, too slow.
+
+import { button, copyButton, h, link } from "./elements.js";
+import { showLogin } from "./login.js";
+
+const LINES = `import tracereel
+
+@tracereel.traced_agent("parsing_agent", version="1.0.0")
+def parse(prompt: str) -> dict: ...`;
+
+function state(title, ...rest) {
+  return h("section", { class: "state" }, h("h2", {}, title), rest);
+}
+
+export function loading(text = "Reading …") {
+  return h("p", { class: "state quiet loading", role: "status" }, text);
+}
+
+/** Nothing was ever recorded: how to change that. */
+export function noData() {
+  return state("No run has been recorded yet",
+    h("p", {}, "Three lines change that:"),
+    h("pre", {}, h("code", {}, LINES), copyButton(LINES)),
+    h("p", {}, "Call it, and the run appears here by itself. Events go to ", h("code", {}, location.origin),
+      " with ", h("code", {}, `TRACEREEL_ENDPOINT=${location.origin}`), "."),
+    h("p", { class: "quiet" }, "Anything that speaks OpenTelemetry can send here too: ",
+      h("code", {}, `OTEL_EXPORTER_OTLP_ENDPOINT=${location.origin}`), ". To look around first: ",
+      h("code", {}, "tracereel demo"), "."));
+}
+
+const TEXTS = {
+  away: ["The collector is away", "It does not answer. Agents go on: they keep their events on disk and send them when it is back."],
+  slow: ["That took too long", "The query was stopped at its time or memory limit. A shorter window or one more filter makes it quick."],
+  scope: ["This key may not read", "Log in with a key that has the scope read."],
+  missing: ["Nothing of that name", "It may not have been delivered yet, or it was deleted."],
+  busy: ["Too many at once", "The collector serves as many as it may; it will have room in a moment."],
+  bad: ["That cannot be asked", "The address holds something the collector does not understand."],
+  fault: ["The collector could not answer", "Its store may be starting. The collector page says more."],
+};
+
+/** Explains a failure and offers what can be done about it. */
+export function failure(error, again) {
+  if (error.kind === "key") return showLogin(again, error);
+  const [title, text] = TEXTS[error.kind] ?? ["This page has a fault", "Please report it."];
+  return h("section", { class: "state", role: "alert" }, h("h2", {}, title), h("p", {}, text),
+    h("p", { class: "quiet" }, [error.message, error.hint].filter(Boolean).join(" · ")),
+    h("p", { class: "acts" }, again && button("Try again", again, { class: "primary" }),
+      error.kind === "bad" && link("#/runs", "All runs"),
+      error.kind === "fault" && link("#/collector", "Collector")));
+}

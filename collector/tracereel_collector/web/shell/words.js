@@ -1,0 +1,121 @@
+// Numbers, times and names as people read them.
+
+const COUNT = new Intl.NumberFormat("en-US");
+const COMPACT = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
+export const NONE = "–";
+
+export function count(value) {
+  return value == null ? NONE : COUNT.format(value);
+}
+
+export function compact(value) {
+  if (value == null) return NONE;
+  return value < 10_000 ? COUNT.format(Math.round(value)) : COMPACT.format(value);
+}
+
+export function duration(ms) {
+  if (ms == null) return NONE;
+  const sign = ms < 0 ? "−" : "";
+  const size = Math.abs(ms);
+  if (size === 0) return "0 ms";
+  if (size < 10) return `${sign}${size.toFixed(size < 1 ? 2 : 1)} ms`;
+  if (size < 1000) return `${sign}${Math.round(size)} ms`;
+  if (size < 60_000) return `${sign}${(size / 1000).toFixed(2)} s`;
+  const seconds = Math.round(size / 1000);
+  if (seconds < 3600) return `${sign}${Math.floor(seconds / 60)} m ${seconds % 60} s`;
+  return `${sign}${Math.floor(seconds / 3600)} h ${Math.floor(seconds / 60) % 60} m`;
+}
+
+export function cost(usd) {
+  if (usd == null) return NONE;
+  const size = Math.abs(usd);
+  const sign = usd < 0 ? "−" : "";
+  if (size === 0) return "$0";
+  return `${sign}$${size >= 1 ? size.toFixed(2) : size >= 0.01 ? size.toFixed(4) : size.toFixed(6)}`;
+}
+
+export function share(value) {
+  if (value == null) return NONE;
+  return `${(value * 100).toFixed(value > 0 && value < 0.1 ? 1 : 0)} %`;
+}
+
+export function confidence(value) {
+  return value == null ? NONE : value.toFixed(2);
+}
+
+export function bytes(size) {
+  if (size == null) return NONE;
+  if (size < 1024) return `${size} B`;
+  const units = ["KiB", "MiB", "GiB", "TiB"];
+  let unit = -1;
+  do { size /= 1024; unit += 1; } while (size >= 1024 && unit < 3);
+  return `${size.toFixed(size < 10 ? 1 : 0)} ${units[unit]}`;
+}
+
+/** The time of day, with the date where it is not today. */
+export function clock(iso) {
+  if (!iso) return NONE;
+  const date = new Date(iso);
+  if (Number.isNaN(date.getTime())) return NONE;
+  const time = date.toLocaleTimeString("en-GB", { hour12: false });
+  if (date.toDateString() === new Date().toDateString()) return time;
+  return `${date.toLocaleDateString("en-GB", { day: "2-digit", month: "short" })} ${time}`;
+}
+
+export function ago(iso, now = Date.now()) {
+  if (!iso) return NONE;
+  const seconds = Math.round((now - Date.parse(iso)) / 1000);
+  if (seconds < 2) return "now";
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} m ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
+  return `${Math.floor(seconds / 86_400)} d ago`;
+}
+
+const COLOURS = 12;
+const taken = new Map();
+
+/** The colour of an agent: its own by name, or the next free one where another agent has that already. */
+export function colourOf(name) {
+  const key = String(name);
+  if (!taken.has(key)) {
+    let hash = 2166136261;
+    for (const character of key) hash = Math.imul(hash ^ character.codePointAt(0), 16777619);
+    let slot = ((hash ^ (hash >>> 15)) >>> 0) % COLOURS;
+    const used = new Set(taken.values());
+    for (let tries = 0; used.has(slot) && tries < COLOURS; tries += 1) slot = (slot + 5) % COLOURS;
+    if (taken.size < 1000) taken.set(key, slot);
+    else return `var(--agent-${slot})`;
+  }
+  return `var(--agent-${taken.get(key)})`;
+}
+
+const SIGNS = {
+  success: "✓", partial_success: "◑", failed: "✕", error: "✕", cancelled: "⊘", retried: "↻",
+  running: "●", crashed: "✕", unknown: "?",
+};
+
+export function signOf(status) {
+  return SIGNS[status] ?? "·";
+}
+
+/** Control characters made visible, and direction marks harmless. */
+export function plain(value) {
+  return String(value ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f\u202a-\u202e\u2066-\u2069]/g, "␣");
+}
+
+export function shortId(id) {
+  const text = plain(id);
+  return text.length > 14 ? `${text.slice(0, 13)}…` : text;
+}
+
+/** A value as text to look at: JSON is laid out, text is left as it is. */
+export function laidOut(value) {
+  if (value == null) return "";
+  if (typeof value !== "string") return plain(JSON.stringify(value, null, 2));
+  const text = value.trim();
+  if (/^[[{]/.test(text) && text.length < 200_000) {
+    try { return JSON.stringify(JSON.parse(text), null, 2); } catch { /* it only looks like JSON */ }
+  }
+  return plain(value);
+}

@@ -1,0 +1,90 @@
+"""What the commands that ask a collector share: options, errors as exit statuses, JSON as it came."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from tracereel.cli import connection
+from tracereel.cli.terminal import Terminal, clean
+from tracereel.client import Client, ClientError, CollectorUnavailableError, NotFoundError
+
+EXIT_NO: Final = 1
+EXIT_NO_ANSWER: Final = 2
+TIMEOUT: Final = 60.0
+_FILTERS: Final = {
+    "agent": "Agent; may be given several times, as may all of these.",
+    "pipeline": "Type of pipeline.",
+    "status": "success, failed, running …",
+    "model": "Model.",
+    "provider": "Provider of the model.",
+    "service": "Service.",
+    "session": "Session.",
+    "user": "User.",
+    "error": "Type of error.",
+    "category": "Category of error.",
+    "code": "Code of error.",
+    "attribute": "key=value, a field of an event or attribute of a span.",
+}
+
+
+def add_options(parser: argparse.ArgumentParser, *, json_help: str) -> None:
+    """Add `--endpoint`, `--api-key` and `--json`."""
+    connection.add_options(parser)
+    parser.add_argument("--json", action="store_true", help=json_help)
+
+
+def add_filters(parser: argparse.ArgumentParser) -> None:
+    """Add what runs and live records are chosen by."""
+    chosen = parser.add_argument_group("filters")
+    for name, text in _FILTERS.items():
+        chosen.add_argument(f"--{name}", action="append", metavar=name.upper(), help=text)
+    chosen.add_argument("-q", "--text", dest="q", metavar="WORDS", help="Words that must be there.")
+
+
+def add_window(parser: argparse.ArgumentParser) -> None:
+    """Add `--since` and `--until`."""
+    parser.add_argument("--since", metavar="WHEN", help="From then on: a time, or 2h, 7d.")
+    parser.add_argument("--until", metavar="WHEN", help="Up to then.")
+
+
+def filters_of(args: argparse.Namespace, *more: str) -> dict[str, Any]:
+    """The filters that were given."""
+    names = (*_FILTERS, "q", *more)
+    return {name: value for name in names if (value := getattr(args, name, None)) is not None}
+
+
+def asked(args: argparse.Namespace, work: Callable[[Client, Terminal], int]) -> int:
+    """Do something with a client; what goes wrong is one line and an exit status."""
+    try:
+        settings = connection.config_of(args)
+        client = Client(settings.endpoint, settings.api_key or "", TIMEOUT)
+        return work(client, Terminal.of(sys.stdout))
+    except NotFoundError as error:
+        return failed(args.command, str(error), EXIT_NO)
+    except CollectorUnavailableError as error:
+        return failed(args.command, f"{error}; {connection.START_HINT}", EXIT_NO_ANSWER)
+    except ClientError as error:
+        return failed(args.command, str(error), EXIT_NO_ANSWER)
+
+
+def failed(command: str, message: str, status: int) -> int:
+    """Say what went wrong; part of it may be the server's, so it is kept to one harmless line."""
+    print(f"tracereel {command}: {clean(message)}", file=sys.stderr)
+    return status
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print for people."""
+    for line in lines:
+        print(line)
+
+
+def print_json(document: Any) -> None:
+    """Print for machines: one line, every character as it is."""
+    sys.stdout.flush()
+    text = document if isinstance(document, bytes) else json.dumps(document, ensure_ascii=False)
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    sys.stdout.buffer.write(data if data.endswith(b"\n") else data + b"\n")
+    sys.stdout.buffer.flush()

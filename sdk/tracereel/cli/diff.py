@@ -1,0 +1,129 @@
+"""`tracereel diff`: two runs side by side, the steps that differ."""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tracereel.cli.asking import EXIT_NO, add_options, asked, print_json, print_lines
+from tracereel.cli.command import Command
+from tracereel.cli.progress import progress
+from tracereel.cli.registry import BASE_COMMANDS
+from tracereel.cli.steps import count, duration, money, number, text
+from tracereel.cli.terminal import Terminal, clean, display_width
+from tracereel.client import Client, Diff, Difference
+
+_MARKS: Final = {
+    "added": ("+", "green"),
+    "removed": ("-", "red"),
+    "changed": ("~", "yellow"),
+}
+_MAX_INDENT: Final = 8
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", help="The run to compare with.")
+    parser.add_argument("b", metavar="B", help="The run to compare.")
+    add_options(parser, json_help="Print the collector's JSON.")
+    parser.add_argument("--all", action="store_true", help="Show steps that are the same too.")
+
+
+def _run(args: argparse.Namespace) -> int:
+    return asked(args, lambda client, terminal: _show(args, client, terminal))
+
+
+def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    with progress("comparing"):
+        diff = client.diff(args.a, args.b, everything=args.all)
+    if args.json:
+        print_json(diff.model_dump(mode="json", exclude_unset=True))
+    else:
+        print_lines(render(diff, terminal))
+    return 0 if diff.same else EXIT_NO
+
+
+def render(diff: Diff, terminal: Terminal) -> Iterator[str]:
+    """The lines to print for a comparison."""
+    rows = [
+        ("a", _joined([text(diff.a, "trace_id"), text(diff.a, "state")])),
+        ("b", _joined([text(diff.b, "trace_id"), text(diff.b, "state")])),
+        ("took", _changed(diff.totals.get("duration_ms", {}), duration)),
+        ("tokens", _changed(diff.totals.get("tokens", {}), lambda value: f"{value:,.0f}")),
+        ("cost", _changed(diff.totals.get("cost_usd", {}), money)),
+        ("wasted", _changed(diff.totals.get("wasted_ms", {}), duration)),
+        ("steps", _counts(diff.counts)),
+        ("first", _first(diff)),
+    ]
+    for label, value in rows:
+        if value:
+            shown = terminal.fit(terminal.shown(value), terminal.width - 10)
+            yield f"{terminal.paint(f'{label:<9}', 'dim')} {shown}"
+    if diff.steps:
+        yield ""
+    for step in diff.steps:
+        yield from _step(step, terminal)
+    if diff.truncated:
+        yield ""
+        yield "only a part of it is shown"
+
+
+def _first(diff: Diff) -> str:
+    first = diff.first_difference
+    if first is None:
+        return "no difference" if diff.same else ""
+    return _joined([f"{first.change} {first.kind} {first.name}", clean(first.what or "")])
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    names = ("added", "removed", "changed", "same")
+    return _joined([count(number(counts, name), name, name) for name in names if counts.get(name)])
+
+
+def _step(step: Difference, terminal: Terminal) -> Iterator[str]:
+    mark, style = _MARKS.get(step.change, (" ", "dim"))
+    indent = "  " * min(max(0, step.depth), _MAX_INDENT)
+    room = terminal.width - len(indent) - 2
+    said = _joined(
+        [
+            clean(f"{step.kind} {step.name}"),
+            _changed(step.duration_ms, duration),
+            _changed(step.tokens, lambda value: f"{value:,.0f} tokens"),
+            _changed(step.cost_usd, money),
+        ]
+    )
+    shown = terminal.fit(terminal.shown(said), room)
+    yield f"{terminal.paint(mark, style)} {indent}{terminal.paint(shown, style)}"
+    for name, change in step.fields.items():
+        yield from _field(clean(name), change, "    " + indent, terminal)
+
+
+def _field(name: str, change: Any, indent: str, terminal: Terminal) -> Iterator[str]:
+    """What a field was and is; texts get a line each, where both would not fit on one."""
+    if not isinstance(change, dict):
+        return
+    indent = indent[: max(0, terminal.width // 3)]
+    was, now = (terminal.shown(text(change, side)) or "-" for side in ("a", "b"))
+    arrow = " → " if terminal.unicode else " -> "
+    line = f"{name}: {was}{arrow}{now}"
+    if display_width(line) <= terminal.width - len(indent):
+        yield indent + terminal.shown(line)
+        return
+    for side, value in (("-", was), ("+", now)):
+        room = terminal.width - len(indent) - 2
+        yield f"{indent}{side} {terminal.fit(terminal.shown(f'{name}: {value}'), room)}"
+
+
+def _changed(values: Mapping[str, float | None], shown: Any) -> str:
+    """`a → b` where they differ, else the one value."""
+    was, now = number(values, "a"), number(values, "b")
+    if was is None and now is None:
+        return ""
+    if was is None or now is None or was == now:
+        return str(shown(now if now is not None else was))
+    return f"{shown(was)} → {shown(now)}"
+
+
+def _joined(parts: list[str]) -> str:
+    return " · ".join(part for part in parts if part)
+
+
+COMMAND: Final = Command("diff", BASE_COMMANDS["diff"].help, _configure, _run)

@@ -1,0 +1,89 @@
+"""A line on standard error that says how far something is; only on a terminal, and gone at the end."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, TextIO
+
+from tracereel.cli.terminal import Terminal
+
+WAIT_SECONDS: Final = 0.4
+"""What is done sooner needs no progress."""
+EVERY_SECONDS: Final = 0.1
+_TURNS: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_PLAIN_TURNS: Final = "|/-\\"
+_BAR: Final = 24
+
+
+class Progress:
+    """How far something is: `told(done, total)` from the one who does it."""
+
+    def __init__(self, label: str, stream: TextIO) -> None:
+        self._label = label
+        self._stream = stream
+        self._terminal = Terminal.of(stream)
+        self._done: int | None = None
+        self._total: int | None = None
+        self._began = time.monotonic()
+        self._stopping = threading.Event()
+        self._drawn = False
+        self._thread: threading.Thread | None = None
+        if stream.isatty():
+            self._thread = threading.Thread(target=self._draw, name="progress", daemon=True)
+            self._thread.start()
+
+    def told(self, done: int, total: int | None) -> None:
+        """So much is done, of so much where that is known."""
+        self._done, self._total = done, total
+
+    def stop(self) -> None:
+        """Take the line away."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._drawn:
+            self._write("\r\x1b[K")
+
+    def line(self, turn: int) -> str:
+        """What the line says now."""
+        turns = _TURNS if self._terminal.unicode else _PLAIN_TURNS
+        parts = [turns[turn % len(turns)], self._label]
+        if self._done is not None and self._total:
+            share = min(1.0, self._done / self._total)
+            full, empty = ("█", "░") if self._terminal.unicode else ("#", ".")
+            filled = round(share * _BAR)
+            parts += [full * filled + empty * (_BAR - filled), f"{share:4.0%}"]
+        if self._done is not None:
+            parts.append(f"{self._done:,}" + (f" of {self._total:,}" if self._total else ""))
+        seconds = time.monotonic() - self._began
+        parts.append(f"{seconds:.0f} s")
+        return self._terminal.fit(" ".join(parts), self._terminal.width - 1)
+
+    def _draw(self) -> None:
+        turn = 0
+        if self._stopping.wait(WAIT_SECONDS):
+            return
+        while not self._stopping.is_set():
+            self._write(f"\r{self.line(turn)}\x1b[K")
+            self._drawn = True
+            turn += 1
+            self._stopping.wait(EVERY_SECONDS)
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._stopping.set()  # nobody looks any more
+
+
+@contextmanager
+def progress(label: str, stream: TextIO | None = None) -> Iterator[Progress]:
+    """Say how far the block is, while it runs."""
+    shown = Progress(label, stream or sys.stderr)
+    try:
+        yield shown
+    finally:
+        shown.stop()

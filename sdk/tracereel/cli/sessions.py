@@ -1,0 +1,139 @@
+"""`tracereel sessions`: conversations as a table, or one with its turns."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from tracereel.cli.asking import add_options, add_window, asked, print_json, print_lines
+from tracereel.cli.command import Command
+from tracereel.cli.connection import positive
+from tracereel.cli.progress import progress
+from tracereel.cli.registry import BASE_COMMANDS
+from tracereel.cli.steps import duration, money
+from tracereel.cli.tables import Cell, Column, table
+from tracereel.cli.terminal import Terminal, clean
+from tracereel.cli.traces import STATUS_STYLES, moment
+from tracereel.client import Client, Conversation, Session, Turn
+
+LIMIT: Final = 20
+_COLUMNS: Final = (
+    Column("last active", needed=6, least=19),
+    Column("turns", right=True, least=9, needed=7),
+    Column("failed", right=True, least=9, needed=6),
+    Column("user", needed=4, least=8),
+    Column("tokens", right=True, least=9, needed=2),
+    Column("cost", right=True, least=9, needed=5),
+    Column("began with", needed=3, least=12),
+    Column("session", needed=9, least=24),
+)
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session_id", nargs="?", metavar="ID", help="One; all unless told.")
+    add_options(parser, json_help="Print JSON: one conversation, or one a line.")
+    add_window(parser)
+    parser.add_argument("--user", metavar="USER", help="Only those of a user.")
+    parser.add_argument(
+        "--limit", type=positive, default=LIMIT, metavar="N", help=f"Most conversations ({LIMIT})."
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    return asked(args, lambda client, terminal: _show(args, client, terminal))
+
+
+def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    if args.session_id:
+        return _one(args, client, terminal)
+    with progress("searching") as shown:
+        found = []
+        for session in client.find_sessions(
+            since=args.since, until=args.until, user=args.user, most=args.limit
+        ):
+            found.append(session)
+            shown.told(len(found), args.limit)
+    if args.json:
+        for session in found:
+            print_json(session.model_dump(mode="json"))
+    else:
+        print_lines(lines_of(found, terminal))
+    return 0
+
+
+def _one(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    with progress("reading"):
+        answer = client.fetch("GET", f"/v1/sessions/{quote(args.session_id, safe='')}")
+    if args.json:
+        print_json(answer.body)
+    else:
+        print_lines(turns_of(client.parsed(Conversation, answer.body), terminal))
+    return 0
+
+
+def lines_of(sessions: Sequence[Session], terminal: Terminal) -> Iterator[str]:
+    """A line per conversation."""
+    if not sessions:
+        yield "no conversations"
+        return
+    yield from table(_COLUMNS, [_row(session) for session in sessions], terminal)
+
+
+def _row(session: Session) -> list[Cell | str]:
+    return [
+        Cell(moment(session.ended_at), ("dim",)),
+        str(session.turns),
+        Cell(str(session.failed_turns or ""), ("red",)),
+        ", ".join(session.users),
+        f"{session.tokens:,}" if session.tokens else "",
+        money(session.cost_usd) if session.cost_usd else "",
+        session.first_prompt or session.name or "",
+        session.session_id,
+    ]
+
+
+def turns_of(conversation: Conversation, terminal: Terminal) -> Iterator[str]:
+    """What was asked and answered, turn by turn."""
+    head = [f"session {conversation.session_id}", ", ".join(conversation.users)]
+    yield _fitted(" · ".join(filter(None, head)), 0, terminal, "bold")
+    for number, turn in enumerate(conversation.turns, 1):
+        yield ""
+        yield from _turn(number, turn, terminal)
+    if conversation.truncated:
+        yield ""
+        yield _fitted("only a part of it is shown", 0, terminal, "yellow")
+
+
+def _turn(number: int, turn: Turn, terminal: Terminal) -> Iterator[str]:
+    said = [
+        f"{number}.",
+        moment(turn.started_at),
+        turn.status or "",
+        duration(turn.duration_ms),
+        money(turn.cost_usd) if turn.cost_usd else "",
+        turn.trace_id,
+    ]
+    style = STATUS_STYLES.get(turn.status or "", "dim")
+    yield _fitted("  ".join(filter(None, said)), 0, terminal, style)
+    if turn.prompt:
+        yield _fitted(f"asked     {turn.prompt}", 3, terminal)
+    for one in turn.rounds:
+        tools = one.get("tools") or []
+        names = [str(tool.get("tool")) for tool in tools if isinstance(tool, dict)]
+        words = [str(one.get("model") or ""), f"used {', '.join(names)}" if names else ""]
+        who = str(one.get("agent") or "")
+        yield _fitted(f"round     {' · '.join(filter(None, [who, *words]))}", 3, terminal, "dim")
+    if turn.answer:
+        yield _fitted(f"answered  {turn.answer}", 3, terminal)
+
+
+def _fitted(value: str, indent: int, terminal: Terminal, *styles: str) -> str:
+    # Spaces line the words up: only what was recorded is cleaned, and it has no line breaks then.
+    label, gap, rest = value.partition("  ")
+    shown = terminal.shown(
+        clean(label) + gap + " " * (len(rest) - len(rest.lstrip())) + clean(rest)
+    )
+    return " " * indent + terminal.paint(terminal.fit(shown, terminal.width - indent), *styles)
+
+
+COMMAND: Final = Command("sessions", BASE_COMMANDS["sessions"].help, _configure, _run)

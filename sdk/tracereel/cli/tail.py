@@ -1,0 +1,85 @@
+"""`tracereel tail`: what the collector acknowledges, a line each, as it comes."""
+
+import argparse
+import sys
+from typing import Final
+
+from tracereel.cli.asking import add_filters, add_options, asked, filters_of, print_json
+from tracereel.cli.command import Command
+from tracereel.cli.connection import positive
+from tracereel.cli.registry import BASE_COMMANDS
+from tracereel.cli.steps import kind_of, words_of
+from tracereel.cli.terminal import Terminal, clean, display_width
+from tracereel.cli.timeline import local_time
+from tracereel.client import Client, Step
+from tracereel.client.sse import Message
+
+_SEPARATOR: Final = " · "
+_NAME_WIDTH: Final = 22
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, json_help="Print each record as JSON, one a line.")
+    add_filters(parser)
+    parser.add_argument("--type", action="append", metavar="TYPE", help="Event type, or `agent.`.")
+    parser.add_argument("--trace", action="append", metavar="TRACE_ID", help="Run.")
+    parser.add_argument("-n", "--count", type=positive, metavar="N", help="End after so many.")
+    parser.add_argument(
+        "--after", metavar="NUMBER", help="Begin behind this sequence number, where still there."
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    return asked(args, lambda client, terminal: _follow(args, client, terminal))
+
+
+def _follow(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    filters = filters_of(args, "type", "trace")
+    left = args.count
+    with client.tail(last_event_id=args.after, on_notice=_notice, **filters) as stream:
+        try:
+            for step in stream:
+                if args.json:
+                    print_json({"time": step.time, "event": step.event, "details": step.details})
+                else:
+                    print(line_of(step, terminal), flush=True)
+                left = None if left is None else left - 1
+                if left == 0:
+                    return 0
+        except KeyboardInterrupt:
+            return 0  # how one stops watching
+    return 0
+
+
+def line_of(step: Step, terminal: Terminal) -> str:
+    """One record in one line: when, who, what, and of which run."""
+    kind, words = kind_of(step.event), words_of(step.event, step.details)
+    when = local_time(step.time)
+    symbol = kind.symbol if terminal.unicode else kind.ascii_symbol
+    run = terminal.shown(clean(step.details.get("trace_id") or ""))
+    room = terminal.width - len(when) - 4
+    if display_width(run) > room // 3:
+        run = terminal.fit(run, room // 3)
+    room -= display_width(run) + 1
+    name = terminal.fit(terminal.shown(words.name), min(_NAME_WIDTH, max(1, room // 2)))
+    padding = " " * max(0, min(_NAME_WIDTH, room // 2) - display_width(name))
+    left = max(0, room - display_width(name) - len(padding) - 1)
+    said = terminal.fit(terminal.shown(_SEPARATOR.join(words.parts)), left)
+    fill = " " * (left - display_width(said))
+    painted = terminal.paint(said, "red") if kind.style == "red" else said
+    return (
+        f"{terminal.paint(when, 'dim')}  {terminal.paint(symbol, kind.style)} "
+        f"{terminal.paint(name, 'bold')}{padding} {painted}{fill} {terminal.paint(run, 'dim')}"
+    ).rstrip()
+
+
+def _notice(message: Message) -> None:
+    said = {
+        "gap": "some records may not be shown here",
+        "lagged": "records came faster than they were read; going on behind the last one",
+        "end": "the collector ended the stream",
+    }.get(message.event, message.event)
+    print(f"tracereel tail: {clean(said)} ({clean(message.data)})", file=sys.stderr)
+
+
+COMMAND: Final = Command("tail", BASE_COMMANDS["tail"].help, _configure, _run)

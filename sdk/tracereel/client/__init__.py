@@ -1,0 +1,86 @@
+"""Ask a collector from code: replay, search, watch live, score, delete, export, SQL; sync and async.
+
+`from tracereel.client import Client` needs nothing beyond the base install.
+"""
+
+from tracereel.client.aio import AsyncClient, AsyncEventStream
+from tracereel.client.errors import (
+    AccessDeniedError,
+    ClientError,
+    CollectorUnavailableError,
+    ConnectionLostError,
+    InvalidRequestError,
+    NotFoundError,
+    TraceNotFoundError,
+    UnexpectedAnswerError,
+)
+from tracereel.client.execution_replay import AgentExecutionReplay
+from tracereel.client.models import (
+    Agent,
+    AgentPage,
+    Completeness,
+    Conversation,
+    Deleted,
+    Diff,
+    Difference,
+    Replay,
+    Run,
+    RunPage,
+    RunState,
+    Score,
+    ScoreAverage,
+    ScorePage,
+    Session,
+    SessionPage,
+    SqlAnswer,
+    Step,
+    Trace,
+    TreeStep,
+    Turn,
+)
+from tracereel.client.streams import EventStream
+from tracereel.client.sync import Client
+from tracereel.client.transport import DEFAULT_TIMEOUT, Answer
+
+ReplayClient = Client
+"""The client's former name."""
+
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "AccessDeniedError",
+    "Agent",
+    "AgentExecutionReplay",
+    "AgentPage",
+    "Answer",
+    "AsyncClient",
+    "AsyncEventStream",
+    "Client",
+    "ClientError",
+    "CollectorUnavailableError",
+    "Completeness",
+    "ConnectionLostError",
+    "Conversation",
+    "Deleted",
+    "Diff",
+    "Difference",
+    "EventStream",
+    "InvalidRequestError",
+    "NotFoundError",
+    "Replay",
+    "ReplayClient",
+    "Run",
+    "RunPage",
+    "RunState",
+    "Score",
+    "ScoreAverage",
+    "ScorePage",
+    "Session",
+    "SessionPage",
+    "SqlAnswer",
+    "Step",
+    "Trace",
+    "TraceNotFoundError",
+    "TreeStep",
+    "Turn",
+    "UnexpectedAnswerError",
+]

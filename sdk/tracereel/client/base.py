@@ -1,0 +1,105 @@
+"""What every part of the client stands on: requests, and answers as models."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from tracereel.client.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    TraceNotFoundError,
+    UnexpectedAnswerError,
+)
+from tracereel.client.models import Model
+from tracereel.client.transport import DEFAULT_TIMEOUT, Answer, Params, Stream, Transport
+
+Found = TypeVar("Found", bound=Model)
+_TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+STREAM_SILENCE: Final = 60.0
+"""A stream says something every few seconds: after so long without a word it is dead."""
+
+
+class Asking:
+    """Where the collector is, and how its answers are read."""
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        api_key: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        self.transport = Transport(endpoint, api_key, timeout)
+        self.endpoint = self.transport.endpoint
+
+    def fetch(self, method: str, path: str, params: Params | None = None) -> Answer:
+        return self.transport.fetch(method, path, params=params)
+
+    def of_trace(self, path: str, trace_id: str, params: Params | None = None) -> Answer:
+        try:
+            return self.fetch("GET", path, params)
+        except NotFoundError as error:
+            raise TraceNotFoundError(
+                f"no events of trace {trace_id!r} at {self.endpoint}"
+                " (a run shows up once it is delivered and stored)"
+            ) from error
+
+    def stream(self, path: str, params: Params, seen: str | None) -> Stream:
+        headers = {"Accept": "text/event-stream"}
+        if seen:
+            headers["Last-Event-ID"] = seen
+        opened = self.transport.stream(
+            "GET", path, params=params, headers=headers, silence=STREAM_SILENCE
+        )
+        if not opened.headers.get("content-type", "").startswith("text/event-stream"):
+            opened.close()
+            raise UnexpectedAnswerError(
+                f"{self.endpoint} does not stream {path}; is it a collector of this version?"
+            )
+        return opened
+
+    def post_json(self, path: str, document: Any) -> Mapping[str, Any]:
+        answer = self.transport.fetch(
+            "POST",
+            path,
+            body=json.dumps(document).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        return self.document(answer.body)
+
+    def document(self, body: bytes) -> dict[str, Any]:
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise UnexpectedAnswerError(
+                f"{self.endpoint} sent something that is not a JSON object;"
+                " is it a tracereel collector?"
+            )
+        return document
+
+    def parsed(self, kind: type[Found], body: bytes) -> Found:
+        return self.validated(kind, self.document(body))
+
+    def validated(self, kind: type[Found], document: Any) -> Found:
+        try:
+            return kind.model_validate(document)
+        except (ValidationError, RecursionError) as error:
+            where = error.errors()[0]["loc"] if isinstance(error, ValidationError) else ()
+            raise UnexpectedAnswerError(
+                f"{self.endpoint} sent something that is not a {kind.__name__}"
+                f" ({'.'.join(map(str, where))}); is it a tracereel collector of this version?"
+            ) from error
+
+
+def path_of(trace_id: str) -> str:
+    """A trace id as a part of a path."""
+    if _TRACE_ID.fullmatch(trace_id) is None:
+        raise InvalidRequestError(
+            f"trace_id: {trace_id!r} is not one; expected 1 to 128 letters, digits and _ . : -"
+        )
+    return quote(trace_id, safe="")

@@ -1,0 +1,184 @@
+"""What is added to runs, taken away, and taken along: scores, deletion, export."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+from tracereel.client.base import Asking, path_of
+from tracereel.client.errors import InvalidRequestError, UnexpectedAnswerError
+from tracereel.client.filters import Moment, as_params
+from tracereel.client.models import Deleted, Score, ScoreAverage, ScorePage
+from tracereel.client.sse import lines
+from tracereel.client.transport import Params, Stream
+
+Progress = Callable[[int, int | None], None]
+"""Told how much is done: rows (or bytes, of Parquet), and of how many rows, where that is known."""
+Table = Literal["events", "spans", "scores"]
+
+
+class Keeping(Asking):
+    """Scores, deletion, export."""
+
+    def score(
+        self,
+        trace_id: str,
+        name: str,
+        value: float | bool | str | None = None,
+        *,
+        comment: str | None = None,
+        span_id: str | None = None,
+        execution_id: str | None = None,
+        agent_name: str | None = None,
+        source: str | None = None,
+        author: str | None = None,
+        id: str | None = None,  # noqa: A002 - the name of the field
+    ) -> Mapping[str, Any]:
+        """Say what you think of a run or a step; the same `id` again changes it."""
+        path_of(trace_id)
+        given = {
+            "id": id,
+            "trace_id": trace_id,
+            "name": name,
+            "value": value,
+            "comment": comment,
+            "span_id": span_id,
+            "execution_id": execution_id,
+            "agent_name": agent_name,
+            "source": source,
+            "author": author,
+        }
+        return self.post_json("/v1/scores", {k: v for k, v in given.items() if v is not None})
+
+    def scores(
+        self,
+        *,
+        trace_id: str | None = None,
+        name: str | None = None,
+        agent: str | None = None,
+        source: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+    ) -> ScorePage:
+        """A page of scores, the newest first."""
+        params: Params = {
+            "trace_id": trace_id,
+            "name": name,
+            "agent": agent,
+            "source": source,
+            "limit": limit,
+            "before": before,
+        }
+        return self.parsed(ScorePage, self.fetch("GET", "/v1/scores", params).body)
+
+    def all_scores(
+        self, *, trace_id: str | None = None, name: str | None = None, agent: str | None = None
+    ) -> Iterator[Score]:
+        """Every score, page by page."""
+        before: int | None = None
+        while True:
+            page = self.scores(trace_id=trace_id, name=name, agent=agent, before=before, limit=1000)
+            yield from page.scores
+            before = page.next
+            if before is None:
+                return
+
+    def score_averages(
+        self, *, name: str | None = None, agent: str | None = None
+    ) -> tuple[ScoreAverage, ...]:
+        """Averages per agent and name of the score."""
+        document = self.document(
+            self.fetch("GET", "/v1/scores/averages", {"name": name, "agent": agent}).body
+        )
+        return tuple(self.validated(ScoreAverage, each) for each in document.get("averages", ()))
+
+    def delete_trace(self, trace_id: str) -> Deleted:
+        """Delete a run for good: from the tables and the queue, and what comes late; needs `admin`."""
+        return self.parsed(Deleted, self.fetch("DELETE", f"/v1/traces/{path_of(trace_id)}").body)
+
+    def delete_user(self, user_id: str) -> Deleted:
+        """Delete every run that names a user, for good; needs `admin`."""
+        if not user_id:
+            raise InvalidRequestError("user_id: is empty; expected the user to delete")
+        return self.parsed(
+            Deleted, self.fetch("DELETE", f"/v1/users/{quote(user_id, safe='')}").body
+        )
+
+    def export(
+        self,
+        table: Table = "events",
+        *,
+        trace_id: str | None = None,
+        agent: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Every row of a table, one by one as they come."""
+        with self._export(table, "ndjson", trace_id, agent, since, until) as stream:
+            total = _total(stream)
+            for done, line in enumerate(lines(stream.chunks()), 1):
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise UnexpectedAnswerError("a line of the export is not JSON") from error
+                yield row
+                if progress is not None:
+                    progress(done, total)
+
+    def export_to(
+        self,
+        path: str | Path,
+        table: Table = "events",
+        *,
+        format: Literal["ndjson", "parquet"] = "ndjson",  # noqa: A002 - the name of the parameter
+        trace_id: str | None = None,
+        agent: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Write a table to a file, which appears when it is whole; its size in bytes."""
+        target = Path(path)
+        part = target.with_name(f"{target.name}.part")
+        size = rows = 0
+        try:
+            with (
+                self._export(table, format, trace_id, agent, since, until) as stream,
+                part.open("wb") as file,
+            ):
+                total = _total(stream)
+                for chunk in stream.chunks():
+                    file.write(chunk)
+                    size += len(chunk)
+                    rows += chunk.count(b"\n")
+                    if progress is not None:
+                        by_rows = format == "ndjson"
+                        progress(rows if by_rows else size, total if by_rows else None)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+        return size
+
+    def _export(
+        self,
+        table: str,
+        kind: str,
+        trace_id: str | None,
+        agent: str | None,
+        since: Moment | None,
+        until: Moment | None,
+    ) -> Stream:
+        params = as_params({"table": table, "format": kind, "trace_id": trace_id, "agent": agent})
+        params |= {"since": _moment(since), "until": _moment(until)}
+        return self.transport.stream("GET", "/v1/export", params=params)
+
+
+def _moment(value: Moment | None) -> str | None:
+    return value if value is None or isinstance(value, str) else value.isoformat()
+
+
+def _total(stream: Stream) -> int | None:
+    said = stream.headers.get("x-total-count", "")
+    return int(said) if said.isascii() and said.isdecimal() else None

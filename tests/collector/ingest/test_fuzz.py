@@ -1,0 +1,16 @@
+"""Thousands of bodies that are almost right: taken, mended or refused, never anything else."""
+
+import os
+import random
+
+from tests.support import fuzzing
+
+CASES = int(os.environ.get("TRACEREEL_FUZZ_CASES", "10000"))
+SEED = int(os.environ.get("TRACEREEL_FUZZ_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
+
+
+def test_whatever_comes_is_taken_mended_or_refused():
+    done = fuzzing.run(SEED, lambda number: number >= CASES)
+
+    assert done.total() == CASES
+    assert min(done["taken"], done["refused"], done["mended"]) > CASES / 1000, done

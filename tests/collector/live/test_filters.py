@@ -1,0 +1,133 @@
+"""Which records a filter lets through."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.contract import EXAMPLES, example
+from tracereel_collector.live.filters import TailFilter
+
+FAILED = {
+    **example("agent.execution.failed"),
+    "session_id": "ses_1",
+    "user_id": "usr_1",
+    "service": "clinic",
+}
+
+
+def passes(fields, **wanted):
+    values = {
+        name: value if isinstance(value, str) else tuple(value) for name, value in wanted.items()
+    }
+    return TailFilter(**values).test()(fields)
+
+
+@pytest.mark.parametrize("fields", EXAMPLES, ids=lambda each: each["event_type"])
+def test_a_filter_without_conditions_lets_everything_through(fields):
+    assert passes(fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("type", "event_type"),
+        ("agent", "agent_name"),
+        ("trace", "trace_id"),
+        ("session", "session_id"),
+        ("user", "user_id"),
+        ("service", "service"),
+        ("error", "error_type"),
+        ("category", "error_category"),
+        ("code", "error_code"),
+    ],
+)
+def test_a_condition_wants_the_very_value_or_one_of_several(name, field):
+    value = FAILED[field]
+
+    assert passes(FAILED, **{name: [value]})
+    assert passes(FAILED, **{name: ["other", value]})
+    assert not passes(FAILED, **{name: ["other"]})
+    assert not passes({}, **{name: [value]})
+    assert not passes({field: [value]}, **{name: [value]})
+
+
+def test_conditions_hold_together():
+    assert passes(FAILED, agent=[FAILED["agent_name"]], session=["ses_1"])
+    assert not passes(FAILED, agent=[FAILED["agent_name"]], session=["ses_2"])
+
+
+def test_a_type_that_ends_in_a_dot_means_all_that_begin_so():
+    assert passes(FAILED, type=["agent.execution."])
+    assert not passes(FAILED, type=["agent.pipeline."])
+    assert not passes(FAILED, type=["agent.execution"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"event_type": "agent.execution.completed"}, "success"),
+        ({"event_type": "agent.execution.failed"}, "failed"),
+        ({"event_type": "agent.execution.cancelled"}, "cancelled"),
+        ({"event_type": "agent.pipeline.completed", "status": "failed"}, "failed"),
+    ],
+)
+def test_the_status_is_the_events_own_or_what_its_type_says(fields, status):
+    assert passes(fields, status=[status])
+    assert not passes(fields, status=["running"])
+
+
+def test_an_agent_is_found_on_both_ends_of_a_fallback():
+    fields = example("agent.fallback.triggered")
+
+    assert passes(fields, agent=[fields["primary_agent"]])
+    assert passes(fields, agent=[fields["fallback_agent"]])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("MAÑANA", True),
+        ("cita pérez", True),
+        ('deep "cita mañana"', True),
+        ('"mañana cita"', False),
+        ("maña", False),
+        ("cita ayer", False),
+        ("evt_secret", False),
+    ],
+)
+def test_text_is_looked_for_in_prompts_and_outputs_whatever_the_case(text, found):
+    fields = {
+        "event_id": "evt_secret",
+        "user_prompt": "una Cita mañana",
+        "output_summary": "con el Dr. Pérez",
+        "output_messages": [{"parts": [{"content": "very Deep"}]}],
+    }
+
+    assert passes(fields, text=text) is found
+
+
+def test_attributes_are_fields_by_name_as_text_or_as_json():
+    fields = {"tier": "gold", "seats": 3, "vip": True}
+
+    assert passes(fields, attribute=[("tier", "gold"), ("seats", "3"), ("vip", "true")])
+    assert not passes(fields, attribute=[("tier", "gold"), ("seats", "4")])
+    assert not passes(fields, attribute=[("missing", "null")])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+NAMES = st.sampled_from(
+    ["event_type", "agent_name", "status", "trace_id", "user_prompt", "arguments", "llm_model"]
+)
+
+
+@given(st.dictionaries(NAMES | st.text(), JSON), st.text(max_size=5))
+def test_whatever_an_event_holds_a_filter_answers(fields, word):
+    wanted = TailFilter(
+        type=(word,), agent=(word,), status=(word,), trace=(word,), model=(word,), text=word
+    )
+
+    assert wanted.test()(fields) in (True, False)

@@ -1,0 +1,353 @@
+"""What is worked out about a run: critical path, chains, waste, errors, usage."""
+
+import pytest
+from hypothesis import given
+
+from tests.collector.query.rows import MILLI, event, rows, span
+from tests.collector.query.test_tree import HELD, RUNS
+from tracereel_collector.query.brief import MIN_BYTES, brief_of
+from tracereel_collector.query.diff import compared
+from tracereel_collector.query.moment import Moment, state_at
+from tracereel_collector.query.run.align import aligned
+from tracereel_collector.query.run.analysis import analyse
+from tracereel_collector.query.run.summary import summary_of
+from tracereel_collector.query.run.timeline import timeline_of
+from tracereel_collector.query.run.tree import build
+from tracereel_collector.query.run.waste import covered
+from tracereel_collector.query.trace import document_of
+
+
+def analysed(*events, **options):
+    made = rows(*events, **options)
+    return analyse(build(made), made.prices)
+
+
+def agent(name, start, end, *, parent="p", status="completed", **fields):
+    ids = {
+        "span_id": name,
+        "parent_span_id": parent,
+        "agent_name": name,
+        "execution_id": f"x-{name}",
+    }
+    return [
+        event("execution.started", start, **ids),
+        event(f"execution.{status}", end, start=start, **ids, **fields),
+    ]
+
+
+def pipeline(start, end, **fields):
+    ids = {"span_id": "p", "pipeline_type": "booking"}
+    return [
+        event("pipeline.started", start, **ids),
+        event("pipeline.completed", end, start=start, **ids, **fields),
+    ]
+
+
+def path(analysis):
+    return [
+        (each.step.name if each.step else None, (each.end - each.start) // MILLI)
+        for each in analysis.path
+    ]
+
+
+def test_the_critical_path_follows_what_ended_last():
+    analysis = analysed(
+        *pipeline(0, 100), *agent("quick", 10, 30), *agent("slow", 10, 60), *agent("last", 70, 90)
+    )
+
+    assert path(analysis) == [
+        ("booking", 10),
+        ("slow", 50),
+        ("booking", 10),
+        ("last", 20),
+        ("booking", 10),
+    ]
+
+
+def test_a_worker_that_outlives_its_caller_did_not_hold_it_up():
+    analysis = analysed(*pipeline(0, 50), *agent("detached", 40, 90))
+
+    assert path(analysis)[0] == ("booking", 50)
+
+
+@HELD
+@given(RUNS)
+def test_the_critical_path_is_as_long_as_the_run_without_a_gap(made):
+    analysis = analyse(build(made), made.prices)
+    run = analysis.run
+
+    reached = run.began
+    for segment in analysis.path:
+        assert segment.start == reached
+        assert segment.end > segment.start
+        reached = segment.end
+    assert reached == run.ended or not analysis.path
+
+
+def retried():
+    """One agent that tries inside itself, then falls back; one that is tried again as a whole."""
+    return analysed(
+        *pipeline(0, 100),
+        event("execution.started", 1, span_id="a", parent_span_id="p", agent_name="parser"),
+        event(
+            *("retry.attempted", 10),
+            start=2,
+            span_id="a1",
+            parent_span_id="a",
+            agent_name="parser",
+            attempt=1,
+            retry_attempt=1,
+            delay_seconds=0.005,
+            error_message="LLMTimeoutError: after 30s",
+            reason="timeout",
+        ),
+        event(
+            *("llm.called", 9),
+            start=3,
+            span_id="m1",
+            parent_span_id="a1",
+            llm_model="qwen",
+            tokens=100,
+            cost_usd=0.25,
+        ),
+        event(
+            *("step.completed", 25),
+            start=15,
+            span_id="a2",
+            parent_span_id="a",
+            agent_name="parser",
+            attempt=2,
+            step_type="attempt",
+            status="failed",
+            error_type="LLMTimeoutError",
+        ),
+        event(
+            *("fallback.triggered", 30),
+            span_id="a",
+            primary_agent="parser",
+            fallback_agent="regex",
+            fallback_successful=True,
+            reason="max_retries_exceeded",
+        ),
+        event("execution.completed", 31, start=1, span_id="a", parent_span_id="p", tokens=100),
+        *agent("again", 40, 50, status="failed", error_type="ValueError", error_message="no"),
+        event(
+            *("execution.completed", 60),
+            start=52,
+            span_id="second",
+            parent_span_id="p",
+            agent_name="again",
+            repeats="x-again",
+            tokens=7,
+        ),
+    )
+
+
+def test_attempts_and_takeovers_are_one_chain():
+    (chain,) = retried().chains
+
+    assert [(link.what, link.number, link.status) for link in chain.links] == [
+        ("attempt", 1, "failed"),
+        ("attempt", 2, "failed"),
+        ("fallback", None, "success"),
+    ]
+    assert chain.links[0].waited_ms == 5
+    assert chain.outcome == "success"
+
+
+def test_what_was_tried_for_nothing_is_wasted():
+    waste = retried().waste
+
+    assert [step.id for step in waste.steps] == ["a1", "a2", "again"]
+    assert waste.waiting_ms == 5
+    assert waste.time_ms == 8 + 10 + 10 + 5
+    assert (waste.usage.tokens, waste.usage.cost_usd) == (100, 0.25)
+
+
+def test_tokens_count_once_calls_first():
+    usage = retried().usage
+
+    assert (usage.tokens, usage.cost_usd) == (107, 0.25)
+
+
+def test_a_call_that_wraps_another_counts_once_and_is_priced():
+    analysis = analysed(
+        *agent("a", 0, 10, parent=""),
+        spans=[
+            span("w", "a", 1, 9, call_kind="llm", tokens=10),
+            span("i", "w", 2, 8, call_kind="llm", tokens=10),
+        ],
+        prices={"w": 0.5, "i": 0.5},
+    )
+
+    assert (analysis.usage.tokens, analysis.usage.cost_usd) == (10, 0.5)
+
+
+def test_the_first_error_is_the_deepest_that_came_first_and_was_handled():
+    summary = summary_of(retried())
+
+    assert summary["first_error"]["step"] == "a1"
+    assert summary["first_error"]["type"] == "LLMTimeoutError"
+    assert summary["first_error"]["handled"] is True
+    assert summary["fatal_error"] is None
+
+
+def test_the_error_that_ended_a_run_leads_to_its_cause():
+    analysis = analysed(
+        *pipeline(0, 100, status="failed", error_type="PipelineError"),
+        *agent("outer", 1, 90, status="failed", error_type="AgentError"),
+        event(
+            *("tool.called", 80),
+            start=70,
+            span_id="t",
+            parent_span_id="outer",
+            call_name="book",
+            status="failed",
+            error_type="ConnectionError",
+        ),
+    )
+    summary = summary_of(analysis)
+
+    assert summary["fatal_error"]["type"] == "PipelineError"
+    assert summary["fatal_error"]["cause"]["name"] == "book"
+    assert summary["fatal_error"]["handled"] is False
+    assert summary["first_error"]["name"] == "book"
+
+
+@pytest.mark.parametrize(
+    ("stretches", "expected"),
+    [([], 0), ([(0, 5), (3, 8)], 8), ([(0, 10), (2, 3)], 10), ([(0, 1), (5, 6)], 2)],
+)
+def test_overlaps_count_once(stretches, expected):
+    assert covered(stretches) == expected
+
+
+@HELD
+@given(RUNS)
+def test_whatever_a_run_is_made_of_it_can_be_shown(made):
+    analysis = analyse(build(made), made.prices)
+
+    document = document_of(analysis)
+    assert len(document["steps"]) == len(analysis.run.steps)
+    for budget in (MIN_BYTES, 2_000):
+        assert len(brief_of(analysis, analysis.run.roots, budget=budget)) <= budget
+    entries = timeline_of(analysis, tenant="default")
+    assert len(entries) == len(made.events) + sum(
+        step.source == "otlp" for step in analysis.run.steps
+    )
+    assert len({str(entry.cursor) for entry in entries}) == len(entries)
+    for offset in (-1.0, 0.0, 300.0, 10**6):
+        state = state_at(analysis, Moment(offset_ms=offset))
+        assert state["finished"] + state["under_way"] + state["to_come"] == len(analysis.run.steps)
+    same = compared(analysis, analyse(build(made), made.prices))
+    assert same["same"] is True
+    assert same["first_difference"] is None
+
+
+@HELD
+@given(RUNS, RUNS)
+def test_every_step_of_two_runs_is_in_one_pair(one, other):
+    a, b = build(one), build(other)
+    pairs = aligned(a.roots, b.roots)
+
+    assert sorted(id(pair.a) for pair in pairs if pair.a) == sorted(map(id, a.steps))
+    assert sorted(id(pair.b) for pair in pairs if pair.b) == sorted(map(id, b.steps))
+
+
+def booking(*, input_hash=1, output="ok", chosen="A", extra=(), tokens=10, took=10):
+    return analysed(
+        *pipeline(0, 50 + took, output=output, output_hash=hash(output)),
+        *agent("parser", 1, 5, input="x", output=output, output_hash=hash(output)),
+        event(
+            *("decision.recorded", 4),
+            span_id="parser",
+            decision_type="route",
+            chosen=chosen,
+            reasoning=f"{chosen} is best",
+        ),
+        event(
+            *("tool.called", 20 + took),
+            start=20,
+            span_id="t",
+            parent_span_id="p",
+            call_name="find",
+            input=f'{{"n": {input_hash}, "q": "x"}}',
+            input_hash=input_hash,
+        ),
+        event(*("llm.called", 45), start=40, span_id="m", parent_span_id="p", tokens=tokens),
+        *extra,
+    )
+
+
+def test_a_slower_run_is_the_same_run():
+    document = compared(booking(), booking(took=25))
+
+    assert document["same"] is True
+    assert document["totals"]["duration_ms"]["delta"] == 15
+
+
+def test_the_first_difference_is_the_decision_not_the_outcome_it_led_to():
+    document = compared(booking(), booking(chosen="B", output="no"))
+
+    first = document["first_difference"]
+    assert (first["name"], first["what"]) == ("parser", "decision")
+    assert first["fields"]["decision"]["b"] == {
+        "type": "route",
+        "chosen": "B",
+        "reasoning": "B is best",
+    }
+    assert {step["name"] for step in document["steps"]} == {"parser", "booking"}
+
+
+def test_changed_arguments_name_their_keys():
+    document = compared(booking(), booking(input_hash=2))
+
+    (changed,) = document["steps"]
+    assert changed["fields"]["input"]["keys"] == {"added": [], "removed": [], "changed": ["n"]}
+    assert document["counts"] == {"steps": 4, "same": 3, "changed": 1, "added": 0, "removed": 0}
+
+
+def test_added_and_removed_steps_stand_where_they_happened():
+    more = [event("tool.called", 15, start=12, span_id="n", parent_span_id="p", call_name="check")]
+    added = compared(booking(), booking(extra=more))
+    removed = compared(booking(extra=more), booking(tokens=12))
+
+    assert [(step["change"], step["name"]) for step in added["steps"]] == [("added", "check")]
+    assert added["first_difference"]["change"] == "added"
+    assert [(step["change"], step["what"]) for step in removed["steps"]] == [
+        ("removed", "removed"),
+        ("changed", "tokens"),
+    ]
+
+
+def test_of_several_calls_of_a_name_those_with_the_same_input_belong_together():
+    def calls(*inputs):
+        return analysed(
+            *pipeline(0, 90),
+            *(
+                event(
+                    *("tool.called", 10 * place + 5),
+                    start=10 * place,
+                    span_id=f"t{place}",
+                    parent_span_id="p",
+                    call_name="find",
+                    input_hash=each,
+                )
+                for place, each in enumerate(inputs, start=1)
+            ),
+        )
+
+    document = compared(calls(1, 2, 3), calls(9, 1, 2, 3))
+
+    assert [(step["change"], step["b"]) for step in document["steps"]] == [("added", "t1")]
+
+
+def test_a_brief_shows_what_failed_and_how_much_is_hidden():
+    fine = [each for number in range(200) for each in agent(f"a{number}", number, number + 1)]
+    analysis = analysed(*pipeline(0, 900), *fine, *agent("bad", 800, 801, status="failed"))
+
+    short = brief_of(analysis, analysis.run.roots, budget=1_500)
+
+    assert len(short) <= 1_500
+    assert b'"name":"bad"' in short
+    assert b'"hidden":' in short

@@ -1,0 +1,58 @@
+"""What the numbers of emitters say about a run."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.collector.query.rows import event
+from tracereel_collector.query.run.ledger import MAX_GAPS, accounts_of, unnumbered, verdict_of
+
+
+def numbered(numbers, *, told=None, emitter="emt"):
+    rows = [event("custom.x", each, emitter_id=emitter, trace_seq=each) for each in numbers]
+    if told is not None:
+        rows.append(
+            event(
+                *("pipeline.completed", 10**6),
+                emitter_id=emitter,
+                trace_seq=told,
+                trace_event_count=told,
+            )
+        )
+    return rows
+
+
+def verdict(rows):
+    return verdict_of(accounts_of(rows), unnumbered=unnumbered(rows))
+
+
+def test_a_run_is_complete_when_every_number_to_its_told_end_is_here():
+    assert verdict(numbered([1, 2, 3], told=4)) == "complete"
+    assert verdict(numbered([1, 2, 3])) == "open"
+    assert verdict(numbered([1, 3], told=4)) == "incomplete"
+    assert verdict(numbered([2, 3])) == "incomplete"
+    assert verdict([event("custom.x", 1)]) == "unknown"
+    assert verdict(numbered([1, 2], told=3) + numbered([1, 3], emitter="other")) == "incomplete"
+
+
+def test_a_missing_tail_is_seen_by_the_count_that_the_end_carries():
+    rows = [
+        *numbered([1, 2]),
+        event("pipeline.completed", 9, emitter_id="emt", trace_seq=5, trace_event_count=7),
+    ]
+    (account,) = accounts_of(rows)
+
+    assert (account.seen, account.expected, account.missing) == (3, 7, 4)
+    assert account.gaps == [(3, 4), (6, 7)]
+
+
+@given(st.sets(st.integers(1, 400), min_size=1), st.none() | st.integers(1, 500))
+def test_gaps_and_numbers_are_all_there_is(numbers, told):
+    (account,) = accounts_of(numbered(sorted(numbers), told=told))
+    seen = numbers | ({told} if told else set())
+    gone = {number for first, last in account.gaps for number in range(first, last + 1)}
+
+    assert account.missing == account.expected - len(seen)
+    assert not gone & seen
+    if len(account.gaps) < MAX_GAPS:
+        assert gone | seen == set(range(1, account.expected + 1))
+        assert len(gone) == account.missing

@@ -1,0 +1,114 @@
+"""The tables behind Jaeger's APIs: types of attributes, names, spans that events let be known."""
+
+import json
+import uuid
+
+import pytest
+
+from tests.collector.store.conftest import connect
+from tests.support.contract import EXAMPLES
+from tracereel_collector.model import Kind
+from tracereel_collector.query.jaeger.reader import Jaeger, Search
+from tracereel_collector.store import migrate as migration
+from tracereel_collector.store.migrate import migrate
+from tracereel_collector.store.sql import migrations
+
+DAY = 86_400 * 10**9
+
+
+def rows(store, statement):
+    return [
+        json.loads(line) for line in store.select(statement, {}, fmt="JSONEachRow").splitlines()
+    ]
+
+
+def test_a_store_of_an_earlier_version_keeps_its_runs(engine, queued, monkeypatch):
+    """What was stored before the tables existed is listed and found after the migration."""
+    store = connect(engine, f"db_{uuid.uuid4().hex}")
+    before = [each for each in migrations() if each.number < 14]
+    monkeypatch.setattr(migration, "migrations", lambda: before)
+    migrate(store)
+    store.insert(
+        Kind.EVENTS,
+        [
+            queued(
+                b"\n".join(json.dumps({**each, "service": "clinic"}).encode() for each in EXAMPLES)
+            )
+        ],
+        token="before",
+    )
+    monkeypatch.undo()
+
+    assert [each.number for each in migrate(store)][:1] == [14]
+
+    jaeger = Jaeger(store, now_unix_nano=lambda: 0)
+    assert jaeger.services("default") == ["clinic"]
+    assert ("invoke_agent parsing_agent", "internal") in jaeger.operations("default", "clinic")
+    assert jaeger.services("another") == []
+    found = jaeger.find("default", Search(service="clinic", start=0, end=2**62, tags={}, limit=10))
+    assert len(found) == 2
+    store.close()
+
+
+def test_a_span_that_is_closed_hides_the_one_that_began(store, queued, token):
+    began = {**EXAMPLES[0], "trace_id": "one", "span_id": "a" * 16, "otel_trace_id": "c" * 32}
+    ended = {**EXAMPLES[1], "trace_id": "one", "span_id": "a" * 16, "otel_trace_id": "c" * 32}
+    ended |= {"span_name": "n", "span_start_unix_nano": 10**18, "span_end_unix_nano": 10**18 + 9}
+    store.insert(Kind.EVENTS, [queued(json.dumps(began).encode())], token=f"{token}1")
+    jaeger = Jaeger(store, now_unix_nano=lambda: 2 * 10**18)
+
+    (trace,) = jaeger.traces("default", ["c" * 32])
+    assert [each.is_open for each in trace.spans] == [True]
+    assert trace.spans[0].took == 2 * 10**18 - 1_769_162_400 * 10**9
+
+    store.insert(Kind.EVENTS, [queued(json.dumps(ended).encode())], token=f"{token}2")
+    (trace,) = jaeger.traces("default", ["c" * 32])
+    assert [(each.name, each.took, each.is_open) for each in trace.spans] == [("n", 9, False)]
+
+
+def test_an_event_as_odd_as_can_be_does_not_stop_the_view(store, queued, token):
+    """Views never throw: an hour of 10^30 ms, and times before and after all clocks."""
+    odd = [
+        {**EXAMPLES[1], "event_id": f"odd-{number}", "trace_id": f"odd-{number}", **fields}
+        for number, fields in enumerate(
+            [
+                {"execution_time_ms": 2**64 - 1},
+                {"timestamp": "1900-01-01T00:00:00Z", "execution_time_ms": 10},
+                {"timestamp": "2262-04-11T23:47:16Z"},
+                {"agent_name": "", "request_id": None},
+            ]
+        )
+    ]
+    body = b"\n".join(json.dumps(each).encode() for each in odd)
+    store.insert(Kind.EVENTS, [queued(body)], token=token)
+
+    names = [each["SpanName"] for each in rows(store, "SELECT SpanName FROM event_spans")]
+    assert len([each for each in names if each.startswith("invoke_agent")]) >= 4
+
+
+def test_an_answer_holds_only_so_many_spans_and_says_so(store, queued, token, monkeypatch):
+    monkeypatch.setattr("tracereel_collector.query.jaeger.reader.MAX_SPANS", 3)
+    events = [
+        {
+            **EXAMPLES[1],
+            "event_id": f"{token}{number}",
+            "trace_id": "many",
+            "execution_id": str(number),
+        }
+        for number in range(5)
+    ]
+    body = b"\n".join(json.dumps(each).encode() for each in events)
+    store.insert(Kind.EVENTS, [queued(body)], token=token)
+    jaeger = Jaeger(store, now_unix_nano=lambda: 0)
+
+    (trace_id,) = jaeger.resolve("default", "many")
+    (trace,) = jaeger.traces("default", [trace_id])
+    assert (len(trace.spans), trace.cut) == (3, True)
+
+
+@pytest.fixture(autouse=True)
+def empty(request):
+    if "store" in request.fixturenames:
+        store = request.getfixturevalue("store")
+        for table in ("event_spans", "span_names"):
+            store.command(f"TRUNCATE TABLE {table}")

@@ -1,0 +1,225 @@
+"""Conversations with their turns, and what agents did, from the tables that sum up."""
+
+import json
+import random
+
+import pytest
+
+from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
+from tracereel_collector.errors import NotFoundError
+from tracereel_collector.query.agents import Agents
+from tracereel_collector.query.search import Question, Search
+from tracereel_collector.query.sessions import Sessions
+from tracereel_collector.query.window import parse_window
+from tracereel_collector.store.deletion import delete_rows, runs_of
+
+
+@pytest.fixture
+def sessions(migrated):
+    return Sessions(migrated, Search(migrated, lambda: NOW))
+
+
+@pytest.fixture
+def agents(migrated, tenant):
+    asked = Agents(migrated)
+
+    def ask(name=None, start=None, end=None, points=60):
+        window = parse_window(start or at(-60), end or at(3600), now=NOW)
+        if name is None:
+            return json.loads(asked.list_document(tenant, window, points=points, limit=100))
+        return json.loads(asked.document(tenant, name, window, points=points))
+
+    return ask
+
+
+def listed(sessions, tenant, **given):
+    asked = {"user": "", "limit": 50, "cursor": None, **given}
+    return json.loads(
+        sessions.list_document(tenant, parse_window(at(-3600), None, now=NOW), **asked)
+    )
+
+
+def call(trace_id, number, kind, seconds, **fields):
+    """A model or tool call of the parsing agent."""
+    return {
+        "event_id": f"{trace_id}-call-{number}",
+        "event_type": f"agent.{kind}.called",
+        "trace_id": trace_id,
+        "timestamp": at(seconds),
+        "agent_name": "parsing_agent",
+        "status": "success",
+        "duration_ms": 40,
+        **fields,
+    }
+
+
+def test_a_conversation_has_turns_and_each_turn_its_rounds(told, sessions, tenant):
+    told(
+        *run("one", session_id="s", user_id="ana", prompt="any slot?", output="at ten"),
+        call("one", 1, "llm", 0.1, llm_model="gpt-4o", llm_tokens_used=30),
+        call("one", 2, "tool", 0.2, tool_name="calendar", arguments={"day": "friday"})
+        | {"result_summary": "three slots", "tool_call_id": "c1"},
+        call("one", 3, "tool", 0.3, tool_name="weather"),
+        call("one", 4, "llm", 0.4, llm_model="gpt-4o", llm_tokens_used=12),
+        *run("two", begin=60, session_id="s", user_id="ana", prompt="book it", status="failed"),
+        *run("other", begin=90, session_id="t", user_id="bob"),
+    )
+
+    found = json.loads(sessions.document(tenant, "s"))
+
+    assert [turn["trace_id"] for turn in found["turns"]] == ["one", "two"]
+    assert (found["users"], found["truncated"]) == (["ana"], False)
+    first, second = found["turns"]
+    assert (first["prompt"], first["answer"], first["tokens"]) == ("any slot?", "at ten", 42)
+    assert [[tool["tool"] for tool in each["tools"]] for each in first["rounds"]] == [
+        ["calendar", "weather"],
+        [],
+    ]
+    assert first["rounds"][0]["tools"][0] == {
+        "tool": "calendar",
+        "tool_call_id": "c1",
+        "status": "success",
+        "duration_ms": 40,
+        "arguments": '{"day":"friday"}',
+        "result": "three slots",
+    }
+    assert second["status"] == "failed"
+
+    everything = listed(sessions, tenant)["sessions"]
+    assert [each["session_id"] for each in everything] == ["t", "s"]
+    assert (everything[1]["turns"], everything[1]["failed_turns"]) == (2, 1)
+    assert everything[1]["first_prompt"] == "any slot?"
+    assert [each["session_id"] for each in listed(sessions, tenant, user="ana")["sessions"]] == [
+        "s"
+    ]
+    page = listed(sessions, tenant, limit=1)
+    following = listed(sessions, tenant, limit=1, cursor=page["next"])
+    assert [each["session_id"] for each in following["sessions"]] == ["s"]
+    assert following["next"] is None
+
+
+def test_a_conversation_that_only_spans_tell_of_has_turns_too(spans, sessions, tenant):
+    spans(
+        spans_request(
+            span(1, took=9, **{"gen_ai.operation.name": "invoke_agent", "session.id": "s"}),
+            span(2, parent=1, begin=1, **{"gen_ai.operation.name": "chat"})
+            | {"gen_ai.request.model": "m1", "gen_ai.prompt.0.content": "any slot?"},
+            span(3, parent=1, begin=3, **{"gen_ai.operation.name": "execute_tool"})
+            | {"gen_ai.tool.name": "calendar", "gen_ai.tool.call.arguments": "{}"},
+        )
+    )
+
+    (turn,) = json.loads(sessions.document(tenant, "s"))["turns"]
+
+    assert turn["prompt"] == "any slot?"
+    assert [(each["model"], [t["tool"] for t in each["tools"]]) for each in turn["rounds"]] == [
+        ("m1", ["calendar"])
+    ]
+
+
+def test_a_conversation_that_nobody_had_is_not_found(told, sessions, tenant):
+    told(*run("theirs", session_id="s"), tenant="bravo")
+
+    with pytest.raises(NotFoundError):
+        sessions.document(tenant, "s")
+    assert listed(sessions, tenant)["sessions"] == []
+
+
+def test_an_agents_sums_are_those_of_its_events(told, agents):
+    rnd = random.Random(4)
+    took = [rnd.randrange(1, 30) for _ in range(40)]
+    events = []
+    for number, seconds in enumerate(took):
+        status = "failed" if number % 10 == 0 else "success"
+        begin = 60 * number
+        events += run(f"r{number}", begin=begin, took=seconds, status=status, confidence=0.75)
+    events += [
+        {"event_id": f"x{n}", "trace_id": "r1", "timestamp": at(1), **each}
+        for n, each in enumerate(
+            [
+                {"event_type": "agent.retry.attempted", "agent_name": "parsing_agent"},
+                {"event_type": "agent.fallback.triggered", "primary_agent": "parsing_agent"},
+            ]
+        )
+    ]
+    told(*events)
+
+    (found,) = agents()["agents"]
+
+    assert found["agent"] == "parsing_agent"
+    assert (found["executions"], found["failed"], found["error_rate"]) == (40, 4, 0.1)
+    assert (found["retries"], found["fallbacks"]) == (1, 1)
+    assert (found["tokens"], found["cost_usd"]) == (4000, 0.04)
+    assert found["errors"] == {"Timeout": 4}
+    assert found["confidence"] == {"mean": 0.75, "tenths": [0] * 7 + [40, 0, 0]}
+    middle = sorted(took)[19] * 1000
+    assert found["latency"]["p50_ms"] == pytest.approx(middle, rel=0.05)
+    assert found["latency"]["mean_ms"] == sum(took) * 1000 / 40
+    assert sum(found["series"]["executions"]) == 40
+
+    one = agents("parsing_agent", points=10)
+    assert sum(point["executions"] for point in one["series"]) == 40
+    assert {name: one[name] for name in ("tokens", "latency", "errors")} == {
+        name: found[name] for name in ("tokens", "latency", "errors")
+    }
+
+
+def test_any_window_counts_what_is_in_it_whichever_table_it_is_read_from(told, agents):
+    told(*[e for n in range(30) for e in run(f"r{n}", begin=n * 600, took=1)])
+
+    for first, last in ((0, 1), (3, 4), (5, 29), (6, 24), (1, 13), (0, 30)):
+        found = agents(start=at(first * 600), end=at(last * 600))["agents"]
+        assert found[0]["executions"] == last - first
+        assert sum(found[0]["series"]["executions"]) == last - first
+        one = agents("parsing_agent", start=at(first * 600), end=at(last * 600), points=3)
+        assert sum(point["executions"] for point in one["series"]) == last - first
+
+
+def test_agents_of_other_instrumentations_are_counted_from_their_spans(spans, agents):
+    spans(
+        spans_request(
+            span(1, took=2, **{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "h"}),
+            span(2, took=4, error="x", **{"gen_ai.operation.name": "invoke_agent"})
+            | {"gen_ai.agent.name": "h"},
+            span(3, parent=1, **{"gen_ai.operation.name": "chat", "gen_ai.agent.name": "h"})
+            | {"gen_ai.request.model": "m1", "gen_ai.usage.input_tokens": 5}
+            | {"gen_ai.usage.output_tokens": 6},
+        )
+    )
+
+    (found,) = agents()["agents"]
+    assert (found["executions"], found["failed"], found["tokens"]) == (2, 1, 11)
+    assert (found["models"], found["latency"]["mean_ms"]) == ({"m1": 1}, 3000)
+
+
+def test_an_agent_that_rests_is_known_and_one_that_never_was_is_not(told, agents):
+    told(*run("r"))
+
+    assert agents("parsing_agent", start=at(7200), end=at(9000))["executions"] == 0
+    with pytest.raises(NotFoundError):
+        agents("nobody")
+
+
+def test_what_is_forgotten_is_taken_out_of_the_sums(told, spans, agents, migrated, tenant):
+    told(*run("stays"), *run("goes", took=5, status="failed", llm_model="m"))
+    told(*run("goes-alone", agent="loner"))
+    before = agents()["agents"]
+    spans(
+        spans_request(
+            span(1, **{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "h"})
+        )
+    )
+    assert {each["agent"] for each in before} == {"parsing_agent", "loner"}
+
+    runs = runs_of(migrated, tenant, ["goes", "goes-alone", "ab" * 16])
+    delete_rows(migrated, runs)
+
+    for start in (at(-60), at(-20000)):  # by minutes, and by hours
+        left = {each["agent"]: each for each in agents(start=start)["agents"]}
+        assert (left["parsing_agent"]["executions"], left["parsing_agent"]["failed"]) == (1, 0)
+        assert left["parsing_agent"]["errors"] == {}
+        assert left["parsing_agent"]["latency"]["mean_ms"] == 2000
+        for gone in ("loner", "h"):
+            assert left.get(gone, {"executions": 0})["executions"] == 0
+    search = Search(migrated, lambda: NOW)
+    assert [each["trace_id"] for each in search.answer(tenant, Question())["traces"]] == ["stays"]

@@ -1,0 +1,153 @@
+"""Bulk export: everything once, in either form, filtered, and by the command too."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.collector import http
+from tests.support.contract import example
+from tracereel_collector.query.export import TABLES, Export, Wanted
+
+
+@pytest.fixture(scope="module")
+def agent(collector):
+    """An agent with two hundred events in twenty runs, some of them large."""
+    name = "exported_agent"
+    events = [
+        {**example("agent.execution.completed"), "agent_name": name, "event_id": f"exp-{number}"}
+        | {
+            "trace_id": f"trc-exp-{number % 20}",
+            "timestamp": f"2025-03-{1 + number % 28:02}T00:00:00Z",
+        }
+        | {"reasoning": "ñ\n" * (1 + 2_000 * (number % 10 == 0))}
+        for number in range(200)
+    ]
+    assert collector.post_events(events).status == 200
+    return name
+
+
+def export(collector, **asked):
+    query = "&".join(f"{name}={value}" for name, value in asked.items())
+    answer = http("GET", f"{collector.url}/v1/export?{query}")
+    assert answer.status == 200, answer.body
+    return answer
+
+
+def test_events_come_as_they_were_sent(collector, agent):
+    answer = export(collector, agent=agent)
+
+    lines = [json.loads(line) for line in answer.body.splitlines()]
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert answer.headers["x-total-count"] == "200"
+    assert sorted(line["event_id"] for line in lines) == sorted(f"exp-{n}" for n in range(200))
+    first = next(line for line in lines if line["event_id"] == "exp-0")
+    assert first["reasoning"] == "ñ\n" * 2001
+    assert first["sequence_number"] > 0
+
+
+def test_parquet_holds_the_same_rows(collector, agent):
+    answer = export(collector, agent=agent, format="parquet")
+
+    table = pq.read_table(io.BytesIO(answer.body))
+    assert table.num_rows == 200
+    assert {"trace_id", "agent_name", "payload", "timestamp"} <= set(table.column_names)
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_every_table_comes_in_both_forms(collector, agent, table):
+    lines = export(collector, table=table).body.splitlines()
+    rows = pq.read_table(io.BytesIO(export(collector, table=table, format="parquet").body))
+
+    assert rows.num_rows == len(lines)
+
+
+def test_filters_choose(collector, agent):
+    run = export(collector, trace_id="trc-exp-3").body.splitlines()
+    days = export(collector, agent=agent, since="2025-03-02", until="2025-03-04T00:00:00Z")
+    nothing = export(collector, agent="nobody")
+
+    assert len(run) == 10
+    moments = {json.loads(line)["timestamp"][:10] for line in days.body.splitlines()}
+    assert moments == {"2025-03-02", "2025-03-03"}
+    assert nothing.body == b""
+    assert http("GET", f"{collector.url}/v1/export?since=yesterday").status == 400
+
+
+class Watched:
+    """The store as an export sees it, with the size of what it gave out."""
+
+    def __init__(self, client):
+        self.client = client
+        self.sizes = []
+
+    def select(self, statement, parameters, *, fmt):
+        data = bytes(self.client.raw_query(statement, parameters=parameters, fmt=fmt))
+        self.sizes.append(len(data))
+        return data
+
+
+@pytest.mark.parametrize(("rows", "size"), [(3, 1 << 30), (1_000, 6_000), (3, 1)])
+def test_slices_are_bounded_and_lose_nothing(collector, agent, sql, rows, size):
+    """By rows and by bytes; a row larger than a slice is a slice of its own."""
+    store = Watched(sql)
+    made = Export(store, slice_rows=rows, slice_bytes=size)
+    wanted = Wanted(trace_id="trc-exp-0")
+
+    lines = b"".join(made.ndjson("default", wanted)).splitlines()
+    table = pq.ParquetFile(io.BytesIO(b"".join(made.parquet("default", wanted))))
+
+    assert len({json.loads(line)["event_id"] for line in lines}) == len(lines) == 10
+    assert table.metadata.num_rows == 10
+    assert table.num_row_groups == (4 if size > 6_000 else 10)
+    assert max(store.sizes) < (70_000 if size > 6_000 else 25_000)
+
+
+def test_the_command_writes_a_file(collector, agent, tmp_path):
+    for kind in ("ndjson", "parquet"):
+        file = tmp_path / f"out.{kind}"
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "tracereel",
+                "dump",
+                "--endpoint",
+                collector.url,
+                "--agent",
+                agent,
+                "--format",
+                kind,
+                "-o",
+                str(file),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.startswith("200 rows")
+    assert len((tmp_path / "out.ndjson").read_bytes().splitlines()) == 200
+    assert pq.read_table(tmp_path / "out.parquet").num_rows == 200
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["out.ndjson", "out.parquet"]
+
+
+def test_the_command_says_what_is_wrong(collector, tmp_path):
+    for arguments, why in (
+        (["--endpoint", "http://127.0.0.1:1"], "nobody answers"),
+        (["--endpoint", collector.url, "--since", "yesterday"], "since is 'yesterday'"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "tracereel", "dump", *arguments, "-o", str(tmp_path / "x")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert why in done.stderr
+    assert list(tmp_path.iterdir()) == []
