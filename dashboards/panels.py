@@ -14,6 +14,8 @@ JAEGER: Final = {"type": "jaeger", "uid": "tracereel-jaeger"}
 
 QUERIES: Final = Path(__file__).parent / "queries"
 COLUMNS: Final = 24
+WIDE: Final = 11
+"""Panels from here on have room for a legend beside the picture."""
 GOOD, FAIR, BAD, PLAIN = "green", "orange", "red", "text"
 
 Steps = Sequence[tuple[float | None, str]]
@@ -147,7 +149,11 @@ def lines(
         # The lines tell the series apart; the colours of thresholds would make them all alike.
         more.setdefault("defaults", {}).setdefault("color", {"mode": "palette-classic"})
     options = {
-        "legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"]},
+        "legend": {
+            "displayMode": "table",
+            "placement": "right" if more.get("width", 0) >= WIDE else "bottom",
+            "calcs": ["lastNotNull", "max"],
+        },
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
     more.setdefault("defaults", {}).setdefault("min", 0)
@@ -162,7 +168,7 @@ def lines(
     )
 
 
-def bars(title: str, about: str, target: Json, **more: Any) -> Panel:
+def bars(title: str, about: str, *targets: Json, **more: Any) -> Panel:
     """One horizontal bar for each series, the largest first."""
     options = {
         "orientation": "horizontal",
@@ -170,7 +176,7 @@ def bars(title: str, about: str, target: Json, **more: Any) -> Panel:
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
     }
     return Panel(
-        kind="bargauge", title=title, about=about, targets=[target], options=options, **more
+        kind="bargauge", title=title, about=about, targets=targets, options=options, **more
     )
 
 

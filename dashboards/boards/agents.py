@@ -39,7 +39,7 @@ BOARD = Board(
         (
             "Now",
             [
-                stat("Executions", "Ended per second.", prom(ALL), unit="cps"),
+                stat("Executions per second", "Executions that ended.", prom(ALL), defaults={"decimals": 1}),
                 stat(
                     "Errors",
                     "Executions that failed, of all that ended. An attempt that is retried around the agent"
@@ -83,7 +83,7 @@ BOARD = Board(
         (
             "Work and errors",
             [
-                lines("Executions", "Ended per second, by agent.", prom(RATE, "{{agent_name}}"), unit="cps"),
+                lines("Executions per second", "Executions that ended, by agent.", prom(RATE, "{{agent_name}}")),
                 lines(
                     "Share that fails",
                     "Failed of ended executions, over five minutes; the alert is at 10 %.",
@@ -92,13 +92,12 @@ BOARD = Board(
                     steps=((None, "green"), (0.1, "red")),
                 ),
                 lines(
-                    "Errors by category",
-                    "Failed executions per minute, by what kind of failure it was.",
+                    "Errors per minute",
+                    "Failed executions, by what kind of failure it was.",
                     prom(
                         f"60 * sum by (error_category) (rate(agent_errors_total{{{A}}}[$__rate_interval]))",
                         "{{error_category}}",
                     ),
-                    unit="cpm",
                     bars=True,
                     stacked=True,
                     defaults={"noValue": "no errors"},
@@ -138,27 +137,25 @@ BOARD = Board(
                     defaults={"max": 1},
                 ),
                 lines(
-                    "Retries",
-                    "Attempts repeated per minute, by agent and reason.",
+                    "Retries per minute",
+                    "Attempts that were repeated, by agent and reason.",
                     prom(
                         "60 * sum by (agent_name, retry_reason)"
                         f" (rate(agent_retries_total{{{A}}}[$__rate_interval]))",
                         "{{agent_name}}: {{retry_reason}}",
                     ),
-                    unit="cpm",
                     bars=True,
                     stacked=True,
                     defaults={"noValue": "no retries"},
                 ),
                 lines(
-                    "Fallbacks",
-                    "Takeovers per minute: who, and by whom.",
+                    "Fallbacks per minute",
+                    "Takeovers: who, and by whom.",
                     prom(
                         "60 * sum by (primary_agent, fallback_agent)"
                         ' (rate(agent_fallbacks_total{primary_agent=~"$agent"}[$__rate_interval]))',
                         "{{primary_agent}} → {{fallback_agent}}",
                     ),
-                    unit="cpm",
                     bars=True,
                     stacked=True,
                     defaults={"noValue": "no fallbacks"},

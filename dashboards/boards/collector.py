@@ -3,6 +3,13 @@
 from dashboards.panels import Board, bars, lines, prom, rising, stat
 
 RATE = "[$__rate_interval]"
+TROUBLE = {
+    "engine restarts": "tracereel_engine_restarts_total",
+    "inserts repeated": "tracereel_insert_retries_total",
+    "connections ended early": "tracereel_connections_ended_total",
+    "records not forwarded": "tracereel_forward_dropped_total",
+    "lines of the audit log lost": "tracereel_audit_lines_lost_total",
+}
 
 
 def _by_kind(name: str) -> str:
@@ -23,7 +30,7 @@ BOARD = Board(
                 ),
                 stat(
                     "Received", "Records per second, of all kinds.",
-                    prom(f"sum(rate(tracereel_records_received_total{RATE}))"), unit="cps",
+                    prom(f"sum(rate(tracereel_records_received_total{RATE}))"), unit="recps",
                 ),
                 stat(
                     "Store is behind by", "Age of the oldest record that is acknowledged and not stored.",
@@ -49,8 +56,8 @@ BOARD = Board(
         (
             "From received to stored",
             [
-                lines("Received", "Records per second.", prom(_by_kind("received"), "{{kind}}"), unit="cps", width=6),
-                lines("Stored", "Records per second.", prom(_by_kind("stored"), "{{kind}}"), unit="cps", width=6),
+                lines("Received", "Records per second.", prom(_by_kind("received"), "{{kind}}"), unit="recps", width=6),
+                lines("Stored", "Records per second.", prom(_by_kind("stored"), "{{kind}}"), unit="recps", width=6),
                 lines(
                     "Waiting", "Records acknowledged and not stored yet.",
                     prom("sum by (kind) (tracereel_records_pending)", "{{kind}}"), stacked=True, width=6,
@@ -71,7 +78,7 @@ BOARD = Board(
                         f"60 * sum by (kind, reason) (rate(tracereel_records_rejected_total{RATE}))",
                         "{{kind}}: {{reason}}",
                     ),
-                    unit="cpm", bars=True, stacked=True, defaults={"noValue": "none"},
+                    unit="recpm", bars=True, stacked=True, defaults={"noValue": "none"},
                 ),
                 lines(
                     "Refused by the store, sent twice, damaged",
@@ -79,15 +86,15 @@ BOARD = Board(
                     prom(f"60 * sum(rate(tracereel_records_quarantined_total{RATE}))", "quarantined"),
                     prom(f"60 * sum(rate(tracereel_records_duplicate_total{RATE}))", "duplicates"),
                     prom(f"60 * sum(rate(tracereel_records_damaged_total{RATE}))", "damaged"),
-                    unit="cpm",
+                    unit="recpm",
                 ),
                 lines(
-                    "Requests refused for who sent them", "Per minute, by reason.",
+                    "Requests refused for who sent them, per minute", "A wrong key, a missing scope, too fast: by reason.",
                     prom(
                         f"60 * sum by (reason) (rate(tracereel_access_refused_total{RATE}))",
                         "{{reason}}",
                     ),
-                    unit="cpm", bars=True, stacked=True, defaults={"noValue": "none"},
+                    bars=True, stacked=True, defaults={"noValue": "none"},
                 ),
             ],
         ),
@@ -135,8 +142,11 @@ BOARD = Board(
                     unit="s", width=6,
                 ),
                 bars(
-                    "Trouble in the time shown", "Counted since the beginning of the time shown above.",
-                    prom("sum(increase(tracereel_engine_restarts_total[$__range]))", "engine restarts", instant=True),
+                    "Trouble in the time shown", "How often, since the beginning of the time shown above.",
+                    *(
+                        prom(f"sum(increase({metric}[$__range])) or vector(0)", name, instant=True)
+                        for name, metric in TROUBLE.items()
+                    ),
                     width=6, steps=((None, "green"), (1, "orange")), defaults={"min": 0, "decimals": 0},
                 ),
             ],

@@ -11,14 +11,14 @@ def _goal(
     defaults = {"decimals": 2, **look}
     return [
         stat(
-            name, f"{promise} {text}", prom(name), unit=unit, steps=steps, width=5, height=7,
+            name, f"{promise} {text}", prom(name), unit=unit, steps=steps, width=5, height=6,
             defaults=dict(defaults),
         ),
         lines(
-            f"{name} over time", text, prom(name, name), unit=unit, steps=steps, width=11, height=7,
+            f"{name} over time", text, prom(name, name), unit=unit, steps=steps, width=11, height=6,
             defaults=dict(defaults),
         ),
-        note(f"{name}: {promise}", text, width=8, height=7),
+        note(f"{name}: {promise}", text, width=8, height=6),
     ]  # fmt: skip
 
 
@@ -36,7 +36,7 @@ BOARD = Board(
                 text="Events that all programs have recorded, per second, over five minutes."
                 " A quiet system records less and that is fine: the alert asks for the goal only"
                 " while more than a minute's worth of it waits in spools.",
-                unit="cps",
+                unit="eps",
                 steps=((None, "text"), (1000, "green")),
             ),
         ),

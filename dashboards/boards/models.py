@@ -18,7 +18,6 @@ P = 'llm_provider=~"$provider"'
 USD = "currencyUSD"
 CALLS = f"sum(rate(tracereel_llm_calls_total{{{M}}}[$__rate_interval]))"
 COST, WASTE = "tracereel_agent_cost_usd_total", "tracereel_agent_wasted_cost_usd_total"
-FEW = {"decimals": 4}
 
 
 def _hourly(metric: str, by: str, labels: str = "") -> str:
@@ -56,7 +55,7 @@ BOARD = Board(
                     "Spent", "In the time shown above.", prom(f"sum(increase({COST}[$__range]))"),
                     unit=USD, defaults={"decimals": 2},
                 ),
-                stat("Calls", "Calls of models per second.", prom(CALLS), unit="cps"),
+                stat("Calls per second", "Calls of models that ended.", prom(CALLS), defaults={"decimals": 1}),
                 stat(
                     "Calls that fail",
                     "Failed or cancelled, of all calls.",
@@ -81,23 +80,23 @@ BOARD = Board(
             "Cost",
             [
                 lines(
-                    "Cost by agent", "Dollars per hour, calls included.",
+                    "Cost per hour, by agent", "Of executions, calls included.",
                     prom(_hourly(COST, "agent_name"), "{{agent_name}}"),
-                    unit=USD, stacked=True, defaults=dict(FEW),
+                    unit=USD, stacked=True,
                 ),
                 lines(
-                    "Cost by model", "Dollars per hour of calls that are recorded themselves.",
+                    "Cost per hour, by model", "Of calls that are recorded themselves.",
                     prom(
                         _hourly("tracereel_llm_cost_usd_total", "llm_provider, llm_model", f"{{{M}}}"),
                         "{{llm_provider}} / {{llm_model}}",
                     ),
-                    unit=USD, stacked=True, defaults=dict(FEW),
+                    unit=USD, stacked=True,
                 ),
                 lines(
-                    "Cost for nothing",
-                    "Dollars per hour by cause: failed, cancelled, repeated attempts, routes that were replaced.",
+                    "Cost per hour for nothing",
+                    "By cause: failed, cancelled, repeated attempts, routes that were replaced.",
                     prom(_hourly(WASTE, "cause"), "{{cause}}"),
-                    unit=USD, stacked=True, defaults={**FEW, "noValue": "none"},
+                    unit=USD, stacked=True, defaults={"noValue": "none"},
                 ),
             ],
         ),
@@ -105,21 +104,21 @@ BOARD = Board(
             "Tokens",
             [
                 lines(
-                    "Tokens by direction", "Per minute, of executions of agents.",
+                    "Tokens per minute", "Of executions of agents, by direction.",
                     prom(
                         "60 * sum by (direction) (rate(tracereel_agent_tokens_total[$__rate_interval]))",
                         "{{direction}}",
                     ),
-                    unit="cpm", stacked=True,
+                    stacked=True,
                 ),
                 lines(
-                    "Tokens by model", "Per minute, of recorded calls.",
+                    "Tokens per minute, by model", "Of recorded calls, by model and direction.",
                     prom(
                         "60 * sum by (llm_model, direction)"
                         f" (rate(tracereel_llm_tokens_total{{{M}}}[$__rate_interval]))",
                         "{{llm_model}} {{direction}}",
                     ),
-                    unit="cpm", stacked=True,
+                    stacked=True,
                 ),
                 lines(
                     "Quota left", "Tokens that providers say are left.",
@@ -150,12 +149,12 @@ BOARD = Board(
                     unit="s",
                 ),
                 lines(
-                    "Calls by status", "Per minute.",
+                    "Calls per minute, by status", "By model and how they ended.",
                     prom(
                         f"60 * sum by (llm_model, status) (rate(tracereel_llm_calls_total{{{M}}}[$__rate_interval]))",
                         "{{llm_model}} {{status}}",
                     ),
-                    unit="cpm", bars=True, stacked=True,
+                    bars=True, stacked=True,
                 ),
             ],
         ),

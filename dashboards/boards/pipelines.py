@@ -32,7 +32,7 @@ BOARD = Board(
         (
             "Now",
             [
-                stat("Runs per minute", "Pipelines ended.", prom(f"60 * {ENDED}"), unit="cpm", width=6),
+                stat("Runs per minute", "Pipelines ended.", prom(f"60 * {ENDED}"), width=6, defaults={"decimals": 1}),
                 stat(
                     "Share that fails",
                     "Failed of ended pipelines.",
@@ -70,14 +70,13 @@ BOARD = Board(
             "How they end",
             [
                 lines(
-                    "Runs by status",
-                    "Pipelines ended per minute.",
+                    "Runs per minute, by status",
+                    "Pipelines that ended.",
                     prom(
                         "60 * sum by (status) (rate(tracereel_pipelines_total"
                         '{pipeline_type=~"$pipeline_type"}[$__rate_interval]))',
                         "{{status}}",
                     ),
-                    unit="cpm",
                     bars=True,
                     stacked=True,
                     width=12,

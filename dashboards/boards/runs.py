@@ -21,7 +21,7 @@ LINKS = [
     {"title": "Replay", "url": "${collector_url}/#${__value.raw}", "targetBlank": True},
     {"title": "Jaeger", "url": "${jaeger_url}/search?tags=%7B%22trace_id%22%3A%22${__value.raw}%22%7D", "targetBlank": True},
 ]  # fmt: skip
-RUN = column("run", links=LINKS, custom__width=220)
+RUN = column("run", links=LINKS, custom__width=270)
 CONFIDENCE = coloured("confidence", falling(0.6, 0.8), unit="percentunit", decimals=0)
 SOME = ((None, "text"), (1, "orange"))
 STATUS = column(
@@ -31,7 +31,7 @@ STATUS = column(
             "type": "value",
             "options": {
                 "success": {"color": "green"},
-                "partial": {"color": "orange"},
+                "partial_success": {"color": "orange"},
                 "running": {"color": "blue"},
                 "failed": {"color": "red"},
                 "cancelled": {"color": "orange"},
@@ -44,7 +44,7 @@ LASTED = column("lasted", unit="ms")
 
 
 def _statuses() -> Json:
-    names = ("success", "failed", "partial", "cancelled", "running")
+    names = ("success", "failed", "partial_success", "cancelled", "running")
     return {
         "name": "status",
         "label": "Status",

@@ -1,9 +1,9 @@
 SELECT
     $__timeInterval(started) AS time,
     countIf(status = 'success') AS success,
-    countIf(status = 'partial') AS partial,
+    countIf(status = 'partial_success') AS partial,
     countIf(status = 'failed') AS failed,
-    countIf(status NOT IN ('success', 'partial', 'failed', 'running')) AS others,
+    countIf(status NOT IN ('success', 'partial_success', 'failed', 'running')) AS others,
     countIf(status = 'running') AS running
 FROM
 (

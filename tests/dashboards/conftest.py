@@ -76,7 +76,13 @@ def stack(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stack")
     began = time.time() - 1
     collector = CollectorProcess(
-        folder / "data", environ={"TRACEREEL_API_KEYS": f"default:{KEY}"}
+        folder / "data",
+        environ={
+            "TRACEREEL_API_KEYS": f"default:{KEY}",
+            # Nobody is there: what is forwarded is dropped after a while, and counted.
+            "TRACEREEL_FORWARD_TO": "http://127.0.0.1:9",
+            "TRACEREEL_FORWARD_AGE_SECONDS": "1",
+        },
     ).start(wait=False)
     try:
         wait_until(lambda: collector.url, timeout=240, message="the collector does not start")

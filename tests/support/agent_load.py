@@ -77,7 +77,7 @@ def main():
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     left = 200_000
     for _ in run_demo(runs=None, interval=0.02, seed=3, sleep=lambda s: time.sleep(s / 10)):
-        left -= 500
+        left = max(left - 50, 0)
         tracereel.set_tokens_remaining("openai", left)
         try:
             pipeline("who has time tomorrow?")

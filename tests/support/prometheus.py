@@ -30,7 +30,8 @@ class Prometheus:
         settings["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         settings["rule_files"] = [str(FOLDER / name) for name in settings["rule_files"]]
         for job in settings["scrape_configs"]:
-            job.pop("file_sd_configs", None)
+            for way in ("file_sd_configs", "dns_sd_configs"):
+                job.pop(way, None)
             job["static_configs"] = [{"targets": [targets[job["job_name"]]]}]
         config = folder / "prometheus.yml"
         config.write_text(yaml.safe_dump(settings), encoding="utf-8")

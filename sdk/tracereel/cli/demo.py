@@ -21,6 +21,7 @@ SERVICE: Final = "tracereel-demo"
 EVENT_LOGGER: Final = "tracereel.events"
 DEFAULT_RUNS: Final = 5
 FLUSH_SECONDS: Final = 10.0
+MAX_PORT: Final = 65535
 UNANSWERED_SECONDS: Final = 2.0
 """Nothing delivered by then: there is no collector, and nothing to wait for."""
 STOP_SECONDS: Final = 1.0
@@ -60,6 +61,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, metavar="N", help="Same number, same requests, answers and failures."
     )
     parser.add_argument(
+        "--metrics",
+        type=_address,
+        metavar="[HOST:]PORT",
+        help="Serve Prometheus metrics there (HOST: 127.0.0.1 unless told).",
+    )
+    parser.add_argument(
         "--until-stdin-closes",
         action="store_true",
         help="End when standard input closes: how a parent takes its demo with it.",
@@ -72,6 +79,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         help="Leave the SDK's log lines out (the default).",
     )
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"expected [HOST:]PORT; got {text!r}")
+    return host or "127.0.0.1", int(port)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -102,6 +116,8 @@ def _run(args: argparse.Namespace) -> int:
         )
         state = f"recording to {settings.endpoint}" if settings.enabled else "recording is off"
         print(state, flush=True)
+        if args.metrics is not None:
+            _serve_metrics(*args.metrics)
         status, hurry = 0, False
         try:
             for report in run_example(
@@ -121,6 +137,14 @@ def _run(args: argparse.Namespace) -> int:
         except Stopped as stop:
             status = status or 128 + stop.signal_number
     return status
+
+
+def _serve_metrics(host: str, port: int) -> None:
+    from tracereel.metrics_server import start_metrics_server
+
+    server = start_metrics_server(port, addr=host)
+    if server is not None:
+        print(f"metrics at http://{host}:{server.port}/metrics", flush=True)
 
 
 def _stop_when_stdin_closes() -> None:
