@@ -6,7 +6,7 @@ MINUTES ?= 5
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-pythons fast fmt docs bench chaos clean
+.PHONY: help run test test-pythons fast fmt docs dashboards secrets bench chaos clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -29,8 +29,16 @@ fmt: .venv/.dev ## format and mend what can be mended
 docs: .venv/.dev ## write the generated parts of docs/ anew
 	$(BIN)/python docs/generate.py
 
+secrets: ## write .env with random passwords for docker-compose.yml, unless it is there
+	@test -e .env || (umask 077 && for name in TRACEREEL_KEY CLICKHOUSE_PASSWORD GRAFANA_PASSWORD; do \
+	echo "$$name=$$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')"; done > .env)
+	@echo "The passwords are in .env; Grafana's user is admin."
+
+dashboards: .venv/.dev ## write the Grafana dashboards anew
+	$(BIN)/python -m dashboards.build
+
 bench: .venv/.dev ## print throughput and latency tables
-	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/replay.py && $(BIN)/python bench/import_time.py
+	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/replay.py && $(BIN)/python bench/query.py && $(BIN)/python bench/import_time.py
 
 chaos: .venv/.dev ## the long forms of the fault tests (MINUTES=5 SEED=… ONLY=storm,power), then count
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))

@@ -89,7 +89,7 @@ CASES = (
     Case("token search, rare word", lambda *_: "/v1/traces?q=zarzaparrilla", found, 500),
     Case(
         "token search, two common words",
-        lambda rnd, _: f"/v1/traces?from=24h&q={rnd.choice(['citer', 'metersdo'])}+cosol",
+        lambda rnd, _: f"/v1/traces?from=24h&q={rnd.choice(['luna', 'rana'])}+dina",
         found,
         500,
     ),

@@ -8,6 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
+CLIENTS = [
+    *("anthropic", "openai", "google.genai", "langchain_core", "langgraph", "mcp", "agents"),
+    *("pydantic_ai", "httpx", "httpx2"),
+]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,9 @@ def test_every_module_says_its_job_first():
         ("tracereel_collector.serve", ["chdb"]),
         ("tracereel", ["fastapi", "uvicorn", "clickhouse_connect", "chdb", "tracereel_collector"]),
         ("tracereel.providers", ["anthropic", "openai", "langchain_core", "pydantic", "structlog"]),
+        ("tracereel", CLIENTS),
+        ("tracereel.integrations.anthropic", CLIENTS),
+        ("tracereel.integrations.openai", CLIENTS),
         ("tracereel.cli", ["fastapi", "chdb", "tracereel_collector", "pydantic"]),
     ],
 )

@@ -18,6 +18,8 @@ from tracereel_collector.telemetry import (
     ForwardMetrics,
     HttpMetrics,
     OtlpMetrics,
+    Pressure,
+    PressureMetrics,
     QueueMetrics,
     SessionMetrics,
     TailMetrics,
@@ -56,6 +58,7 @@ def test_every_metric_is_described():
     ForwardMetrics.register(metrics)
     counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
+    metrics.register(PressureMetrics(lambda: Pressure()))
     metrics.register(UnpricedModelMetric(lambda: [("m", 1)]))
     names = set(re.findall(r"(?m)^# TYPE (\S+)", generate_latest(metrics).decode()))
 

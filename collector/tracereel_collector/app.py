@@ -64,6 +64,7 @@ from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.sql import PeoplesSql, SqlLimits
 from tracereel_collector.query.sql.catalogue import Catalogues
+from tracereel_collector.query.tape import Tapes
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.queue import DurableQueue, QueueLimits
@@ -76,6 +77,7 @@ from tracereel_collector.telemetry import (
     ForwardMetrics,
     HttpMetrics,
     OtlpMetrics,
+    PressureMetrics,
     QueueMetrics,
     SessionMetrics,
     SharedMetrics,
@@ -233,6 +235,7 @@ class Collector:
         self._shown.register(
             QueueMetrics(queue.counters, lambda: queue.pending_bytes, self._engine_restarts)
         )
+        self._shown.register(PressureMetrics(queue.pressure))
         self._shown.register(SessionMetrics(queue.session_mismatches))
         self._shown.register(UnpricedModelMetric(UnpricedModels(store).by_model))
         self._tail = LiveTail(
@@ -273,6 +276,7 @@ class Collector:
             traces=traces,
             completeness=Completeness(reader, traces),
             comparison=Comparison(traces),
+            tapes=Tapes(store),
             emitters=Emitters(store),
             jaeger=Jaeger(store, now_unix_nano=time.time_ns),
             sql=self._new_sql(store),

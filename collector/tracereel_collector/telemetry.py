@@ -214,6 +214,36 @@ class QueueMetrics(Collector):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressure:
+    """How late delivery is, and how much room the queue and its disk have left."""
+
+    oldest_seconds: float = 0.0
+    quarantined_bytes: int = 0
+    limit_bytes: int = 0
+    disk_free_bytes: int = 0
+    disk_kept_bytes: int = 0
+
+
+class PressureMetrics(Collector):
+    """How late delivery is and how much room is left, looked up when it is asked for."""
+
+    def __init__(self, pressure: Callable[[], Pressure]) -> None:
+        self._pressure = pressure
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample each."""
+        now = self._pressure()
+        for name, doc, value in (
+            ("queue_oldest_seconds", "Age of the oldest record not stored.", now.oldest_seconds),
+            ("queue_quarantined_bytes", "Bytes in quarantine.", now.quarantined_bytes),
+            ("queue_limit_bytes", "Bytes that may wait, quarantine included.", now.limit_bytes),
+            ("disk_free_bytes", "Free bytes where the queue lives.", now.disk_free_bytes),
+            ("disk_kept_bytes", "Free bytes below which nothing is taken.", now.disk_kept_bytes),
+        ):
+            yield GaugeMetricFamily(f"tracereel_{name}", doc, value=value)
+
+
 class SessionMetrics(Collector):
     """Events that claim a session of somebody else's, read from the queue's own transactions."""
 

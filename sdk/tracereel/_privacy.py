@@ -21,6 +21,7 @@ CONTENT: Final[dict[str, str | None]] = {
     **dict.fromkeys(("arguments", "result", "result_summary", "content", "raw", "query"), None),
     **dict.fromkeys(("input_messages", "output_messages", "cache_hit_key"), None),
     **dict.fromkeys(("fallback_output_summary", "degraded_reason"), None),
+    **dict.fromkeys(("arguments_text", "tool_error", "citations", "approval"), None),
 }
 """Fields that carry what goes in and out of agents → what they are without it."""
 ERRORS: Final = ("original_error", "primary_error")
@@ -30,6 +31,8 @@ LABELS: Final = frozenset(
     | {"llm_model", "decision_type", "decision_category", "error_type", "error_code", "span_name"}
     | {"error_category", "status", "pipeline_type", "tool_name", "tool_type", "step_name"}
     | {"primary_agent", "fallback_agent", "retry_reason", "retry_strategy", "trigger_reason"}
+    | {"llm_model_requested", "operation", "finish_reason", "stop_reason", "stop_reason_raw"}
+    | {"message_type", "role", "persistence_strategy", "step_type"}
 )
 """Fields with few different values: one that was found clean is remembered."""
 OWNERS: Final = ("user_id", "session_id", "request_id")
@@ -56,7 +59,7 @@ _NAMES: Final = frozenset(
     {"agent_name", "primary_agent", "fallback_agent", "pipeline_type", "tool_name", "step_name"}
     | {"retrieval_name", "message_type"}
 )
-_UNTOUCHED: Final = IDENTITY | {"emitter_seq", "trace_seq"}
+_UNTOUCHED: Final = IDENTITY | {"emitter_seq", "trace_seq", "normalized_id"}
 _MAX_KNOWN: Final = 4096
 _MAX_NODES: Final = 20_000
 _MAX_DEPTH: Final = 40
@@ -109,7 +112,7 @@ class Privacy:
             kind = type(value)
             if kind is str:
                 if name in LABELS:
-                    if value not in known:
+                    if value not in known and not self._is_clean(value):
                         labels.append(value)
                 elif name not in untouched:
                     texts.append(value)
@@ -128,6 +131,21 @@ class Privacy:
         for name, value in list(event.items()):
             if name not in untouched and value is not trusted:
                 event[name] = self._field(name, value)
+
+    def payload(self, data: Any) -> tuple[Any, bool]:
+        """Plain data without what the rules hide, and whether there was anything of that."""
+        if not self._searches:
+            return data, False
+        walk = _Walk(self._keys)
+        if (
+            walk.visit(data, _MAX_DEPTH)
+            and not walk.sensitive
+            and not self._own
+            and not suspicious("\n".join(walk.texts))
+        ):
+            return data, False
+        new = self._rewritten(data)
+        return new, new != data
 
     def text(self, value: str) -> str:
         """A text without what the rules hide; never much longer than it was."""
@@ -219,6 +237,20 @@ class Privacy:
         if any(pattern.pattern.search(text) is not None for pattern in self._own):
             return True
         return self._built_in and suspicious(text)
+
+    def _is_clean(self, label: str) -> bool:
+        """Whether a label only looks as if it held something, by every rule; remembered if so.
+
+        The date in a model's name has as many digits as an account.
+        """
+        if not self._searches or len(label) > _values.SHORT_LIMIT or not self._differs(label):
+            return False
+        new = label
+        for pattern in (*self._own, *(PATTERNS if self._built_in else ())):
+            new = pattern.apply(new, _uncounted)
+        if new == label:
+            self._remember([label])
+        return new == label
 
     def _remember(self, labels: list[str]) -> None:
         if labels:
@@ -357,6 +389,10 @@ def _hashed(value: Any) -> Any:
     if isinstance(plain, dict):
         return {"hash": digest}
     return [digest] if isinstance(plain, list) else None
+
+
+def _uncounted(_rule: str) -> None:
+    """Nothing is hidden, only looked for."""
 
 
 def _exact(value: Any) -> Any:

@@ -19,6 +19,7 @@ from tracereel._cells import (
 M = TypeVar("M", bound=MetricWrapperBase)
 
 DELIVERY_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0)
+RATE_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 CALL_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 
 
@@ -131,6 +132,18 @@ class SeriesSet:
             "Time until the first token of an answer.",
             CALL_BUCKETS,
             *model,
+        )
+        self.agent_first_token = self._histogram(
+            "tracereel_agent_time_to_first_token_seconds",
+            "Time until the first token of an agent that answers in parts.",
+            CALL_BUCKETS,
+            "agent_name",
+        )
+        self.agent_token_rate = self._histogram(
+            "tracereel_agent_tokens_per_second",
+            "How fast an agent that answers in parts gives them, once it has begun.",
+            RATE_BUCKETS,
+            "agent_name",
         )
         self.tool_calls = counter(
             "tracereel_tool_calls_total", "Calls of tools ended, by status.", "tool_name", "status"

@@ -25,6 +25,7 @@ _TOKEN_HEADERS: Final = (
     ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-output-tokens-remaining"),
 )
 """OpenAI and those alike; Anthropic; Anthropic where only the two parts are told: the lesser."""
+_TOKEN_HEADER_NAMES: Final = tuple(name for names in _TOKEN_HEADERS for name in names)
 
 
 class Recorded:
@@ -172,6 +173,10 @@ class Metrics(SeriesSet):
             self.repeated(agent, former).add(1, trace_id)
         if seconds is not None:
             duration.observe(seconds, trace_id)
+        if (first := event.get("time_to_first_token_ms")) is not None:
+            self.agent_first_token(agent).observe(first / 1000, trace_id)
+            if (rate := event.get("tokens_per_second")) is not None:
+                self.agent_token_rate(agent).observe(rate, trace_id)
         if event.get("llm_tokens_used") or event.get("llm_prompt_tokens"):
             _add_tokens(self.agent_tokens, (agent,), event)
         if cost := event.get("llm_cost_usd"):
@@ -271,9 +276,10 @@ def tokens_remaining_from_headers(
     Those of OpenAI (and of whoever speaks like it) and of Anthropic are understood.
     """
     with _guard.Guard("metrics"):
+        all_found = _remote.header_values(headers, _TOKEN_HEADER_NAMES)
         for names in _TOKEN_HEADERS:
-            found = _remote.header_values(headers, names)
-            told = [int(value) for values in found.values() for value in values if _is_count(value)]
+            values = [value for name in names for value in all_found[name]]
+            told = [int(value) for value in values if _is_count(value)]
             if told:
                 set_tokens_remaining(llm_provider, min(told), registry=registry)
                 return min(told)

@@ -64,7 +64,7 @@ def site(tmp_path_factory):
     made = Site(tmp_path_factory.mktemp("site"))
     answer = made.send(
         made.bravo["key"],
-        "?wait=stored",
+        "?wait=stored&timeout=60",
         event_id="bravos",
         trace_id=SECRET_TRACE,
         reasoning=SECRET_TEXT,
@@ -184,7 +184,9 @@ def test_claims_to_another_tenant_are_refused_wherever_they_stand(site):
         | {"tenant": tenant}
         for tenant in ("alpha", "bravo")
     ]
-    answer = site.ask("POST", "/v1/events?wait=stored", json.dumps(both).encode(), key).json()
+    answer = site.ask(
+        "POST", "/v1/events?wait=stored&timeout=60", json.dumps(both).encode(), key
+    ).json()
     assert answer["accepted"] == 1
     assert [each["event_id"] for each in answer["rejected"]] == ["claims-bravo"]
     assert site.ask("GET", "/v1/replay/trc-claims", key=site.bravo["key"]).status == 404
@@ -255,7 +257,7 @@ def test_an_event_that_claims_anothers_session_is_kept_and_flagged(site):
     for number, user in enumerate(["ana", "bob", "ana", None]):
         answer = site.send(
             site.alpha["key"],
-            "?wait=stored",
+            "?wait=stored&timeout=60",
             event_id=f"session-{number}",
             trace_id="trc-session",
             session_id="shared",

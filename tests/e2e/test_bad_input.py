@@ -17,7 +17,7 @@ GOOD = example("agent.execution.started")
 
 
 def post(collector, body, **headers):
-    return http("POST", f"{collector.url}/v1/events?wait=stored", body, headers)
+    return http("POST", f"{collector.url}/v1/events?wait=stored&timeout=60", body, headers)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_the_examples_come_back_as_they_were_sent(tenants, shape, packed):
         headers = {"Content-Type": "application/json", "x-api-key": key}
         if packed:
             body, headers["Content-Encoding"] = gzip.compress(body), "gzip"
-        answer = http("POST", f"{tenants.url}/v1/events?wait=stored", body, headers)
+        answer = http("POST", f"{tenants.url}/v1/events?wait=stored&timeout=60", body, headers)
         assert answer.status == 200, answer.body
         assert answer.json()["rejected"] == []
 

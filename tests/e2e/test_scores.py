@@ -10,7 +10,7 @@ from tests.support.contract import example
 
 @pytest.fixture
 def post(collector):
-    def send(scores, *, wait="?wait=stored", to=collector):
+    def send(scores, *, wait="?wait=stored&timeout=60", to=collector):
         return http("POST", f"{to.url}/v1/scores{wait}", json.dumps(scores).encode())
 
     return send

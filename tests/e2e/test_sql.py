@@ -36,7 +36,10 @@ def site(tmp_path_factory):
         made.send_spans(otel, text, tenant=tenant, **model)
         made.send_log(otel, text, tenant=tenant)
         score = {"trace_id": f"trc-{tenant}", "name": "tracereel", "comment": text, "value": 1}
-        assert made.ask("POST", "/v1/scores?wait=stored", score, tenant=tenant).status == 200
+        assert (
+            made.ask("POST", "/v1/scores?wait=stored&timeout=60", score, tenant=tenant).status
+            == 200
+        )
     made.settle()
     # Rows of both side by side in one part: where a condition that comes first meets them.
     engine = made.engine()

@@ -121,7 +121,7 @@ class CollectorProcess:
         body = raw if raw is not None else b"\n".join(json.dumps(each).encode() for each in events)
         return http(
             "POST",
-            f"{self.url}/v1/events{'?wait=stored' if wait else ''}",
+            f"{self.url}/v1/events{'?wait=stored&timeout=60' if wait else ''}",
             body,
             {"Content-Type": "application/x-ndjson", **(headers or {})},
         )

@@ -38,7 +38,7 @@ class Site:
     def send(self, *events, tenant="alpha", wait=True):
         body = [{**example("agent.execution.completed"), **event} for event in events]
         answer = self.ask(
-            "POST", f"/v1/events{'?wait=stored' if wait else ''}", body, tenant=tenant
+            "POST", f"/v1/events{'?wait=stored&timeout=60' if wait else ''}", body, tenant=tenant
         )
         assert answer.status == 200
         return answer.json()

@@ -37,6 +37,7 @@ from tracereel_collector.api import (
     sessions,
     sql,
     tail,
+    tape,
     trace,
     traces,
 )
@@ -56,6 +57,7 @@ SURFACES = (
     emitters,
     traces,
     trace,
+    tape,
     completeness,
     diff,
     tail,

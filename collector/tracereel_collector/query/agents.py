@@ -1,6 +1,7 @@
 """What agents do: rates, errors, retries, confidence, latency, tokens and cost over any window."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from string import Template
 from typing import Any
@@ -53,7 +54,6 @@ class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 _SUMS = msgspec.json.Decoder(_Sums)
-_POINTS = msgspec.json.Decoder(tuple[str, int, int, int])
 _SELECTED = ",\n    ".join(
     [f"sum(a.{name})" for name in _NUMBERS] + [f"sumMap(a.{name})" for name in _MAPS]
 )
@@ -79,18 +79,18 @@ class _Grid:
             start=start, end=end, origin=origin, step=-(-(end - origin) // (points * unit)) * unit
         )
 
-    def parameters(self, *, step: int) -> dict[str, int]:
+    def parameters(self) -> dict[str, int]:
         """What `agents.sql` is told; hours are read whole only where no step cuts them."""
         first = -(-self.start // _HOUR) * _HOUR
         last = self.end // _HOUR * _HOUR
-        cut = step < self.end - self.origin and (step % _HOUR or self.origin % _HOUR)
+        cut = self.points > 1 and (self.step % _HOUR or self.origin % _HOUR)
         if cut or last <= first:
             first = last = self.end
         return {
             "from": self.start,
             "to": self.end,
             "origin": self.origin,
-            "step": step,
+            "step": self.step,
             "first_hour": first,
             "last_hour": last,
         }
@@ -109,19 +109,14 @@ class Agents:
     def list_document(self, tenant: str, window: Window, *, points: int, limit: int) -> bytes:
         """Every agent with its sums and a series of executions, the busiest first."""
         grid = _Grid.of(window, points=points)
-        sums = self._sums(tenant, grid, agent="", step=grid.end - grid.origin, limit=limit)
-        series = self._series(tenant, grid) if sums else {}
+        steps: dict[str, dict[int, _Sums]] = {}
+        for row in self._sums(tenant, grid, agent=""):
+            steps.setdefault(row.agent, {})[row.bucket] = row
+        sums = [_added(name, rows.values()) for name, rows in steps.items()]
+        sums.sort(key=lambda row: (-row.started - row.model_calls, row.agent))
         agents = [
-            {
-                **_shown(row, grid),
-                "series": {
-                    "executions": [
-                        series.get((row.agent, n), (0, 0))[0] for n in range(grid.points)
-                    ],
-                    "failed": [series.get((row.agent, n), (0, 0))[1] for n in range(grid.points)],
-                },
-            }
-            for row in sums
+            {**_shown(row, grid), "series": _sparkline(steps[row.agent], grid)}
+            for row in sums[:limit]
         ]
         return msgspec.json.encode({"agents": agents, **_window(grid)})
 
@@ -132,43 +127,28 @@ class Agents:
             NotFoundError: nobody of that name was ever seen.
         """
         grid = _Grid.of(window, points=points)
-        found = self._sums(tenant, grid, agent=agent, step=grid.end - grid.origin, limit=1)
-        if not found:
+        steps = {row.bucket: row for row in self._sums(tenant, grid, agent=agent)}
+        if not steps:
             self._demand(tenant, agent)
-        steps = {
-            row.bucket: row
-            for row in self._sums(tenant, grid, agent=agent, step=grid.step, limit=grid.points)
-        }
         series = [
             {"from": iso((grid.origin + n * grid.step) * SECOND), **_point(steps.get(n))}
             for n in range(grid.points)
         ]
-        whole = found[0] if found else _nothing(agent)
+        whole = _added(agent, steps.values())
         return msgspec.json.encode({**_shown(whole, grid), "series": series, **_window(grid)})
 
-    def _sums(self, tenant: str, grid: _Grid, *, agent: str, step: int, limit: int) -> list[_Sums]:
+    def _sums(self, tenant: str, grid: _Grid, *, agent: str) -> list[_Sums]:
         answer = self.store.select(
             Template(query("agents")).substitute(sums=_SELECTED),
-            {"tenant": tenant, "agent": agent, "limit": limit, **grid.parameters(step=step)},
-            fmt="JSONCompactEachRow",
-        )
-        return list(_SUMS.decode_lines(answer))
-
-    def _series(self, tenant: str, grid: _Grid) -> dict[tuple[str, int], tuple[int, int]]:
-        answer = self.store.select(
-            Template(query("agents")).substitute(
-                sums="sum(a.succeeded) + sum(a.failed) + sum(a.cancelled), sum(a.failed)"
-            ),
             {
                 "tenant": tenant,
-                "agent": "",
+                "agent": agent,
                 "limit": MAX_AGENTS * MAX_POINTS,
-                **grid.parameters(step=grid.step),
+                **grid.parameters(),
             },
             fmt="JSONCompactEachRow",
         )
-        rows = _POINTS.decode_lines(answer)
-        return {(agent, bucket): (ended, failed) for agent, bucket, ended, failed in rows}
+        return list(_SUMS.decode_lines(answer))
 
     def _demand(self, tenant: str, agent: str) -> None:
         known = self.store.select(
@@ -187,12 +167,33 @@ def _window(grid: _Grid) -> dict[str, Any]:
     }
 
 
-def _nothing(agent: str) -> _Sums:
-    return _Sums(agent, 0, *[0] * len(_NUMBERS), *[{} for _ in _MAPS])  # type: ignore[arg-type]
+def _added(agent: str, rows: Iterable[_Sums]) -> _Sums:
+    """All of them together."""
+    rows = list(rows)
+    numbers = [sum(getattr(row, name) for row in rows) for name in _NUMBERS]
+    maps: list[dict[Any, int]] = []
+    for name in _MAPS:
+        counts: Counter[Any] = Counter()
+        for row in rows:
+            counts.update(getattr(row, name))
+        maps.append(dict(counts))
+    return _Sums(agent, 0, *numbers, *maps)
+
+
+def _sparkline(steps: Mapping[int, _Sums], grid: _Grid) -> dict[str, list[int]]:
+    points = [steps.get(n) for n in range(grid.points)]
+    return {
+        "executions": [_ended(row) if row else 0 for row in points],
+        "failed": [row.failed if row else 0 for row in points],
+    }
+
+
+def _ended(row: _Sums) -> int:
+    return row.succeeded + row.failed + row.cancelled
 
 
 def _shown(row: _Sums, grid: _Grid) -> dict[str, Any]:
-    ended = row.succeeded + row.failed + row.cancelled
+    ended = _ended(row)
     minutes = (grid.end - grid.start) / 60
     return {
         "agent": row.agent,
@@ -218,10 +219,10 @@ def _shown(row: _Sums, grid: _Grid) -> dict[str, Any]:
 
 
 def _point(row: _Sums | None) -> dict[str, Any]:
-    row = row or _nothing("")
+    row = row or _added("", ())
     mean = buckets.confidence(row.confidences, row.confidence_ppm)["mean"]
     return {
-        "executions": row.succeeded + row.failed + row.cancelled,
+        "executions": _ended(row),
         "failed": row.failed,
         "retries": row.retries,
         "fallbacks": row.fallbacks,

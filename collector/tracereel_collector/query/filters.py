@@ -42,7 +42,7 @@ COLUMNS: Final[dict[str, str]] = {
         startsWith(max(s.closing), '2'), substring(max(s.closing), 18),
         sum(s.executions_open) > 0, 'running',
         max(s.closing) != '', substring(max(s.closing), 18),
-        sum(s.events) > 0 AND max(s.opening) = '', 'unknown',
+        sum(s.events) > 0, 'unknown',
         'running')""",
 }
 """What is known of a run, over its rows of `trace_summaries`."""
@@ -114,8 +114,11 @@ def as_sql(filters: Filters) -> Condition:
                 f"{kind} is not searched by; expected one of {', '.join(TAG_KINDS)}"
             )
         _few(kind, values)
-        made.columns[f"is_{kind}"] = f"max(hasAny(s.tags, {{{kind}_tags:Array(String)}}))"
-        made.holds(f"is_{kind}", **{f"{kind}_tags": [f"{kind}:{value[:256]}" for value in values]})
+        tags = [f"{kind}:{value[:256]}" for value in values]
+        names = [f"{kind}_{number}" for number in range(len(tags))]
+        found = " OR ".join(f"has(s.tags, {{{name}:String}})" for name in names)
+        made.columns[f"is_{kind}"] = f"max({found})"
+        made.holds(f"is_{kind}", **dict(zip(names, tags, strict=True)))
     if filters.statuses:
         _few("status", filters.statuses)
         # Whether a run without an end has crashed is known of those that were found.

@@ -23,6 +23,8 @@ REACH = 6 * HOUR
 """How far outside of a window the rest of a run is looked for."""
 _WIDER = (HOUR, DAY, 8 * DAY)
 """Without a window the newest are looked for in these, then in everything."""
+_WIDER_FILTERED = (DAY,)
+"""The same where what is looked for may be rare: few questions, whatever comes of them."""
 _END_OF_TIME = (2**32 - 1) * SECOND
 
 
@@ -51,6 +53,21 @@ class Question:
     def digest(self) -> str:
         """What a cursor belongs to. Windows that move with the clock stay the same question."""
         return cursors.digest([msgspec.to_builtins(self.filters), self.sort, self.order])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What there is of a tenant's runs, before anything is searched."""
+
+    oldest: int
+    newest: int
+    linked: bool
+    """Whether spans have to be brought to the runs that were in their OpenTelemetry traces."""
+
+    def fill(self, name: str, **fragments: str) -> str:
+        """A query over the rows of runs, with fragments of our own in it."""
+        rows = query("search_linked_rows" if self.linked else "search_rows").rstrip()
+        return Template(query(name)).substitute(rows=rows, **fragments)
 
 
 class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -87,6 +104,7 @@ class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return values
 
 
+_REACHES = msgspec.json.Decoder(tuple[int, int, int])
 _NAMES = msgspec.json.Decoder(tuple[str])
 _PLACES = msgspec.json.Decoder(tuple[str, int])
 _FOUND = msgspec.json.Decoder(_Found)
@@ -109,27 +127,36 @@ class Search:
         """The same as plain data."""
         condition = as_sql(question.filters)
         condition.parameters["tenant"] = tenant
+        reach = self.reach(tenant)
         answer: dict[str, Any] = {"traces": [], "next": None, "window": question.window.shown()}
         if question.limit:
-            answer["traces"], answer["next"] = self._page(question, condition)
+            answer["traces"], answer["next"] = self._page(question, condition, reach)
         if question.facets:
-            answer["facets"] = self._facets(question, condition)
+            answer["facets"] = self._facets(question, condition, reach)
         if question.buckets:
-            answer["histogram"] = self._histogram(question, condition)
+            answer["histogram"] = self._histogram(question, condition, reach)
         return answer
 
     def by_ids(self, tenant: str, places: Mapping[str, int]) -> list[dict[str, Any]]:
         """Runs by their ids and, roughly, their starts; in that order, those that are still there."""
-        found = self._found(tenant, places)
+        found = self._found(tenant, places, self.reach(tenant))
         crashed = self._crashed(tenant, found.values())
         return [_shown(found[run], crashed) for run in places if run in found]
 
+    def reach(self, tenant: str) -> Reach:
+        """What there is of a tenant."""
+        answer = self.store.select(
+            query("search_reach"), {"tenant": tenant}, fmt="JSONCompactEachRow"
+        )
+        ((oldest, newest, linked),) = _REACHES.decode_lines(answer)
+        return Reach(oldest=oldest * SECOND, newest=newest * SECOND, linked=bool(linked))
+
     def _page(
-        self, question: Question, condition: Condition
+        self, question: Question, condition: Condition, reach: Reach
     ) -> tuple[list[dict[str, Any]], str | None]:
         place = cursors.decode(question.cursor, question.digest) if question.cursor else None
-        for start in self._starts(question, condition, place):
-            places = self._places(question, condition, place, start)
+        for start in self._starts(question, reach, place):
+            places = self._places(question, condition, reach, place, start)
             if len(places) > question.limit:
                 break
         following = None
@@ -142,7 +169,7 @@ class Search:
         if question.sort != "started_at":
             first = 0 if start is None else start
             guesses = dict.fromkeys(guesses, first)
-        found = self._found(tenant, guesses, last=question.window.end)
+        found = self._found(tenant, guesses, reach, last=question.window.end)
         crashed = self._crashed(tenant, found.values())
         # A run that began before what was searched is further down, or not in the window at all.
         shown = [
@@ -154,31 +181,26 @@ class Search:
         return [each for each in shown if not statuses or each["status"] in statuses], following
 
     def _starts(
-        self, question: Question, condition: Condition, place: cursors.Place | None
+        self, question: Question, reach: Reach, place: cursors.Place | None
     ) -> list[int | None]:
         """Where to begin looking, one after the other until there is enough."""
         if question.window.start is not None:
             return [question.window.start]
         if question.sort != "started_at" or question.order != "desc":
             return [None]
-        if place is not None:
-            newest = place.value
-        else:
-            (line,) = self.store.select(
-                "SELECT toUnixTimestamp(max(hour)) FROM trace_summaries WHERE tenant = {tenant:String}",
-                {"tenant": condition.parameters["tenant"]},
-                fmt="TabSeparated",
-            ).split()
-            newest = int(line) * SECOND
+        newest = place.value if place is not None else reach.newest
         if question.window.end is not None:
             newest = min(newest, question.window.end)
         aligned = newest // HOUR * HOUR
-        return [*(aligned - back for back in _WIDER if aligned > back), None]
+        wider = _WIDER if question.filters == Filters() else _WIDER_FILTERED
+        starts = [aligned - back for back in wider]
+        return [*(start for start in starts if start > reach.oldest), None]
 
     def _places(
         self,
         question: Question,
         condition: Condition,
+        reach: Reach,
         place: cursors.Place | None,
         start: int | None,
     ) -> list[tuple[str, int]]:
@@ -199,6 +221,7 @@ class Search:
                 chosen.parameters["last_hour"] = hour_of(end + REACH)
         answer = self._select(
             "search_runs",
+            reach,
             chosen,
             {"sort_value": COLUMNS[column], "direction": question.order.upper()},
             {"limit": question.limit + 1},
@@ -206,13 +229,18 @@ class Search:
         return list(_PLACES.decode_lines(answer))
 
     def _found(
-        self, tenant: str, places: Mapping[str, int], *, last: int | None = None
+        self,
+        tenant: str,
+        places: Mapping[str, int],
+        reach: Reach,
+        *,
+        last: int | None = None,
     ) -> dict[str, _Found]:
         if not places:
             return {}
         latest = last if last is not None else max(places.values())
         ends = _END_OF_TIME if latest == 0 else min(latest + DAY, _END_OF_TIME)
-        statement = _filled(
+        statement = reach.fill(
             "search_found",
             **{name: COLUMNS[name] for name in ("duration_ms", "status", "tokens", "nano_usd")},
         )
@@ -242,25 +270,33 @@ class Search:
         gone = {emitter for (emitter,) in _NAMES.decode_lines(answer)}
         return {run for run, ids in emitters.items() if ids and gone.issuperset(ids)}
 
-    def _facets(self, question: Question, condition: Condition) -> dict[str, list[dict[str, Any]]]:
+    def _facets(
+        self, question: Question, condition: Condition, reach: Reach
+    ) -> dict[str, list[dict[str, Any]]]:
         chosen = _in_window(condition, question.window)
         chosen.needs("status")
+        # The kinds are names of our own: the route takes no others.
+        kinds = [f"startsWith(tag, '{kind}:')" for kind in question.facets if kind in TAG_KINDS]
         answer = self._select(
-            "search_facets", chosen, {}, {"kinds": list(question.facets), "values": FACET_VALUES}
+            "search_facets",
+            reach,
+            chosen,
+            {"kinds": " OR ".join(kinds) or "0"},
+            {"values": FACET_VALUES, "count_status": int("status" in question.facets)},
         )
         counted: dict[str, list[dict[str, Any]]] = {kind: [] for kind in question.facets}
         for kind, value, runs in _COUNTED.decode_lines(answer):
             counted[kind].append({"value": value, "runs": runs})
         return counted
 
-    def _histogram(self, question: Question, condition: Condition) -> dict[str, Any]:
+    def _histogram(self, question: Question, condition: Condition, reach: Reach) -> dict[str, Any]:
         window = question.window
         end = window.end if window.end is not None else self.now_unix_nano()
         start = window.start if window.start is not None else end - DAY
         step = max(SECOND, -(-(end - start) // question.buckets))
         chosen = _in_window(condition, Window(start=start, end=end))
         chosen.needs("status")
-        answer = self._select("search_histogram", chosen, {}, {"from": start, "step": step})
+        answer = self._select("search_histogram", reach, chosen, {}, {"from": start, "step": step})
         counts = {bucket: (runs, failed) for bucket, runs, failed in _BUCKETS.decode_lines(answer)}
         numbers = range(-(-(end - start) // step))
         return {
@@ -273,10 +309,15 @@ class Search:
         }
 
     def _select(
-        self, name: str, chosen: Condition, fragments: Mapping[str, str], more: Mapping[str, Any]
+        self,
+        name: str,
+        reach: Reach,
+        chosen: Condition,
+        fragments: Mapping[str, str],
+        more: Mapping[str, Any],
     ) -> bytes:
         columns = ", ".join(f"{sql} AS {column}" for column, sql in chosen.columns.items())
-        statement = _filled(
+        statement = reach.fill(
             name, columns=columns, conditions=" AND ".join(chosen.conditions), **fragments
         )
         return self.store.select(statement, {**chosen.parameters, **more}, fmt="JSONCompactEachRow")
@@ -298,11 +339,6 @@ def _in_window(condition: Condition, window: Window) -> Condition:
         last_hour=hour_of(_END_OF_TIME if window.end is None else window.end + REACH),
     )
     return made
-
-
-def _filled(name: str, **fragments: str) -> str:
-    rows = query("search_rows").rstrip()
-    return Template(query(name)).substitute(rows=rows, **fragments)
 
 
 def _shown(row: _Found, crashed: set[str]) -> dict[str, Any]:

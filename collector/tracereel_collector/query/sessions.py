@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from string import Template
 from typing import Any
 
 import msgspec
@@ -77,7 +76,7 @@ class Sessions:
         place = cursors.decode(cursor, question) if cursor else _LATEST
         fragments = {name: COLUMNS[name] for name in ("status", "tokens", "nano_usd")}
         answer = self.store.select(
-            Template(query("sessions")).substitute(rows=query("search_rows"), **fragments),
+            self.search.reach(tenant).fill("sessions", **fragments),
             {
                 "tenant": tenant,
                 "user": user,

@@ -1,7 +1,9 @@
 """How many bytes wait, kept in the transactions that change it, so that every process reads the same."""
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tracereel_collector.model import Kind
 
@@ -9,6 +11,13 @@ PENDING, UNSEALED, QUARANTINED = "pending", "unsealed", "quarantined"
 _WAITING = (
     "SELECT coalesce(sum(bytes), 0) FROM bodies"
     " WHERE kind=?1 AND id > coalesce((SELECT max(last_body) FROM batches WHERE kind=?1), 0)"
+)
+
+_OLDEST = (
+    "SELECT received_unix_nano FROM bodies WHERE id = coalesce("
+    "(SELECT first_body FROM batches WHERE kind=?1 AND done_unix_nano IS NULL ORDER BY id LIMIT 1),"
+    " (SELECT min(id) FROM bodies WHERE kind=?1"
+    " AND id > coalesce((SELECT max(last_body) FROM batches WHERE kind=?1), 0)))"
 )
 
 
@@ -58,3 +67,8 @@ def measure(connection: sqlite3.Connection) -> None:
         add(connection, PENDING, kind, total - done)
         add(connection, UNSEALED, kind, waiting)
         add(connection, QUARANTINED, kind, aside)
+
+
+def oldest_unix_nano(read: Callable[..., list[Any]]) -> int | None:
+    """When the oldest body came that is not in the store yet; None when nothing waits."""
+    return min((row[0] for kind in Kind for row in read(_OLDEST, kind)), default=None)

@@ -31,6 +31,7 @@ from tracereel_collector.queue.rescue import take_over
 from tracereel_collector.queue.reserve import FreeSpace, Reserve
 from tracereel_collector.queue.turns import Turns
 from tracereel_collector.queue.writer import CommitThread
+from tracereel_collector.telemetry import Pressure
 
 COUNTERS = (
     *("received", "rejected", "appended", "stored"),
@@ -304,6 +305,17 @@ class DurableQueue:
             if name in COUNTERS or name.startswith(REJECTED):
                 counts[name, kind] = value
         return counts
+
+    def pressure(self) -> Pressure:
+        """How late delivery is and how much room is left."""
+        oldest = gauges.oldest_unix_nano(self._read)
+        return Pressure(
+            oldest_seconds=0.0 if oldest is None else max(0.0, (self._now() - oldest) / 1e9),
+            quarantined_bytes=self._bytes.quarantined,
+            limit_bytes=self._limits.max_pending_bytes,
+            disk_free_bytes=self._free.bytes,
+            disk_kept_bytes=self._limits.min_free_bytes,
+        )
 
     def session_mismatches(self) -> int:
         """Events flagged because they claim a session of somebody else's, as committed."""

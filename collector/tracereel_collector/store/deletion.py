@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tracereel_collector.store.rollup_agents import FORGET
 from tracereel_collector.store.sql import query
 
 MAX_TRACES = 5_000
@@ -115,8 +116,13 @@ def delete_rows(store: Changes, runs: Runs) -> dict[str, int]:
     """Remove them; returns how many there were in each table."""
     counted = count_rows(store, runs)
     for table, where in _places(store):
+        if table in counted and table in FORGET:
+            # Right before, so that a deletion that is tried again finds nothing to subtract twice.
+            store.change(FORGET[table], runs.parameters())
         if table in counted:
             store.change(f"ALTER TABLE `{table}` DELETE WHERE {where}", runs.parameters())
+    # Names of spans are listed apart from them. Always, should an earlier deletion have stopped here.
+    store.change(query("forget_span_names"), {"tenant": runs.tenant})
     return counted
 
 

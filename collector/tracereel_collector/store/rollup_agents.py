@@ -217,11 +217,15 @@ def _subtracted(sums: str) -> str:
     )
 
 
-FORGET: Final = (
-    _subtracted(_event_sums(" WHERE tenant = {tenant:String} AND trace_id IN {ids:Array(String)}")),
-    _subtracted(_span_sums(" AND TenantId = {tenant:String} AND TraceId IN {otel:Array(String)}")),
-)
-"""Takes runs out of the sums again: to be run once, before their events and spans are deleted."""
+FORGET: Final = {
+    "agent_events": _subtracted(
+        _event_sums(" WHERE tenant = {tenant:String} AND trace_id IN {ids:Array(String)}")
+    ),
+    "otel_spans": _subtracted(
+        _span_sums(" AND TenantId = {tenant:String} AND TraceId IN {otel:Array(String)}")
+    ),
+}
+"""Takes runs out of the sums again: each to be run once, just before their rows of that table go."""
 
 FRAGMENTS: Final = {
     "event_agent_sums": EVENT_AGENT_SUMS,

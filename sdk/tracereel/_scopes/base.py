@@ -191,6 +191,10 @@ class Scope:
         """The event of the beginning, for kinds that have one."""
         return None
 
+    def listen(self, kind: str) -> Stream:
+        """What takes note of the items of a generator."""
+        return Stream(kind, captures=self.captures)
+
     def closing(self, result: object, milliseconds: int) -> dict[str, Any] | None:
         """The event of a call that returned; null for one that is not to be recorded."""
         raise NotImplementedError
@@ -286,6 +290,11 @@ class Scope:
         # The end is the start plus elapsed time: a wall clock set meanwhile changes nothing.
         elapsed = time.perf_counter_ns() - self._tick
         return self._start_ns + elapsed, elapsed // 1_000_000, elapsed / 1e9
+
+    @property
+    def span_context(self) -> Context:
+        """The context in which the span of this call is current."""
+        return self._span_context
 
     def since_begin_ms(self, tick: int) -> int:
         """Milliseconds from the beginning to a reading of the performance counter."""

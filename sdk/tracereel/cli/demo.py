@@ -21,14 +21,26 @@ SERVICE: Final = "tracereel-demo"
 EVENT_LOGGER: Final = "tracereel.events"
 DEFAULT_RUNS: Final = 5
 FLUSH_SECONDS: Final = 10.0
+MAX_PORT: Final = 65535
 UNANSWERED_SECONDS: Final = 2.0
 """Nothing delivered by then: there is no collector, and nothing to wait for."""
 STOP_SECONDS: Final = 1.0
 """After a signal: what cannot be delivered at once stays in the spool for the next process."""
 
 
+EXAMPLES: Final = ("appointment", "orchestrator", "questions")
+"""As in `tracereel.demo.examples`, which is not imported before it is needed. A test compares."""
+
+
 def _configure(parser: argparse.ArgumentParser) -> None:
     connection.add_options(parser)
+    parser.add_argument(
+        "--example",
+        choices=EXAMPLES,
+        default=EXAMPLES[0],
+        help="What to run: a pipeline of agents (the default), a LangGraph orchestrator, or an agent"
+        " that answers by Server-Sent Events.",
+    )
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
         "--runs",
@@ -49,6 +61,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, metavar="N", help="Same number, same requests, answers and failures."
     )
     parser.add_argument(
+        "--metrics",
+        type=_address,
+        metavar="[HOST:]PORT",
+        help="Serve Prometheus metrics there (HOST: 127.0.0.1 unless told).",
+    )
+    parser.add_argument(
         "--until-stdin-closes",
         action="store_true",
         help="End when standard input closes: how a parent takes its demo with it.",
@@ -63,11 +81,30 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"expected [HOST:]PORT; got {text!r}")
+    return host or "127.0.0.1", int(port)
+
+
 def _run(args: argparse.Namespace) -> int:
     # Imported here: the pipeline's decorators belong to this command alone.
     import tracereel
-    from tracereel.demo.run import run_demo
+    from tracereel.demo.examples import EXAMPLES as KNOWN
 
+    example = KNOWN[args.example]
+    try:
+        run_example = example.load()
+    except ImportError as error:
+        if example.extra is None:
+            raise
+        print(
+            f"the example {args.example} needs more than the base install ({error});"
+            f" install it with: pip install 'tracereel[{example.extra}]'",
+            file=sys.stderr,
+        )
+        return 2
     stopper = Stopper()
     with stopper.watching():
         if args.until_stdin_closes:
@@ -79,9 +116,11 @@ def _run(args: argparse.Namespace) -> int:
         )
         state = f"recording to {settings.endpoint}" if settings.enabled else "recording is off"
         print(state, flush=True)
+        if args.metrics is not None:
+            _serve_metrics(*args.metrics)
         status, hurry = 0, False
         try:
-            for report in run_demo(
+            for report in run_example(
                 runs=None if args.forever else args.runs,
                 interval=args.interval,
                 seed=args.seed,
@@ -98,6 +137,14 @@ def _run(args: argparse.Namespace) -> int:
         except Stopped as stop:
             status = status or 128 + stop.signal_number
     return status
+
+
+def _serve_metrics(host: str, port: int) -> None:
+    from tracereel.metrics_server import start_metrics_server
+
+    server = start_metrics_server(port, addr=host)
+    if server is not None:
+        print(f"metrics at http://{host}:{server.port}/metrics", flush=True)
 
 
 def _stop_when_stdin_closes() -> None:

@@ -194,8 +194,8 @@ class Transport:
         said = _error_message(body) or str(status)
         if status in _DENIED:
             raise AccessDeniedError(
-                f"{self.endpoint} refused the API key ({said});"
-                " pass --api-key or set TRACEREEL_API_KEY"
+                f"{self.endpoint} refused this ({said});"
+                " a key is given with --api-key or TRACEREEL_API_KEY"
             )
         if status in _RETRYABLE:
             raise CollectorUnavailableError(

@@ -52,6 +52,10 @@ class BatchResultNormalizer:
         """
         return self._tell(result, user_messages=user_messages, whole_turn=whole_turn)
 
+    def normalize_data(self, answer: dict[str, Any]) -> Normalized:
+        """One answer that is nothing but decoded JSON: it is read as it is, without a copy."""
+        return self._tell(answer, is_data=True)
+
     def normalize_stream(
         self,
         response: Any,
@@ -72,13 +76,14 @@ class BatchResultNormalizer:
         stop: StopReason | None = None,
         failure: Failure | None = None,
         problems: Sequence[Problem] = (),
+        is_data: bool = False,
     ) -> Normalized:
-        messages = shapes.messages_of(result)
+        messages = None if is_data else shapes.messages_of(result)
         executions: list[Execution] = []
         used_model = self._model
         state: Any = None
         if messages is None:
-            answers = self._read_response(result)
+            answers = self._read_response(result, is_data=is_data)
         else:
             state = result if not isinstance(result, (list, tuple)) else None
             answers = [self._read_message(each) for each in messages]
@@ -87,7 +92,7 @@ class BatchResultNormalizer:
         if stop is not None or failure is not None:
             _force(answers, stop, failure, self._provider or "langchain")
         turn = Turn(
-            session_id=self._session_id or _session_of(state),
+            session_id=self._session_id or (_session_of(state) if state is not None else None),
             default_model=used_model,
             provider=self._provider,
             keep_raw=self._keep_raw,
@@ -104,12 +109,12 @@ class BatchResultNormalizer:
             turn.close()
         return turn.result()
 
-    def _read_response(self, result: Any) -> list[Answer]:
+    def _read_response(self, result: Any, *, is_data: bool) -> list[Answer]:
         provider = self._provider
         if isinstance(result, BaseException):
             failure = failure_of(result)
             return [Answer("assistant", provider or "langchain", failure=failure)]
-        data = as_data(result)
+        data = result if is_data else as_data(result)
         read = shapes.reader_of(data, provider)
         if read is None:
             answer = Answer("assistant", provider or "langchain")

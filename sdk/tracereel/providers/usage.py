@@ -22,6 +22,8 @@ PLACES: Final[tuple[tuple[str, ...], ...]] = (
 )
 """Where usage is looked for, in this order; a later place adds what earlier ones left unsaid."""
 
+_TOP: Final = frozenset(place[0] for place in PLACES)
+
 _INPUT: Final = (
     *("input_tokens", "prompt_tokens", "promptTokenCount", "prompt_token_count"),
     *("inputTokens", "inputTokenCount"),
@@ -50,8 +52,11 @@ def usage_of(message: Any) -> Usage | None:
     """What an answer (a message, a response, as data) says of its tokens; null if nothing."""
     found: Usage | None = None
     said = mapping(message)
+    if not said.keys() & _TOP:
+        return None
     for place in PLACES:
-        value = said.get(place[0])
+        if (value := said.get(place[0])) is None:
+            continue
         for name in place[1:]:
             value = mapping(value).get(name)
         if value is None:
@@ -97,7 +102,8 @@ def _details(value: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 def _first(value: dict[str, Any], names: tuple[str, ...]) -> int | None:
     for name in names:
-        if (found := count(value.get(name))) is not None:
+        given = value.get(name)
+        if given is not None and (found := count(given)) is not None:
             return found
     return None
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 import uuid
 
 import pytest
@@ -132,13 +133,15 @@ def beat(migrated, sequence, tenant):
     """Stores what an emitter says of itself."""
 
     def insert(emitter_id, state, tenant=tenant):
-        said = {"emitter_id": emitter_id, "state": state, "recorded": 1, "interval_seconds": 1e5}
-        _insert(migrated, Kind.HEARTBEATS, json.dumps(said).encode(), 1, tenant, sequence)
+        said = {"emitter_id": emitter_id, "state": state, "recorded": 1, "interval_seconds": 1e9}
+        # Now: what emitters said long ago is forgotten.
+        data, received = json.dumps(said).encode(), time.time_ns()
+        _insert(migrated, Kind.HEARTBEATS, data, 1, tenant, sequence, received=received)
 
     return insert
 
 
-def _insert(store, kind, data, records, tenant, sequence):
+def _insert(store, kind, data, records, tenant, sequence, *, received=RECEIVED):
     number = next(sequence)
     body = QueuedBody(
         id=number,
@@ -146,7 +149,7 @@ def _insert(store, kind, data, records, tenant, sequence):
         tenant=tenant,
         first_sequence_number=number * 1000,
         records=records,
-        received_unix_nano=RECEIVED + number,
+        received_unix_nano=received + number,
         data=data,
     )
     store.insert(kind, [body], token=uuid.uuid4().hex)

@@ -8,10 +8,10 @@ import pytest
 from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
 from tracereel_collector.errors import NotFoundError
 from tracereel_collector.query.agents import Agents
-from tracereel_collector.query.search import Search
+from tracereel_collector.query.search import Question, Search
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.window import parse_window
-from tracereel_collector.store.rollup_agents import FORGET
+from tracereel_collector.store.deletion import delete_rows, runs_of
 
 
 @pytest.fixture
@@ -211,10 +211,8 @@ def test_what_is_forgotten_is_taken_out_of_the_sums(told, spans, agents, migrate
     )
     assert {each["agent"] for each in before} == {"parsing_agent", "loner"}
 
-    forgotten = {"tenant": tenant, "ids": ["goes", "goes-alone"], "otel": ["ab" * 16]}
-    with migrated._client() as client:
-        for statement in FORGET:
-            client.command(statement, parameters=forgotten)
+    runs = runs_of(migrated, tenant, ["goes", "goes-alone", "ab" * 16])
+    delete_rows(migrated, runs)
 
     for start in (at(-60), at(-20000)):  # by minutes, and by hours
         left = {each["agent"]: each for each in agents(start=start)["agents"]}
@@ -223,3 +221,5 @@ def test_what_is_forgotten_is_taken_out_of_the_sums(told, spans, agents, migrate
         assert left["parsing_agent"]["latency"]["mean_ms"] == 2000
         for gone in ("loner", "h"):
             assert left.get(gone, {"executions": 0})["executions"] == 0
+    search = Search(migrated, lambda: NOW)
+    assert [each["trace_id"] for each in search.answer(tenant, Question())["traces"]] == ["stays"]

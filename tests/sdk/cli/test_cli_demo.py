@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
@@ -103,3 +104,34 @@ def test_words_that_cannot_be_meant_are_refused(run_cli, words, expected):
     assert done.returncode == 2
     assert expected in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_metrics_are_served_where_it_is_told(cli_env, collector):
+    """What Prometheus scrapes while the demo runs."""
+    words = ["demo", "--forever", "--interval", "0", "--metrics", "0", "--endpoint", collector.url]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tracereel", *words],
+        env=cli_env,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+    ) as process:
+        assert process.stdout is not None
+        try:
+            lines = iter(process.stdout.readline, "")
+            url = next(line for line in lines if line.startswith("metrics at")).split()[-1]
+
+            def page():
+                with urllib.request.urlopen(url, timeout=10) as answer:
+                    return answer.read().decode()
+
+            wait_until(lambda: 'agent_executions_total{agent_name="parsing_agent"' in page())
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize("text", ["here", "host:", "70000", "a:-1"])
+def test_an_address_for_metrics_that_is_none_is_refused(run_cli, text):
+    done = run_cli("demo", "--metrics", text)
+
+    assert done.returncode == 2
+    assert "expected [HOST:]PORT" in done.stderr

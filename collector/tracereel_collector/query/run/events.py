@@ -228,7 +228,7 @@ def event_row(stored: StoredEvent, *, whole: bool) -> EventRow:
         output_hash=hash(made),
         reasoning=_text(said.reasoning),
         decision_type=_text(said.decision_type),
-        chosen=_words(bytes(said.chosen)),
+        chosen=_words(_first(said.chosen)),
         error_message=_text(said.error_message or said.original_error or said.primary_error),
         stage=_text(said.stage),
         retry_attempt=_count(said.retry_attempt),
@@ -252,7 +252,7 @@ def event_row(stored: StoredEvent, *, whole: bool) -> EventRow:
 def _first(*values: msgspec.Raw) -> bytes:
     """The first value that says anything, as JSON."""
     for value in values:
-        if (raw := bytes(value)) not in (b"", b"null", b'""'):
+        if value is not _NOTHING and (raw := bytes(value)) not in (b"null", b'""'):
             return raw
     return b""
 
@@ -269,7 +269,7 @@ def _words(raw: bytes) -> str:
 def _text(value: Any) -> str:
     """A field that should be a text; custom events may hold anything."""
     if isinstance(value, str):
-        return value[:TEXT]
+        return value if len(value) <= TEXT else value[:TEXT]
     return (
         ""
         if value is None

@@ -1,4 +1,4 @@
--- What agents did in a window: sums for each of them, and where asked for, for each stretch of it.
+-- What agents did in a window: sums for each of them and each step of it.
 -- Whole hours are read from the table by hours, what is left over at both ends from that by minutes.
 SELECT
     agent,
@@ -16,5 +16,5 @@ FROM
       AND NOT (minute >= toDateTime({first_hour:Int64}, 'UTC') AND minute < toDateTime({last_hour:Int64}, 'UTC'))
 ) AS a
 GROUP BY agent, bucket
-ORDER BY sum(a.started) + sum(a.model_calls) DESC, agent, bucket
+ORDER BY agent, bucket
 LIMIT {limit:UInt32}

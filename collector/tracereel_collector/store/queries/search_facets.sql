@@ -1,17 +1,22 @@
 -- How many of the runs that match have each value, the most frequent of each kind first.
-SELECT substringIndex(tag, ':', 1) AS kind, substring(tag, length(kind) + 2) AS value, count() AS runs
-FROM
+WITH matching AS
 (
-    SELECT arrayJoin(arrayFilter(t -> substringIndex(t, ':', 1) IN {kinds:Array(String)},
-        arrayPushBack(tags, concat('status:', status)))) AS tag
-    FROM
-    (
-        SELECT run, groupUniqArrayArray(200)(s.tags) AS tags, $columns
-        FROM ($rows) AS s
-        GROUP BY run
-    )
+    SELECT run, status
+    FROM (SELECT run, $columns FROM ($rows) AS s GROUP BY run)
     WHERE $conditions
 )
-GROUP BY tag
+SELECT substringIndex(tag, ':', 1) AS kind, substring(tag, length(kind) + 2) AS value, runs
+FROM
+(
+    SELECT tag, uniqExact(cityHash64(run)) AS runs
+    FROM (SELECT run, arrayJoin(s.tags) AS tag FROM ($rows) AS s WHERE run GLOBAL IN (SELECT run FROM matching))
+    WHERE $kinds
+    GROUP BY tag
+    UNION ALL
+    SELECT concat('status:', status) AS tag, count() AS runs
+    FROM matching
+    WHERE {count_status:UInt8}
+    GROUP BY status
+)
 ORDER BY runs DESC, value
 LIMIT {values:UInt32} BY kind

@@ -1,13 +1,3 @@
-SELECT
-    s.*,
-    -- Spans of other instrumentations belong to the run that was in their OpenTelemetry trace.
-    if(l.owner = '', s.trace_id, l.owner) AS run
+SELECT s.*, s.trace_id AS run
 FROM trace_summaries AS s
-GLOBAL LEFT ANY JOIN
-(
-    SELECT arrayJoin(otel_trace_ids) AS otel_trace_id, argMin(trace_id, started) AS owner
-    FROM trace_summaries
-    WHERE tenant = {tenant:String} AND hour >= {first_hour:DateTime('UTC')} AND hour <= {last_hour:DateTime('UTC')}
-    GROUP BY otel_trace_id
-) AS l ON s.trace_id = l.otel_trace_id
 WHERE s.tenant = {tenant:String} AND s.hour >= {first_hour:DateTime('UTC')} AND s.hour <= {last_hour:DateTime('UTC')}

@@ -87,6 +87,11 @@ class StreamAdapter:
         return self._end is not None
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the provider has said that the answer is whole, or has ended it otherwise."""
+        return self._end is not None or self._is_complete()
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """Chunks that could not be understood, and whether the answer was too long to keep."""
         if not self._room.lost:
@@ -115,10 +120,14 @@ class StreamAdapter:
             if frame is DONE:
                 out.extend(self.finish())
             elif frame is None:
-                self._report("malformed_chunk", "a frame's data is no JSON", None)
+                self.report_malformed("a frame's data is no JSON")
             else:
                 out.extend(self.process_chunk(frame))
         return out
+
+    def report_malformed(self, message: str) -> None:
+        """Something came that is no chunk."""
+        self._report("malformed_chunk", message, None)
 
     def finish(self) -> list[StreamEvent]:
         """The stream is exhausted; one that never said how it ended has been cut, which is an error."""

@@ -10,6 +10,9 @@ MAX_FRAME_BYTES: Final = 16 * 2**20
 """Longest frame that is put together; a longer one is given up as malformed."""
 
 
+_decode: Final = msgspec.json.Decoder().decode
+
+
 class SseDecoder:
     """Puts frames together and decodes their data.
 
@@ -26,6 +29,12 @@ class SseDecoder:
     def feed(self, data: bytes) -> list[Any]:
         """The frames that are complete now: decoded JSON, `DONE`, or null where it is no JSON."""
         frames: list[Any] = []
+        is_whole = data[-2:] == b"\n\n" and len(data) <= MAX_FRAME_BYTES and b"\r" not in data
+        if is_whole and self._is_between_frames:
+            # Whole frames, as most servers write them: no line has to be kept for later.
+            for frame in data[:-2].split(b"\n\n"):
+                _add_whole(frame, frames)
+            return frames
         if self._ended_with_return and data:
             # The line ended with \r; a \n right after it belongs to the same end.
             self._ended_with_return = False
@@ -38,6 +47,10 @@ class SseDecoder:
             self._end_line(frames)
         self._extend(lines[-1])
         return frames
+
+    @property
+    def _is_between_frames(self) -> bool:
+        return not (self._line or self._data or self._is_too_long or self._ended_with_return)
 
     def _extend(self, part: bytes) -> None:
         self._size += len(part)
@@ -63,10 +76,18 @@ class SseDecoder:
             self._is_too_long = False
 
 
+def _add_whole(frame: bytes, frames: list[Any]) -> None:
+    """Adds what a frame carries that came in one piece."""
+    lines = frame.split(b"\n")
+    parts = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
+    if parts:
+        frames.append(_decoded(parts[0] if len(parts) == 1 else b"\n".join(parts)))
+
+
 def _decoded(data: bytes) -> Any:
-    if data.strip() == b"[DONE]":
+    if data[:1] != b"{" and data.strip() == b"[DONE]":
         return DONE
     try:
-        return msgspec.json.decode(data)
+        return _decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None

@@ -69,7 +69,8 @@ def run_events(trace_id, *, status, reply, session="ses_1"):
 def asked(tmp_path_factory):
     """A collector with three runs: two that went well, one that failed."""
     folder = tmp_path_factory.mktemp("client")
-    running = CollectorProcess(folder).start()
+    # What is watched live is read from the queue: all of it stays there for these tests.
+    running = CollectorProcess(folder, environ={"TRACEREEL_RETAIN_SECONDS": "900"}).start()
     running.key = make_key(folder, scope="write,read,admin")["key"]
     running.sent = [
         event
@@ -160,7 +161,7 @@ def test_completeness_and_comparison(client, asked):
 
 
 def test_runs_are_found_page_by_page(client):
-    every = [run.trace_id for run in client.find(page_size=1)]
+    every = [run.trace_id for run in client.find(page_size=1, session="ses_1")]
     assert sorted(every) == [f"trc_client_{n}" for n in range(3)]
     assert len(list(client.find(most=2, page_size=1))) == 2
 
@@ -172,13 +173,14 @@ def test_runs_are_found_page_by_page(client):
 
 
 def test_conversations_and_agents(client):
-    (session,) = client.find_sessions(since="2026-11-15T00:00:00Z")
+    sessions = {each.session_id: each for each in client.find_sessions(since="2026-11-15")}
+    session = sessions["ses_1"]
     assert (session.session_id, session.turns, session.failed_turns) == ("ses_1", 3, 1)
     conversation = client.session("ses_1")
     assert {turn.trace_id for turn in conversation.turns} == {f"trc_client_{n}" for n in range(3)}
     window = {"since": "2026-11-16T01:00:00Z", "until": "2026-11-16T03:00:00Z"}
-    (agent,) = client.agents(**window).agents
-    assert (agent.agent, agent.executions, agent.failed) == ("parser", 3, 1)
+    agents = {each.agent: each for each in client.agents(**window).agents}
+    assert (agents["parser"].executions, agents["parser"].failed) == (3, 1)
     assert client.agent("parser", **window).error_rate == pytest.approx(1 / 3, abs=0.01)
     with pytest.raises(NotFoundError):
         client.session("ses_unknown")
@@ -201,16 +203,22 @@ def test_questions_in_sql(client):
     )
 
     assert answer.dicts() == [{"trace_id": "trc_client_0", "n": 4}]
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(AccessDeniedError, match="this statement is refused"):
         client.sql("DROP TABLE agent_events")
+    with pytest.raises(InvalidRequestError):
+        client.sql("SELECT nothing FROM agent_events")
 
 
 def test_an_export_holds_everything_and_tells_how_far_it_is(client, tmp_path):
     told = []
-    rows = list(client.export("events", progress=lambda done, total: told.append((done, total))))
+    rows = list(
+        client.export(
+            trace_id="trc_client_0", progress=lambda done, total: told.append((done, total))
+        )
+    )
 
-    assert len(rows) == 12
-    assert told[-1] == (12, 12)
+    assert [row["event_id"] for row in rows] == [f"trc_client_0-{n}" for n in range(4)]
+    assert told[-1] == (4, 4)
     size = client.export_to(tmp_path / "events.parquet", format="parquet")
     assert size == (tmp_path / "events.parquet").stat().st_size
     assert (tmp_path / "events.parquet").read_bytes()[:4] == b"PAR1"
@@ -221,7 +229,7 @@ def test_coroutines_ask_side_by_side(asked):
     async def ask():
         async with AsyncClient(asked.url, asked.key) as client:
             traces = await asyncio.gather(*(client.trace(f"trc_client_{n}") for n in range(3)))
-            found = [run.trace_id async for run in client.find(page_size=2)]
+            found = [run.trace_id async for run in client.find(page_size=2, session="ses_1")]
             return [trace.state for trace in traces], len(found)
 
     states, found = asyncio.run(ask())
@@ -257,7 +265,13 @@ def test_a_key_from_the_environment_and_one_that_is_wrong(asked, monkeypatch):
 @pytest.mark.parametrize("number", range(len(SNIPPETS)))
 def test_the_snippets_of_the_page_run(asked, number, monkeypatch, tmp_path):
     number_of_failed = asked.post_events(
-        [{**run_events("trc_snippet", status="failed", reply="x")[2], "event_id": f"s-{number}"}],
+        [
+            {
+                **run_events("trc_snippet", status="failed", reply="x", session="ses_2")[2],
+                "event_id": f"s-{number}",
+                "agent_name": "other",
+            }
+        ],
         headers={"x-api-key": asked.key},
         wait=False,
     ).json()["first_sequence_number"]
@@ -296,13 +310,28 @@ COMMANDS = {
     "agent": (("agents", "parser", *WINDOW), ["3 executions", "LLMTimeoutError 1"]),
     "sessions": (("sessions", *WINDOW), ["ses_1"]),
     "session": (("sessions", "ses_1"), ["asked", "trc_client_2"]),
-    "tail": (("tail", "--trace", "trc_client_1", "--after", "0", "-n", "4"), ["parser", "failed"]),
+    "tail": (("tail", "-n", "4"), ["other", "failed"]),
 }
 
 
+def words_of(collector, name, trace_id):
+    """The command's words; the tail begins before a run that is sent just now."""
+    words = COMMANDS[name][0]
+    if name != "tail":
+        return words
+    events = run_events(trace_id, status="failed", reply="x", session="ses_2")
+    answer = collector.post_events(
+        [{**event, "agent_name": "other"} for event in events],
+        headers={"x-api-key": collector.key},
+        wait=False,
+    )
+    before = answer.json()["first_sequence_number"] - 1
+    return (*words, "--trace", trace_id, "--after", str(before))
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_shows_it_within_the_width_and_controls_nothing(asked, name):
-    words, expected = COMMANDS[name]
+def test_a_command_shows_it_within_the_width_and_controls_nothing(asked, name, trace_id):
+    words, expected = words_of(asked, name, trace_id), COMMANDS[name][1]
     shown = command(asked, *words)
     plain = command(asked, *words, width=60, PYTHONIOENCODING="ascii")
 
@@ -316,8 +345,8 @@ def test_a_command_shows_it_within_the_width_and_controls_nothing(asked, name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_prints_json(asked, name):
-    printed = command(asked, *COMMANDS[name][0], "--json")
+def test_every_command_prints_json(asked, name, trace_id):
+    printed = command(asked, *words_of(asked, name, trace_id), "--json")
 
     assert printed.returncode == 0, printed.stderr
     lines = printed.stdout.splitlines()

@@ -1,0 +1,9 @@
+-- Names that no span of the tenant has any more.
+ALTER TABLE span_names DELETE
+WHERE TenantId = {tenant:String}
+  AND SpanName NOT IN
+  (
+      SELECT toString(SpanName) FROM otel_spans WHERE TenantId = {tenant:String}
+      UNION DISTINCT
+      SELECT toString(SpanName) FROM event_spans WHERE TenantId = {tenant:String}
+  )

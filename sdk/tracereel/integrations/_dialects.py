@@ -1,0 +1,168 @@
+"""How each provider's requests and answers are read: what was asked, what was said, tools' results."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tracereel.providers.reading import get, items, mapping, text
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool answered, as a request hands it to the model."""
+
+    call_id: str | None
+    name: str | None
+    content: Any
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One kind of request and its answer."""
+
+    provider: str
+    """Whose answers these are, for the normaliser."""
+    operation: str
+    messages: Callable[[Body], Any]
+    """What was asked."""
+    said: Callable[[dict[str, Any]], list[Any]]
+    """The messages of an answer."""
+    results: Callable[[Body], Iterator[Result]]
+    """What tools have answered since the model spoke last."""
+    is_conversation: bool = True
+    """False where the answer has no messages to normalise."""
+
+
+def _system_first(body: Body, system: str, messages: str) -> Any:
+    asked, instructions = body.get(messages), body.get(system)
+    if not instructions:
+        return asked
+    first = {"role": "system", "content": instructions}
+    return [first, *asked] if isinstance(asked, (list, tuple)) else [first, asked]
+
+
+def _since_the_model_spoke(messages: Any, speaks: Callable[[Any], bool]) -> list[Any]:
+    """The last messages, up to the model's own, in order."""
+    if not isinstance(messages, (list, tuple)):
+        return []
+    last: list[Any] = []
+    for message in reversed(messages):
+        if speaks(message):
+            break
+        last.append(message)
+    return last[::-1]
+
+
+def _assistant_speaks(message: Any) -> bool:
+    return get(message, "role") in ("assistant", "model")
+
+
+def _anthropic_results(body: Body) -> Iterator[Result]:
+    for message in _since_the_model_spoke(body.get("messages"), _assistant_speaks):
+        content = get(message, "content")
+        for block in content if isinstance(content, (list, tuple)) else ():
+            if get(block, "type") == "tool_result":
+                call_id = text(get(block, "tool_use_id"))
+                failed = get(block, "is_error") is True
+                yield Result(call_id, None, get(block, "content"), failed)
+
+
+def _chat_results(body: Body) -> Iterator[Result]:
+    for message in _since_the_model_spoke(body.get("messages"), _assistant_speaks):
+        if get(message, "role") in ("tool", "function"):
+            call_id, name = text(get(message, "tool_call_id")), text(get(message, "name"))
+            yield Result(call_id, name, get(message, "content"))
+
+
+def _responses_results(body: Body) -> Iterator[Result]:
+    def speaks(item: Any) -> bool:
+        # The model's own items stand among the input, in any order before the results.
+        return get(item, "type") in ("message", "reasoning") or _assistant_speaks(item)
+
+    for item in _since_the_model_spoke(body.get("input"), speaks):
+        if get(item, "type") in ("function_call_output", "custom_tool_call_output"):
+            yield Result(text(get(item, "call_id")), None, get(item, "output"))
+
+
+def _google_results(body: Body) -> Iterator[Result]:
+    for content in _since_the_model_spoke(body.get("contents"), _assistant_speaks):
+        parts = get(content, "parts")
+        for part in parts if isinstance(parts, (list, tuple)) else ():
+            answer = get(part, "functionResponse", "function_response")
+            if answer is not None:
+                response = get(answer, "response")
+                failed = get(response, "error") is not None
+                yield Result(text(get(answer, "id")), text(get(answer, "name")), response, failed)
+
+
+def _nothing(_body: Body) -> Iterator[Result]:
+    return iter(())
+
+
+def _choices(answer: dict[str, Any]) -> list[Any]:
+    found = [mapping(choice) for choice in items(answer.get("choices"))]
+    return [choice.get("message") or choice.get("text") for choice in found]
+
+
+ANTHROPIC: Final = Dialect(
+    provider="anthropic",
+    operation="chat",
+    messages=lambda body: _system_first(body, "system", "messages"),
+    said=lambda answer: [{"role": "assistant", "content": answer.get("content")}],
+    results=_anthropic_results,
+)
+CHAT: Final = Dialect(
+    provider="openai",
+    operation="chat",
+    messages=lambda body: body.get("messages"),
+    said=_choices,
+    results=_chat_results,
+)
+RESPONSES: Final = Dialect(
+    provider="openai",
+    operation="chat",
+    messages=lambda body: _system_first(body, "instructions", "input"),
+    said=lambda answer: items(answer.get("output")),
+    results=_responses_results,
+)
+COMPLETIONS: Final = Dialect(
+    provider="openai",
+    operation="text_completion",
+    messages=lambda body: body.get("prompt"),
+    said=_choices,
+    results=_nothing,
+    is_conversation=False,
+)
+EMBEDDINGS: Final = Dialect(
+    provider="openai",
+    operation="embeddings",
+    messages=lambda body: body.get("input"),
+    said=lambda _answer: [],
+    results=_nothing,
+    is_conversation=False,
+)
+GOOGLE: Final = Dialect(
+    provider="google",
+    operation="generate_content",
+    messages=lambda body: _system_first(body, "systemInstruction", "contents"),
+    said=lambda answer: [mapping(each).get("content") for each in items(answer.get("candidates"))],
+    results=_google_results,
+)
+GOOGLE_EMBEDDINGS: Final = Dialect(
+    provider="google",
+    operation="embeddings",
+    messages=lambda body: body.get("content") or body.get("requests") or body.get("instances"),
+    said=lambda _answer: [],
+    results=_nothing,
+    is_conversation=False,
+)
+LANGCHAIN: Final = Dialect(
+    provider="langchain",
+    operation="chat",
+    messages=lambda body: body.get("messages"),
+    said=lambda answer: items(answer.get("messages")),
+    results=_nothing,
+)

@@ -1,0 +1,357 @@
+"""What LangChain's callbacks say, as executions, steps, tools, searches and model calls."""
+
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tracereel import _context, _native, _values
+from tracereel._recorder import Recorder
+from tracereel._scopes.agent import AgentSpec
+from tracereel._scopes.arguments import given
+from tracereel._scopes.base import Spec
+from tracereel._scopes.calls import ToolSpec
+from tracereel._scopes.steps import RetrievalSpec, StepSpec
+from tracereel.integrations._dialects import LANGCHAIN
+from tracereel.integrations._model_call import ModelCall
+from tracereel.integrations._runs import Run, Runs, open_scope, recorded
+from tracereel.integrations._tool_memory import ToolMemory
+from tracereel.providers.base import Approval, NormalizedEvent, StreamTimings
+from tracereel.providers.emission import message_fields
+from tracereel.providers.names import provider_named, provider_of_model
+from tracereel.providers.normalizer import BatchResultNormalizer
+from tracereel.providers.reading import as_data, get, items, mapping, plain_text, text
+from tracereel.providers.waiting import read_interrupts
+from tracereel.resilience._functions import error_text
+from tracereel.resilience._policy import ERROR, TIMEOUT, is_timeout
+from tracereel.resilience._run import count_retry, retry_event
+from tracereel.resilience.backoff import EXPONENTIAL
+
+WAITING: Final = "waiting_for_a_person"
+"""The stage of an execution that ends with a question."""
+MAX_WAITING_THREADS: Final = 1_000
+_NODE: Final = "graph:step:"
+_HIDDEN: Final = "langsmith:hidden"
+
+
+class FailedToolError(Exception):
+    """A tool whose framework has turned its error into an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a callback says of a run beside its inputs."""
+
+    parent_id: Any
+    tags: list[Any]
+    metadata: dict[str, Any]
+    settings: dict[str, Any]
+    """The parameters of a model call."""
+
+    @classmethod
+    def of(cls, about: dict[str, Any]) -> "About":
+        tags = about.get("tags")
+        return cls(
+            about.get("parent_run_id"),
+            tags if isinstance(tags, list) else [],
+            mapping(about.get("metadata")),
+            mapping(about.get("invocation_params")),
+        )
+
+    @property
+    def is_node(self) -> bool:
+        """Whether it is a node of a graph."""
+        return "langgraph_node" in self.metadata and any(
+            isinstance(tag, str) and tag.startswith(_NODE) for tag in self.tags
+        )
+
+
+def name_of(serialized: Any, about: dict[str, Any]) -> str:
+    """What a run is called."""
+    found = text(about.get("name")) or text(get(serialized, "name"))
+    path = get(serialized, "id")
+    if found is None and isinstance(path, list) and path:
+        found = text(path[-1])
+    return _values.text(found or "unnamed", _values.SHORT_LIMIT)
+
+
+class LangChainRuns:
+    """The runs under way, and the questions that nobody has answered."""
+
+    def __init__(self) -> None:
+        self._runs = Runs()
+        self._memory = ToolMemory()
+        self._waiting: dict[str, list[Approval]] = {}
+        self._lock = _native.RLock()
+
+    def get(self, run_id: Any) -> Run | None:
+        """A run, while it is under way."""
+        return self._runs.get(run_id)
+
+    def chain_starts(self, run_id: Any, name: str, inputs: Any, about: About) -> None:
+        """A graph or a chain that nothing is around is an agent, a node a step, others are neither."""
+        parent = self._runs.get(about.parent_id)
+        thread = text(about.metadata.get("thread_id"))
+        run = Run(parent, name, inputs=inputs, session_id=thread)
+        if about.is_node:
+            if parent is not None and parent.scope is None:
+                self._open_agent(parent)  # whatever has nodes is a graph
+            self._open(run, _step(name, "node"), _inputs(inputs))
+            if run.scope is not None:
+                run.scope.attach()
+        elif parent is None and _HIDDEN not in about.tags:
+            around = _context.current_execution()
+            if around is None or about.metadata.get("ls_integration") == "langgraph":
+                self._open_agent(run)
+            else:
+                self._open(run, _step(name, "chain"), _inputs(inputs))
+            if thread is not None and type(inputs).__name__ == "Command":
+                self._resumes(run, thread, inputs)
+        self._runs.add(run_id, run)
+
+    def ends(self, run_id: Any, output: Any) -> None:
+        """A chain has returned."""
+        run = self._runs.end(run_id)
+        if run is not None and run.scope is not None:
+            run.scope.complete(output)
+
+    def fails(self, run_id: Any, error: BaseException) -> None:
+        """A chain, tool or search has raised."""
+        run = self._runs.end(run_id)
+        if run is None or run.scope is None:
+            return
+        bases = {each.__name__ for each in type(error).__mro__}
+        if "GraphInterrupt" in bases:
+            self._waits(run, error)
+        elif "GraphBubbleUp" in bases:  # a command on its way to the graph around
+            run.scope.complete(None)
+        else:
+            run.scope.fail(error)
+
+    def model_starts(self, run_id: Any, name: str, asked: Any, about: About) -> None:
+        """A model is asked."""
+        parent = self._runs.get(about.parent_id)
+        metadata, settings = about.metadata, about.settings
+        model = text(metadata.get("ls_model_name")) or text(get(settings, "model", "model_name"))
+        named = text(metadata.get("ls_provider"))
+        provider = (provider_named(named) if named else None) or provider_of_model(model) or named
+        temperature = get(metadata, "ls_temperature")
+        limit = get(metadata, "ls_max_tokens")
+        body = {
+            "messages": as_data(asked),
+            "temperature": get(settings, "temperature") if temperature is None else temperature,
+            "max_tokens": get(settings, "max_tokens") if limit is None else limit,
+        }
+
+        def made(recorder: Recorder) -> ModelCall:
+            return ModelCall(
+                recorder,
+                LANGCHAIN,
+                body,
+                model=model or name,
+                provider=provider or "langchain",
+                memory=self._memory,
+            )
+
+        call = recorded(made, parent)
+        self._runs.add(run_id, Run(parent, name, call=call))
+
+    def model_ends(self, run_id: Any, result: Any) -> None:
+        """A model has answered."""
+        run = self._runs.end(run_id)
+        if run is None or run.call is None:
+            return
+        call = run.call
+        data = as_data(result)
+        answer = BatchResultNormalizer(model=call.model, keep_raw=False).normalize_data(data)
+        if answer.provider != "langchain" and call.provider == "langchain":
+            call.provider = answer.provider
+        call.told(answer, {"messages": _messages(data)}, timings=_timings(run))
+
+    def model_fails(self, run_id: Any, error: BaseException) -> None:
+        """A model has not answered."""
+        run = self._runs.end(run_id)
+        if run is not None and run.call is not None:
+            if run.tokens:
+                run.call.streams()
+            run.call.failed(error)
+
+    def retries(self, run_id: Any, state: Any) -> None:
+        """An attempt has failed and another one is due."""
+        run = self._runs.get(run_id)
+        error = state.outcome.exception() if state.outcome is not None else None
+        if run is None or error is None:
+            return
+        reason = TIMEOUT if is_timeout(error) else ERROR
+        delay = state.next_action.sleep if state.next_action is not None else 0.0
+        if run.call is not None:
+            run.call.retried(
+                error=error_text(error),
+                reason=reason,
+                strategy=EXPONENTIAL,
+                delay=delay,
+                attempts=None,
+            )
+        elif (execution := run.execution) is not None:
+            event = retry_event(
+                agent=execution.agent.name,
+                attempt=state.attempt_number,
+                error=error_text(error),
+                reason=reason,
+                strategy=EXPONENTIAL,
+                delay=delay,
+                now_ns=time.time_ns(),
+            )
+            count_retry(execution)
+            execution.emit(event)
+
+    def tool_starts(
+        self, run_id: Any, name: str, inputs: dict[str, Any], call_id: Any, about: About
+    ) -> None:
+        """A tool is called."""
+        spec = ToolSpec(name, tool_type="function", tool_call_id=text(call_id), ids={}, inputs=None)
+        self._open_call(run_id, name, spec, inputs, about)
+
+    def tool_ends(self, run_id: Any, output: Any) -> None:
+        """A tool has answered; an answer that says it failed is a failure."""
+        run = self._runs.end(run_id)
+        if run is None or run.scope is None:
+            return
+        call_id = text(get(output, "tool_call_id"))
+        if call_id is not None:
+            run.scope.execution.notes.setdefault("tool_call_id", call_id)
+        content = get(output, "content") if call_id is not None else output
+        if call_id is not None and get(output, "status") == "error":
+            run.scope.fail(FailedToolError(plain_text(as_data(content)) or "the tool failed"))
+        else:
+            run.scope.complete(content)
+
+    def retriever_starts(self, run_id: Any, name: str, query: str, about: About) -> None:
+        """Documents are searched for."""
+        spec = RetrievalSpec(name, collection=None, top_k=None, ids={}, inputs=None)
+        self._open_call(run_id, name, spec, {"query": query}, about)
+
+    def retriever_ends(self, run_id: Any, documents: Any) -> None:
+        """Documents were found."""
+        run = self._runs.end(run_id)
+        if run is not None and run.scope is not None:
+            run.scope.complete(documents)
+
+    def _open_call(
+        self, run_id: Any, name: str, spec: Spec, inputs: dict[str, Any], about: About
+    ) -> None:
+        run = Run(self._runs.get(about.parent_id), name)
+        self._open(run, spec, inputs)
+        if run.scope is not None:
+            run.scope.attach()
+        self._runs.add(run_id, run)
+
+    def _open(self, run: Run, spec: Spec, inputs: dict[str, Any]) -> None:
+        run.scope = open_scope(spec, run.parent, inputs)
+
+    def _open_agent(self, run: Run) -> None:
+        spec = AgentSpec(
+            run.name,
+            version=None,
+            llm_provider=None,
+            llm_model=None,
+            temperature=None,
+            max_tokens=None,
+            ids=given({"session_id": run.session_id}),
+            inputs=None,
+        )
+        self._open(run, spec, _inputs(run.inputs))
+
+    def _waits(self, run: Run, error: BaseException) -> None:
+        """The graph stops here until a person has answered; that is nobody's failure."""
+        scope, now = run.scope, time.time()
+        if scope is None:
+            return
+        raised = error.args[0] if error.args else ()
+        interrupts = [
+            {"id": get(each, "id"), "value": as_data(get(each, "value"))} for each in raised or ()
+        ]
+        asked = [
+            Approval(id=each.id, tool_name=each.tool_name, question=each.question, requested_at=now)
+            for each in read_interrupts(interrupts)
+        ]
+        for index, approval in enumerate(asked):
+            _tell(scope.execution, "approval_requested", index, approval)
+        if isinstance(scope.spec, StepSpec):
+            scope.execution.set_output(WAITING)
+        scope.execution.agent.notes["stage"] = WAITING
+        scope.complete(None)
+        thread = self._thread_of(run)
+        if thread is not None and asked:
+            with self._lock:
+                self._waiting.setdefault(thread, []).extend(asked)
+                while len(self._waiting) > MAX_WAITING_THREADS:
+                    del self._waiting[next(iter(self._waiting))]
+
+    def _resumes(self, run: Run, thread: str, command: Any) -> None:
+        """A person has answered what the thread was waiting for."""
+        answer = get(command, "resume")
+        if answer is None or (execution := run.execution) is None:
+            return
+        with self._lock:
+            asked = self._waiting.pop(thread, [])
+        for index, each in enumerate(asked):
+            told = Approval(
+                id=each.id,
+                tool_name=each.tool_name,
+                question=each.question,
+                approved=answer if isinstance(answer, bool) else None,
+                requested_at=each.requested_at,
+                resolved_at=time.time(),
+            )
+            _tell(execution, "approval_resolved", index, told)
+
+    @staticmethod
+    def _thread_of(run: Run | None) -> str | None:
+        while run is not None:
+            if run.session_id is not None:
+                return run.session_id
+            run = run.parent
+        return None
+
+
+def _tell(execution: Any, kind: Any, index: int, approval: Approval) -> None:
+    event = NormalizedEvent(
+        type=kind, original_index=index, provider="langchain", approval=approval
+    )
+    fields = message_fields(event)
+    fields["agent_name"] = execution.agent.name
+    execution.emit(fields)
+
+
+def _step(name: str, kind: str) -> StepSpec:
+    return StepSpec(name, step_type=kind, ids={}, inputs=None)
+
+
+def _inputs(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {"input": value}
+
+
+def _messages(result: Any) -> list[Any]:
+    found = []
+    for group in items(mapping(result).get("generations")):
+        for each in items(group) or [group]:
+            generation = mapping(each)
+            found.append(generation.get("message") or generation.get("text"))
+    return found
+
+
+def _timings(run: Run) -> StreamTimings | None:
+    call = run.call
+    if call is None or run.first_token is None:
+        return None
+    call.streams()
+    began = call.start_tick / 1e9
+    gaps = run.tokens - 1
+    return StreamTimings(
+        first_token_seconds=run.first_token - began,
+        duration_seconds=time.perf_counter() - began,
+        longest_gap_seconds=run.longest_gap if gaps > 0 else None,
+        mean_gap_seconds=(run.last_token - run.first_token) / gaps if gaps > 0 else None,
+        token_chunks=run.tokens,
+        tokens_per_second=None,
+    )

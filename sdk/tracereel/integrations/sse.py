@@ -1,0 +1,181 @@
+"""Agents that answer by Server-Sent Events: `tool_status`, `token`, `done` and `error` frames.
+
+    from tracereel.integrations import sse
+
+    with httpx.stream("POST", url, json={"message": question, "threadId": thread}) as response:
+        for line in sse.wrap(response, "ss-expert", thread_id=thread).iter_lines():
+            ...
+
+    @sse.traced_sse("ss-expert", round_limit=6)
+    async def ask(message: str, thread_id: str | None = None):
+        yield "event: token\\ndata: {…}\\n\\n"
+
+What is wrapped gives exactly what it gives bare. Frames are read as they pass, nothing is held back.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Mapping
+from typing import Any, Final, TypedDict, TypeVar, Unpack, cast
+
+from tracereel import _context, _values
+from tracereel._scopes.arguments import given
+from tracereel._wrapping import Traced
+from tracereel._wrapping import wrap as wrap_function
+from tracereel.integrations._sse_frames import Frame as Frame
+from tracereel.integrations._sse_frames import FrameReader as FrameReader
+from tracereel.integrations._sse_run import KINDS, Rounds
+from tracereel.integrations._sse_run import SseAgentError as SseAgentError
+from tracereel.integrations._sse_scope import SseSpec, StreamSpec, spec_of_block
+
+__all__ = ["Frame", "FrameReader", "SseAgentError", "traced_sse", "wrap"]
+
+UNNAMED: Final = "sse_agent"
+_READERS: Final = ("iter_bytes", "iter_content")
+_ASYNC_READERS: Final = ("aiter_bytes",)
+
+StreamT = TypeVar("StreamT")
+
+
+class SseOptions(TypedDict, total=False):
+    """How the frames of an agent are to be read, and what is known of it."""
+
+    version: str | None
+    llm_provider: str | None
+    llm_model: str | None
+    round_limit: int | None
+    """Rounds of tools that the agent allows itself."""
+    rounds: Rounds
+    """`calls` (default): each call is a round unless its frame's `round` says otherwise or another tool
+    is still at work; `streams`: the calls of one opened stream are one round."""
+    names: Mapping[str, str]
+    """What frames are called → `tool_status`, `token`, `done` or `error`."""
+    tools: bool
+    """False where the tools are traced by themselves: their frames then only count rounds."""
+    thread_id: str | None
+    """The thread that is to go on; without one it is a new one, known when a frame says so."""
+    trace_id: str | None
+    request_id: str | None
+    user_id: str | None
+    inputs: Mapping[str, Any] | None
+    """What was asked; a decorated function's arguments are recorded by themselves."""
+
+
+def traced_sse(name: str, **options: Unpack[SseOptions]) -> Traced[SseSpec]:
+    """Record a generator of frames, or a block in which streams are wrapped, as an SSE agent.
+
+    An argument named `thread_id` or `threadId`, of the function or in its `body`, is the session. In
+    a `with` block every stream that `wrap` is given without a name belongs to the one execution.
+
+    Raises:
+        TypeError: no name, or an option that there is not.
+        ValueError: a frame is to be read as something that there is not.
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f'traced_sse takes a name, as in @traced_sse("ss-expert"); got {name!r}')
+    return Traced(_spec(name, options, "traced_sse"), tag=name)
+
+
+def wrap(stream: StreamT, name: str | None = None, **options: Unpack[SseOptions]) -> StreamT:
+    """Record a stream of frames while it is read.
+
+    Args:
+        stream: a response of httpx or requests, which is returned itself; or anything that gives
+            bytes, text, lines or frames, sync or async, for which a generator is returned.
+        name: the agent; without it, the stream belongs to the `traced_sse` block around.
+
+    Raises:
+        TypeError: the stream is none of these.
+    """
+    spec: SseSpec | StreamSpec | None = None
+    if name is None:
+        execution = _context.current_execution()
+        if execution is not None:
+            spec = cast("StreamSpec | None", spec_of_block(execution.agent.notes))
+    if spec is None:
+        spec = _spec(name or UNNAMED, {"inputs": {}, **options}, "wrap")
+    if any(callable(getattr(stream, reader, None)) for reader in (*_READERS, *_ASYNC_READERS)):
+        _listen_to(stream, spec)
+        return stream
+    if isinstance(stream, AsyncIterable):
+        return cast("StreamT", wrap_function(_passing_async(lambda: stream), spec)())
+    if isinstance(stream, Iterable):
+        return cast("StreamT", wrap_function(_passing(lambda: stream), spec)())
+    raise TypeError(
+        f"wrap takes a response of httpx or requests, an iterable or an async iterable;"
+        f" got {type(stream).__name__}"
+    )
+
+
+def _listen_to(response: Any, spec: SseSpec | StreamSpec) -> None:
+    """Read along where the response decodes its body: all its other ways of reading go by there."""
+    spec.lines = False
+    status = getattr(response, "status_code", None)
+    if isinstance(spec, SseSpec) and isinstance(status, int):
+        spec.status = status
+    read: list[bool] = []
+
+    def once(bare: Callable[..., Any], recorded: Callable[..., Any]) -> Callable[..., Any]:
+        def reader(*args: Any, **kwargs: Any) -> Any:
+            # A body that is kept may be read again; it was still one answer.
+            if read:
+                return bare(*args, **kwargs)
+            read.append(True)
+            return recorded(*args, **kwargs)
+
+        return reader
+
+    for names, passing in ((_READERS, _passing), (_ASYNC_READERS, _passing_async)):
+        for name in names:
+            bare = getattr(response, name, None)
+            if callable(bare):
+                setattr(response, name, once(bare, wrap_function(passing(bare), spec)))
+
+
+def _passing(source: Callable[..., Any]) -> Callable[..., Generator[Any, Any, Any]]:
+    def passing(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        return (yield from source(*args, **kwargs))
+
+    return passing
+
+
+def _passing_async(source: Callable[..., Any]) -> Callable[..., AsyncGenerator[Any, None]]:
+    async def passing(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        stream = source(*args, **kwargs)
+        try:
+            async for item in stream:
+                yield item
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+
+    return passing
+
+
+def _spec(name: str, options: SseOptions, function: str) -> SseSpec:
+    if unknown := sorted(set(options) - SseOptions.__optional_keys__):
+        known = ", ".join(sorted(SseOptions.__optional_keys__))
+        raise TypeError(f"{function} has no option {', '.join(unknown)}; it takes {known}")
+    names = dict(options.get("names") or {})
+    if wrong := sorted(set(names.values()) - set(KINDS)):
+        raise ValueError(f"frames are read as {', '.join(KINDS)}; not as {', '.join(wrong)}")
+    rounds = options.get("rounds", "calls")
+    if rounds not in ("calls", "streams"):
+        raise ValueError(f"rounds are counted by calls or streams; not by {rounds!r}")
+    ids: dict[str, object] = {
+        "trace_id": options.get("trace_id"),
+        "request_id": options.get("request_id"),
+        "user_id": options.get("user_id"),
+        "session_id": options.get("thread_id"),
+    }
+    return SseSpec(
+        _values.text(name, _values.SHORT_LIMIT),
+        version=options.get("version"),
+        llm_provider=options.get("llm_provider"),
+        llm_model=options.get("llm_model"),
+        round_limit=_values.count(options.get("round_limit")),
+        rounds=rounds,
+        names=names,
+        records_tools=options.get("tools", True),
+        ids=given(ids),
+        inputs=options.get("inputs"),
+    )
