@@ -79,3 +79,21 @@ def test_every_address_in_the_description_of_the_api_is_the_collectors_own(colle
     assert all(
         http("GET", collector.url + each).status == 200 for each in addresses if each[0] == "/"
     )
+
+
+def luminance(colour):
+    """How bright a colour is, as WCAG reckons."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("ground", ["paper", "raised"])
+@pytest.mark.parametrize("ink", ["ink", "quiet", "accent", "good", "bad", "warn", "live"])
+def test_text_has_contrast_enough_to_be_read(theme, ground, ink):
+    tokens = (WEB / "style" / "base.css").read_text()
+    pairs = dict(re.findall(r"--([\w-]+): light-dark\((#\w{6}, #\w{6})\)", tokens))
+    over, under = sorted(luminance(pairs[name].split(", ")[theme]) for name in (ink, ground))
+
+    assert (under + 0.05) / (over + 0.05) >= 4.5

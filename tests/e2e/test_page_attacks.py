@@ -117,12 +117,10 @@ def attacked(attack, trace_id):
 @pytest.fixture(scope="module")
 def runs(collector):
     """A run for each attack; what the door refuses is left out of it."""
-    made = {}
-    for attack in ATTACKS:
-        trace_id = f"trc_{uuid.uuid4().hex}"
-        answer = collector.post_events(attacked(attack, trace_id)).json()
-        assert answer["accepted"] >= 8, answer
-        made[attack] = trace_id
+    made = {attack: f"trc_{uuid.uuid4().hex}" for attack in ATTACKS}
+    events = [each for attack, trace_id in made.items() for each in attacked(attack, trace_id)]
+    answer = collector.post_events(events).json()
+    assert answer["accepted"] >= len(events) - len(ATTACKS), answer["rejected"][:3]
     return made
 
 

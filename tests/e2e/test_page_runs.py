@@ -50,6 +50,7 @@ def test_words_are_searched_for_with_the_keyboard_alone(visit, seeded):
     page.keyboard.press("Enter")
     expect(rows(page)).to_have_count(1)
     page.keyboard.press("Escape")
+    assert "q=Bogot" in page.url, "the words stay"
     page.keyboard.press("j")
     expect(rows(page).first).to_have_class(re.compile("chosen"))
     page.keyboard.press("Enter")

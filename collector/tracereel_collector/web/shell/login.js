@@ -43,5 +43,6 @@ export function showLogout() {
 export async function logOut() {
   await ask("/v1/logout", { method: "POST" });
   noteLogin(false);
+  localStorage.removeItem("colours"); // the names of agents are nobody else's business
   location.reload();
 }

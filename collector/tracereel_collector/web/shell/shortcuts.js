@@ -1,6 +1,6 @@
 // Keys that work everywhere, those of the view that is shown, and the list of both.
 
-import { button, h } from "./elements.js";
+import { h } from "./elements.js";
 import { go } from "./address.js";
 
 const EVERYWHERE = {
@@ -26,7 +26,10 @@ function typing(target) {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (typing(event.target)) {
-    if (event.key === "Escape") event.target.blur();
+    if (event.key === "Escape") {
+      event.preventDefault(); // a search field would be emptied
+      event.target.blur();
+    }
     return;
   }
   if (document.querySelector("dialog[open]")) return;
@@ -56,5 +59,3 @@ export function showHelp() {
   document.body.append(dialog);
   dialog.showModal();
 }
-
-export const helpButton = () => button("?", showHelp);

@@ -73,7 +73,18 @@ export function ago(iso, now = Date.now()) {
 }
 
 const COLOURS = 12;
-const taken = new Map();
+const MOST_NAMES = 300;
+const taken = remembered();
+
+/** Colours stay the same from visit to visit in one browser. */
+function remembered() {
+  try {
+    const pairs = JSON.parse(localStorage.getItem("colours") ?? "[]");
+    return new Map(pairs.filter(([name, slot]) => typeof name === "string" && Number.isInteger(slot) && slot >= 0 && slot < COLOURS));
+  } catch {
+    return new Map();
+  }
+}
 
 /** The colour of an agent: its own by name, or the next free one where another agent has that already. */
 export function colourOf(name) {
@@ -84,8 +95,9 @@ export function colourOf(name) {
     let slot = ((hash ^ (hash >>> 15)) >>> 0) % COLOURS;
     const used = new Set(taken.values());
     for (let tries = 0; used.has(slot) && tries < COLOURS; tries += 1) slot = (slot + 5) % COLOURS;
-    if (taken.size < 1000) taken.set(key, slot);
-    else return `var(--agent-${slot})`;
+    if (taken.size >= MOST_NAMES || key.length > 200) return `var(--agent-${slot})`;
+    taken.set(key, slot);
+    localStorage.setItem("colours", JSON.stringify([...taken]));
   }
   return `var(--agent-${taken.get(key)})`;
 }
