@@ -5,7 +5,7 @@ import re
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from tracereel.events import json_schema
+from tracereel.events_schema import json_schema
 from tracereel_collector.config import Settings
 from tracereel_collector.store.dialects.columns import COLUMNS
 

@@ -67,6 +67,7 @@ from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.sql import PeoplesSql, SqlLimits
 from tracereel_collector.query.sql.catalogue import Catalogues
+from tracereel_collector.query.tape import Tapes
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.queue import DurableQueue, QueueLimits
@@ -290,6 +291,7 @@ class Collector:
             traces=traces,
             completeness=Completeness(reader, traces),
             comparison=Comparison(traces),
+            tapes=Tapes(store),
             emitters=Emitters(store),
             jaeger=Jaeger(store, now_unix_nano=time.time_ns),
             sql=self._new_sql(store),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tracereel.metrics_server import start_metrics_server
     from tracereel.propagation import carry, extract, inject, subprocess_environ
     from tracereel.resilience import fallback, retry
+    from tracereel.tape.replaying import replay
 
 __all__ = [
     "ConfigurationError",
@@ -46,6 +47,7 @@ __all__ = [
     "inject",
     "record_decision",
     "remove_failure_rule",
+    "replay",
     "retry",
     "set_tokens_remaining",
     "shutdown",
@@ -78,6 +80,7 @@ _HOMES: Final = {
     "inject": "propagation",
     "record_decision": "decisions",
     "remove_failure_rule": "failures",
+    "replay": "tape.replaying",
     "retry": "resilience",
     "set_tokens_remaining": "metrics",
     "shutdown": "_recorder",

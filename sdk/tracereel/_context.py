@@ -62,6 +62,7 @@ class Execution:
         "otel_trace_id",
         "parent",
         "parent_span_id",
+        "place",
         "repeats",
         "request_id",
         "retry_count",
@@ -71,9 +72,13 @@ class Execution:
         "span_id",
         "state",
         "tally",
+        "tape",
         "trace",
         "user_id",
     )
+    tape: Any
+    """Its place on a tape that is recorded, and on one that is played; not set where there is none."""
+    place: Any
 
     def __init__(
         self,

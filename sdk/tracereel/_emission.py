@@ -22,9 +22,23 @@ def record(
 
     The spool adds the numbers.
     """
-    state, trace = execution.state, execution.trace
     # A request id that we made is known to be harmless; others are looked at like everything else.
-    recorder.clean(event, trace.request_id)
+    recorder.clean(event, execution.trace.request_id)
+    whole = _whole(event, execution, recorder, now_ns)
+    recorder.record(whole, execution.trace, closes_run=closes_run, seconds=seconds)
+
+
+def record_tape(event: dict[str, Any], execution: Execution, recorder: Recorder) -> None:
+    """Write a part of a tape down, clean already: no metric, no log line."""
+    if recorder.closed:
+        recorder = _recorder.active() or recorder
+    recorder.keep(_whole(event, execution, recorder, time.time_ns()), execution.trace)
+
+
+def _whole(
+    event: dict[str, Any], execution: Execution, recorder: Recorder, now_ns: int
+) -> dict[str, Any]:
+    state, trace = execution.state, execution.trace
     hlc = recorder.clock.tick()
     whole = {
         # The clock gives no value twice in a process, and the mark is the process's own.
@@ -48,7 +62,7 @@ def record(
     if execution.user_id is not None:
         whole["user_id"] = recorder.owner("user_id", execution.user_id)
     whole.update(event)
-    recorder.record(whole, trace, closes_run=closes_run, seconds=seconds)
+    return whole
 
 
 def emit(execution: Execution, event: dict[str, Any]) -> None:

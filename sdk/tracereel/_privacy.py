@@ -132,6 +132,21 @@ class Privacy:
             if name not in untouched and value is not trusted:
                 event[name] = self._field(name, value)
 
+    def payload(self, data: Any) -> tuple[Any, bool]:
+        """Plain data without what the rules hide, and whether there was anything of that."""
+        if not self._searches:
+            return data, False
+        walk = _Walk(self._keys)
+        if (
+            walk.visit(data, _MAX_DEPTH)
+            and not walk.sensitive
+            and not self._own
+            and not suspicious("\n".join(walk.texts))
+        ):
+            return data, False
+        new = self._rewritten(data)
+        return new, new != data
+
     def text(self, value: str) -> str:
         """A text without what the rules hide; never much longer than it was."""
         if value in self._known or not self._searches:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from tracereel._other_spans import OtherSpans
+    from tracereel.tape.taped import Session
 
 MAX_REMEMBERED_TRACES: Final = 4096
 """Traces whose count is kept: sibling runs of one OpenTelemetry trace go on with it."""
@@ -103,6 +104,12 @@ class Recorder:
         self._runs_told = 0
         self._delivered = 0
         self.closed = False
+        self.tape: Session | None = None
+        """What records calls for re-execution, or serves them; null when neither is wanted."""
+        if config.record != "off":
+            from tracereel.tape import recordings_of
+
+            self.tape = recordings_of(self)
         asked = weakref.WeakMethod(self._tell)
         self.metrics.ask_when_collected(lambda: _call(asked()))
         _guard.listen(self.metrics.count_internal_error)
@@ -172,14 +179,7 @@ class Recorder:
         seconds: float | None = None,
     ) -> None:
         """Write a clean event down, count it, log it; each whatever becomes of the others."""
-        try:
-            if self._sampler is None:
-                self._store(event, trace, closes_run)
-            else:
-                self._sampler.offer(event, trace, closes_run=closes_run)
-        except Exception as error:  # noqa: BLE001
-            _guard.report("spool", error)
-            self.drop("internal_error")
+        self.keep(event, trace, closes_run=closes_run)
         try:
             self.metrics.observe(event, seconds)
         except Exception as error:  # noqa: BLE001
@@ -188,6 +188,17 @@ class Recorder:
             self._logs.write(event)
         except Exception as error:  # noqa: BLE001
             _guard.report("logs", error)
+
+    def keep(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool = False) -> None:
+        """Write a clean event down, and nothing else."""
+        try:
+            if self._sampler is None:
+                self._store(event, trace, closes_run)
+            else:
+                self._sampler.offer(event, trace, closes_run=closes_run)
+        except Exception as error:  # noqa: BLE001
+            _guard.report("spool", error)
+            self.drop("internal_error")
 
     def _store(self, event: dict[str, Any], trace: Trace | None, closes_run: bool) -> None:
         reason = self._spool.append(event, trace, closes_run=closes_run)
@@ -374,6 +385,9 @@ def configure(
     other_spans: bool | None = None,
     set_tracer_provider: bool | None = None,
     max_clock_drift: float | None = None,
+    record: str | None = None,
+    record_rate: float | None = None,
+    record_exact: bool | None = None,
     registry: "CollectorRegistry | None" = None,
     tracer_provider: TracerProvider | None = None,
     logger: EventLogger | None = None,
@@ -393,24 +407,8 @@ def configure(
     Raises:
         ConfigurationError: a value cannot be used; nothing has changed.
     """
-    config = _config.load(
-        endpoint=endpoint,
-        api_key=api_key,
-        service=service,
-        spool_dir=spool_dir,
-        enabled=enabled,
-        exit_timeout=exit_timeout,
-        max_spool_bytes=max_spool_bytes,
-        capture_content=capture_content,
-        compression=compression,
-        redaction=redaction,
-        sample_rate=sample_rate,
-        sample_keep_cost_usd=sample_keep_cost_usd,
-        heartbeat_seconds=heartbeat_seconds,
-        other_spans=other_spans,
-        set_tracer_provider=set_tracer_provider,
-        max_clock_drift=max_clock_drift,
-    )
+    given = locals()
+    config = _config.load(**{name: given[name] for name in _config.settings()})
     rules = failures.check_rules(failure_rules)
     recorder = None
     if config.enabled:

@@ -77,6 +77,8 @@ class Traced(Generic[S]):
         scope = self._leave()
         if scope is None:
             return
+        if (tape := scope.recorder.tape) is not None:
+            tape.ended_block(scope.execution, error)
         if error is not None:
             scope.fail(error)
         else:
@@ -117,9 +119,11 @@ def wrap(function: Function, spec: Spec) -> Function:
             scope = begin(args, kwargs, None)
             if scope is None:
                 return await function(*args, **kwargs)
+            tape = scope.recorder.tape
+            run = function if tape is None else taped().coroutine(tape, scope, function)
             try:
                 try:
-                    result = await function(*args, **kwargs)
+                    result = await run(*args, **kwargs)
                 except BaseException as error:
                     scope.fail(error)
                     raise
@@ -136,9 +140,11 @@ def wrap(function: Function, spec: Spec) -> Function:
         scope = begin(args, kwargs, None)
         if scope is None:
             return function(*args, **kwargs)
+        tape = scope.recorder.tape
+        run = function if tape is None else taped().sync(tape, scope, function)
         try:
             try:
-                result = function(*args, **kwargs)
+                result = run(*args, **kwargs)
             except BaseException as error:
                 scope.fail(error)
                 raise
@@ -194,6 +200,8 @@ def _wrap_generator(function: Function, begin: Begin) -> Function:
     def call_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         inner = function(*args, **kwargs)
         scope = begin(args, kwargs, GENERATOR)
+        if scope is not None and (tape := scope.recorder.tape) is not None:
+            inner = taped().generator(tape, scope, function)(*args, **kwargs)
         value: Any = None
         error: BaseException | None = None
         closing = False
@@ -227,6 +235,8 @@ def _wrap_async_generator(function: Function, begin: Begin) -> Function:
     async def call_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         inner = function(*args, **kwargs)
         scope = begin(args, kwargs, ASYNC_GENERATOR)
+        if scope is not None and (tape := scope.recorder.tape) is not None:
+            inner = taped().async_generator(tape, scope, function)(*args, **kwargs)
         step = first_step(inner)
         error: BaseException | None = None
         closing = False
@@ -267,6 +277,13 @@ def first_step(inner: AsyncGenerator[Any, Any]) -> Any:
         return inner.asend(None)
     finally:
         sys.set_asyncgen_hooks(*hooks)
+
+
+def taped() -> Any:
+    """The module that keeps or plays tapes; loaded where there is one, nobody else pays for it."""
+    from tracereel.tape import taped
+
+    return taped
 
 
 def _enter(scope: Scope | None) -> None:

@@ -17,6 +17,7 @@ MIB: Final = 1024 * 1024
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 COMPRESSIONS: Final = ("auto", "gzip", "none")
+RECORDS: Final = ("off", "errors", "sampled", "all")
 
 DEFAULT_ENDPOINT: Final = "http://127.0.0.1:4318"
 
@@ -101,6 +102,13 @@ def _compression(value: object) -> str:
     word = str(value).strip().lower()
     if word not in COMPRESSIONS:
         raise ValueError(f"one of {', '.join(COMPRESSIONS)}")
+    return word
+
+
+def _record(value: object) -> str:
+    word = str(value).strip().lower()
+    if word not in RECORDS:
+        raise ValueError(f"one of {', '.join(RECORDS)}")
     return word
 
 
@@ -226,6 +234,22 @@ class Config:
         "TRACEREEL_MAX_CLOCK_DRIFT",
         _seconds,
         "A clock that comes with a message and is this many seconds ahead of ours is not followed.",
+    )
+
+    record: str = _row(
+        "off",
+        "TRACEREEL_RECORD",
+        _record,
+        "Which runs are recorded for re-execution: `off`, `errors`, `sampled` or `all`.",
+    )
+    record_rate: float = _row(
+        0.1, "TRACEREEL_RECORD_RATE", _rate, "With `record=sampled`, the share of them, 0 to 1."
+    )
+    record_exact: bool = _row(
+        False,
+        "TRACEREEL_RECORD_EXACT",
+        _flag,
+        "On: results of recorded calls reach the program one at a time. It changes the schedule.",
     )
 
     @property

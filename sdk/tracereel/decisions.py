@@ -158,10 +158,13 @@ class traced_decision:  # noqa: N801 - used as a decorator, beside functions
             async def decide_async(*args: P.args, **kwargs: P.kwargs) -> Any:
                 decision = begin(args, kwargs)
                 token = _deciding.set(decision)
+                forced, result = _forced(self._type)
                 try:
-                    result = await function(*args, **kwargs)
+                    if not forced:
+                        result = await function(*args, **kwargs)
                 finally:
                     _leave(token)
+                _decided(self._type, result)
                 if decision is not None:
                     decision.close(result)
                 return result
@@ -172,13 +175,16 @@ class traced_decision:  # noqa: N801 - used as a decorator, beside functions
         def decide(*args: P.args, **kwargs: P.kwargs) -> R:
             decision = begin(args, kwargs)
             token = _deciding.set(decision)
+            forced, result = _forced(self._type)
             try:
-                result = function(*args, **kwargs)
+                if not forced:
+                    result = function(*args, **kwargs)
             finally:
                 _leave(token)
+            _decided(self._type, result)
             if decision is not None:
                 decision.close(result)
-            return result
+            return cast("R", result)
 
         return decide
 
@@ -197,6 +203,20 @@ class traced_decision:  # noqa: N801 - used as a decorator, beside functions
         _leave(token)
         if error is None:
             decision.close()
+
+
+def _forced(decision_type: str) -> tuple[bool, Any]:
+    """Whether a re-execution says how a decision comes out, and how."""
+    recorder = _recorder.active()
+    if recorder is None or recorder.tape is None:
+        return False, None
+    return recorder.tape.decide(_context.current_execution(), decision_type)
+
+
+def _decided(decision_type: str, result: object) -> None:
+    recorder = _recorder.active()
+    if recorder is not None and recorder.tape is not None:
+        recorder.tape.decided(_context.current_execution(), decision_type, result)
 
 
 def _leave(token: Token[Decision | None]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypedDict, Unpack
 from tracereel import _values
 from tracereel._scopes.agent import AgentSpec
 from tracereel._scopes.arguments import IDS, Ids, given
-from tracereel._scopes.calls import LlmSpec, ToolSpec
+from tracereel._scopes.calls import EFFECTS, LlmSpec, ToolSpec
 from tracereel._scopes.pipeline import PipelineSpec
 from tracereel._scopes.steps import RetrievalSpec, StepSpec
 from tracereel._wrapping import Traced
@@ -123,6 +123,7 @@ def traced_tool(
     *,
     tool_type: str | None = None,
     tool_call_id: str | None = None,
+    effect: str | None = None,
     **run: Unpack[RunOptions],
 ) -> Traced[ToolSpec]:
     """Record every call as a call of a tool.
@@ -130,13 +131,21 @@ def traced_tool(
     The call's id is the option, or an argument named `tool_call_id`, `tool_use_id` or `call_id`. What
     has succeeded under an id is recorded once per execution; repeats run, are dropped and counted.
 
+    Args:
+        effect: what it does to the world: `pure`, `read`, `write` or `irreversible`. A tool that does
+            not say is taken to write: in a re-execution it runs only where it is asked for by name.
+
     Raises:
         TypeError: no name was given, or an option that there is not.
+        ValueError: the effect is none of these.
     """
+    if effect is not None and effect not in EFFECTS:
+        raise ValueError(f"effect is {effect!r}; expected one of {', '.join(EFFECTS)}")
     spec = ToolSpec(
         _name(name, "traced_tool"),
         tool_type=tool_type,
         tool_call_id=tool_call_id,
+        effect=effect,
         ids=_ids(run, "traced_tool"),
         inputs=run.get("inputs"),
     )

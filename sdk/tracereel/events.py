@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.json_schema import models_json_schema
 
 EVENT_VERSION: Final = "1.0.0"
 CUSTOM_PREFIX: Final = "custom."
@@ -413,6 +412,18 @@ class AgentMessageNormalized(Envelope):
     raw: Any = None
 
 
+class AgentTapeRecorded(Envelope):
+    """A part of what is recorded of a run so that it can be re-executed."""
+
+    event_type: Literal["agent.tape.recorded"] = "agent.tape.recorded"
+    tape_id: Name
+    """Parts of one tape have one id, and are numbered by `part` from 0 on."""
+    tape_version: Count
+    part: Count
+    records: list[dict[str, Any]]
+    """Calls that began and ended, and their values; `docs/sdk/replay.md` has their form."""
+
+
 class CustomEvent(Envelope):
     """A user's own type: the name begins with `custom.`, the rest is theirs."""
 
@@ -435,6 +446,7 @@ EVENT_MODELS: Final[tuple[type[Envelope], ...]] = (
     AgentStepCompleted,
     AgentRetrievalCompleted,
     AgentMessageNormalized,
+    AgentTapeRecorded,
 )
 
 EVENT_TYPES: Final[dict[str, type[Envelope]]] = {
@@ -470,22 +482,3 @@ def model_for(event_type: object) -> type[Envelope]:
 def parse_event(event: dict[str, Any]) -> Envelope:
     """An event as its typed model; refuses what the contract does not allow."""
     return model_for(event.get("event_type")).model_validate(event)
-
-
-def json_schema() -> dict[str, Any]:
-    """The whole contract as one JSON Schema document (what `docs/events.schema.json` holds)."""
-    models: tuple[type[Envelope], ...] = (*EVENT_MODELS, CustomEvent)
-    refs, schema = models_json_schema([(model, "validation") for model in models])
-    for definition in schema["$defs"].values():
-        # `event_type` has a default in Python only: on the wire it says which type this is.
-        definition["required"] = ["event_type", *definition["required"]]
-        definition["properties"]["event_type"].pop("default", None)
-        for field in definition["properties"].values():
-            field.pop("title", None)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"tracereel events {EVENT_VERSION}",
-        "description": "One event. Generated from sdk/tracereel/events.py; do not edit.",
-        "anyOf": [refs[model, "validation"] for model in models],
-        "$defs": schema["$defs"],
-    }

@@ -23,6 +23,7 @@ LLM_CALLED: Final = "agent.llm.called"
 TOOL_CALLED: Final = "agent.tool.called"
 STEP_COMPLETED: Final = "agent.step.completed"
 RETRIEVAL_COMPLETED: Final = "agent.retrieval.completed"
+TAPE_RECORDED: Final = "agent.tape.recorded"
 
 CALLS: Final = frozenset({LLM_CALLED, TOOL_CALLED, STEP_COMPLETED, RETRIEVAL_COMPLETED})
 """Ends of calls inside an agent."""

@@ -5,7 +5,10 @@ import uuid
 import clickhouse_connect
 import pytest
 
+from tests.support.browser import browser, seeded, visit, visits
 from tests.support.collector import CollectorProcess, free_port, http
+
+__all__ = ["browser", "seeded", "visit", "visits"]
 
 
 def pytest_collection_modifyitems(items):

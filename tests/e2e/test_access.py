@@ -23,7 +23,7 @@ SECRET_TEXT = "what-bravo-alone-knows"
 ALL = "write,read,admin"
 LISTS = {"/api/services/{service}/operations"}
 """What is listed of a name that nobody has is an empty list."""
-PUBLIC = {"/healthz", "/readyz", "/readyz/query", "/metrics"}
+PUBLIC = {"/healthz", "/readyz", "/readyz/query", "/metrics", "/v1/logout"}
 
 
 class Site:

@@ -35,7 +35,7 @@ async def get_agents(
     return Response(document, media_type="application/json")
 
 
-@router.get("/v1/agents/{name}", summary="Show an agent")
+@router.get("/v1/agents/{name:path}", summary="Show an agent")
 async def get_agent(
     request: Request, name: str, from_: Start = None, to: Moment = None, points: Points = 60
 ) -> Response:

@@ -26,6 +26,7 @@ from tracereel_collector.api import (
     jaeger_v3,
     keys,
     login,
+    logout,
     otlp,
     page,
     quarantine,
@@ -36,6 +37,7 @@ from tracereel_collector.api import (
     sessions,
     sql,
     tail,
+    tape,
     trace,
     traces,
 )
@@ -55,6 +57,7 @@ SURFACES = (
     emitters,
     traces,
     trace,
+    tape,
     completeness,
     diff,
     tail,
@@ -70,6 +73,7 @@ SURFACES = (
     quarantine_acts,
     keys,
     login,
+    logout,
     health,
     jaeger_v3,
     jaeger,
@@ -99,7 +103,6 @@ def build_api(parts: Parts) -> ASGIApp:
     app.state.parts = parts
     for surface in SURFACES:
         include(app, surface.router)
-    include(app, login.leaving)
     describe_security(app)
     add_error_handlers(app)
     hot = HotRoutes(

@@ -1,4 +1,4 @@
-"""`POST /v1/login`: a key in exchange for a cookie that scripts cannot read; `POST /v1/logout`."""
+"""`POST /v1/login`: a key in exchange for a cookie that scripts cannot read."""
 
 import re
 from typing import Final
@@ -13,7 +13,6 @@ from tracereel_collector.auth.keyring import key_in
 from tracereel_collector.errors import BadRequestError
 
 router = Surface(scope=Scope.READ)
-leaving = Surface(scope=Scope.PUBLIC)
 _SENDABLE: Final = re.compile(r"[!#-+\--:<-\[\]-~]+")
 """What a cookie may hold."""
 
@@ -28,10 +27,3 @@ async def log_in(request: Request) -> Response:
     if key:
         answer.headers["set-cookie"] = set_cookie(key, secure=request.url.scheme == "https")
     return answer
-
-
-@leaving.post("/v1/logout", summary="Log out of the page")
-async def log_out(request: Request) -> Response:
-    """Forget the cookie."""
-    secure = request.url.scheme == "https"
-    return JSONResponse({}, headers={"set-cookie": set_cookie("", secure=secure)})

@@ -28,6 +28,7 @@ from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.sql import PeoplesSql
+from tracereel_collector.query.tape import Tapes
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.telemetry import HttpMetrics
 
@@ -153,6 +154,7 @@ class Parts:
     delivered: DeliveryNotice
     tail: LiveTail
     replay: Replay
+    tapes: Tapes
     traces: Traces
     completeness: Completeness
     comparison: Comparison

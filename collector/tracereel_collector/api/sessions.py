@@ -35,7 +35,7 @@ async def get_sessions(
     return Response(document, media_type="application/json")
 
 
-@router.get("/v1/sessions/{session_id}", summary="Show a conversation")
+@router.get("/v1/sessions/{session_id:path}", summary="Show a conversation")
 async def get_session(request: Request, session_id: str) -> Response:
     """Its turns, the oldest first, each with the rounds of models and tools in it."""
     parts, tenant = parts_of(request), caller_of(request).tenant

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tracereel.events import CUSTOM_PREFIX, UnknownEventTypeError, json_schema
+from tracereel.events import CUSTOM_PREFIX, UnknownEventTypeError
+from tracereel.events_schema import json_schema
 
 _PLAIN: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}
 _LIMITS = {

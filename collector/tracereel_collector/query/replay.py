@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tracereel.events import TRACE_ID_PATTERN
+from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.moment import Moment, state_at
 from tracereel_collector.query.run.rows import BEGINNING, Counts, Cursor, RunReader, Selects
@@ -78,7 +79,11 @@ class Replay:
             return self._whole(tenant, trace_id, after=after, limit=limit, linked=linked)
         traces = sorted(set(counts.otel_trace_ids) - {""})
         events, spans = self.reader.page(tenant, trace_ids, traces, after=after, limit=limit + 1)
-        entries = [event_entry(row, tenant=tenant, origin=counts.began) for row in events]
+        entries = [
+            event_entry(row, tenant=tenant, origin=counts.began)
+            for row in events
+            if row.event_type != TAPE_RECORDED
+        ]
         entries += [span_entry(row, tenant=tenant, origin=counts.began) for row in spans]
         entries = sorted(
             (entry for entry in entries if entry.cursor > after), key=lambda entry: entry.cursor

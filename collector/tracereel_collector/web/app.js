@@ -50,7 +50,8 @@ async function follow() {
   }
   place.append(loading());
   try {
-    const update = await (await load()).show(place, address, stop.signal);
+    const view = await load().catch(() => { throw new Refusal("away", "The collector does not answer"); });
+    const update = await view.show(place, address, stop.signal);
     if (shown.stop === stop) shown.update = update ?? null;
   } catch (error) {
     if (stop.signal.aborted || error.name === "AbortError") return;

@@ -11,6 +11,8 @@ from tracereel._scopes.base import Scope, Spec
 from tracereel.resilience import _slots
 
 DUPLICATE: Final = "duplicate_tool_call"
+EFFECTS: Final = ("pure", "read", "write", "irreversible")
+"""What a tool does to the world, from nothing to what cannot be undone."""
 
 
 class CallScope(Scope):
@@ -178,7 +180,7 @@ class LlmScope(CallScope):
 class ToolSpec(Spec):
     """What `traced_tool` was given."""
 
-    __slots__ = ("tool_call_id", "tool_type")
+    __slots__ = ("effect", "tool_call_id", "tool_type")
 
     def __init__(
         self,
@@ -188,7 +190,9 @@ class ToolSpec(Spec):
         tool_call_id: str | None,
         ids: Ids,
         inputs: Any,
+        effect: str | None = None,
     ) -> None:
+        self.effect = effect
         self.tool_type = _values.label(tool_type)
         self.tool_call_id = _values.label(tool_call_id)
         super().__init__(

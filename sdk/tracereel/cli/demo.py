@@ -28,8 +28,19 @@ STOP_SECONDS: Final = 1.0
 """After a signal: what cannot be delivered at once stays in the spool for the next process."""
 
 
+EXAMPLES: Final = ("appointment", "orchestrator", "questions")
+"""As in `tracereel.demo.examples`, which is not imported before it is needed. A test compares."""
+
+
 def _configure(parser: argparse.ArgumentParser) -> None:
     connection.add_options(parser)
+    parser.add_argument(
+        "--example",
+        choices=EXAMPLES,
+        default=EXAMPLES[0],
+        help="What to run: a pipeline of agents (the default), a LangGraph orchestrator, or an agent"
+        " that answers by Server-Sent Events.",
+    )
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
         "--runs",
@@ -80,8 +91,20 @@ def _address(text: str) -> tuple[str, int]:
 def _run(args: argparse.Namespace) -> int:
     # Imported here: the pipeline's decorators belong to this command alone.
     import tracereel
-    from tracereel.demo.run import run_demo
+    from tracereel.demo.examples import EXAMPLES as KNOWN
 
+    example = KNOWN[args.example]
+    try:
+        run_example = example.load()
+    except ImportError as error:
+        if example.extra is None:
+            raise
+        print(
+            f"the example {args.example} needs more than the base install ({error});"
+            f" install it with: pip install 'tracereel[{example.extra}]'",
+            file=sys.stderr,
+        )
+        return 2
     stopper = Stopper()
     with stopper.watching():
         if args.until_stdin_closes:
@@ -97,7 +120,7 @@ def _run(args: argparse.Namespace) -> int:
             _serve_metrics(*args.metrics)
         status, hurry = 0, False
         try:
-            for report in run_demo(
+            for report in run_example(
                 runs=None if args.forever else args.runs,
                 interval=args.interval,
                 seed=args.seed,

@@ -31,6 +31,7 @@ BASE_COMMANDS: Final = {
     "agents": BaseCommand("Show what agents did lately.", "tracereel.cli.agents"),
     "diff": BaseCommand("Compare two runs step by step.", "tracereel.cli.diff"),
     "sessions": BaseCommand("List conversations, or show one.", "tracereel.cli.sessions"),
+    "export": BaseCommand("Make a test of a recorded run.", "tracereel.cli.export"),
     "doctor": BaseCommand(
         "Say what is configured, reachable, writable and installed.", "tracereel.cli.doctor"
     ),

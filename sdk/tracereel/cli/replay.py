@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Final
 
+from tracereel.cli import rerun
 from tracereel.cli.asking import add_options, asked, print_json, print_lines
 from tracereel.cli.command import Command
 from tracereel.cli.connection import seconds
@@ -27,6 +28,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         metavar="WHEN",
         help="How it was at a moment: a time, or milliseconds after its beginning.",
     )
+    rerun.add_options(parser)
     parser.add_argument(
         "--speed",
         type=seconds,
@@ -37,6 +39,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.run is not None:
+        return rerun.run(args)
+
     def show(client: Client, terminal: Terminal) -> int:
         if args.play:
             return _play(args, client, terminal)

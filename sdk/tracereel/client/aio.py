@@ -124,6 +124,7 @@ class AsyncClient:
     state = _in_thread(Client.state)
     diff = _in_thread(Client.diff)
     trace = _in_thread(Client.trace)
+    tape = _in_thread(Client.tape)
     completeness = _in_thread(Client.completeness)
     traces = _in_thread(Client.traces)
     find = _page_by_page(Client.find)

@@ -60,6 +60,10 @@ class Reading(Asking):
 
         return EventStream(open_stream, last_event_id=last_event_id)
 
+    def tape(self, trace_id: str) -> bytes:
+        """What was recorded of a run for its re-execution, as NDJSON; `tracereel.replay` reads it."""
+        return self.of_trace(f"/v1/traces/{path_of(trace_id)}/tape", trace_id, {}).body
+
     def trace(
         self,
         trace_id: str,

@@ -1,6 +1,7 @@
 """Frames of Server-Sent Events out of whatever a stream gives: bytes, text, lines, or whole frames."""
 
 import codecs
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ MESSAGE: Final = "message"
 _DONE: Final = "[DONE]"
 _BOM: Final = "\ufeff"
 _END: Final = "done"
+_WHOLE: Final = re.compile(r"event: ?([^\r\n]*)\ndata: ?([^\r\n]*)\n\n").fullmatch
 _decode: Final = msgspec.json.Decoder().decode
 
 
@@ -101,6 +103,13 @@ class _FrameText:
         frames: list[Frame] = []
         if not text:
             return frames
+        if not (self._line or self._data or self._event or self._is_too_long):
+            whole_frame = _WHOLE(text)
+            if whole_frame is not None and len(text) <= MAX_FRAME_CHARS:
+                # As most servers write them, one at a time: no line has to be kept for later.
+                self._is_first = self._ended_with_return = False
+                frames.append(_named(*whole_frame.groups()))
+                return frames
         if self._is_first:
             self._is_first = False
             text = text.removeprefix(_BOM)

@@ -84,8 +84,14 @@ class SseRun(Stream):
 
     def _take(self, frame: Frame) -> None:
         payload = frame.payload()
-        said = mapping(payload)
         kind = frame.event
+        if kind == "token" and self.outcome is None and type(payload) is dict and len(payload) == 1:
+            # Most frames are these: what a token says of anything else is looked for below.
+            if self.tools is not None:
+                self.tools.end_waiting()
+            self._token(payload)
+            return
+        said = mapping(payload)
         if kind == MESSAGE and (named := text(said.get("type"))) is not None:
             kind = named
         kind = self._names.get(kind, kind)
@@ -122,7 +128,9 @@ class SseRun(Stream):
             self.run_id = _values.text(run_id, _values.SHORT_LIMIT)
 
     def _token(self, payload: Any) -> None:
-        piece = payload if isinstance(payload, str) else get(payload, "text", "content", "delta")
+        piece = payload.get("text") if type(payload) is dict else None
+        if piece is None:
+            piece = payload if isinstance(payload, str) else get(payload, "content", "delta")
         if not isinstance(piece, str):
             self._malformed += 1
             return

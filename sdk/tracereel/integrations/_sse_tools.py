@@ -66,6 +66,8 @@ class Tools:
 
     def end_waiting(self) -> None:
         """Something else has come: tools that do not tell their end are over."""
+        if not self._open:
+            return
         for tool in self._open:
             if not tool.tells_end:
                 self._complete(tool, _UNKNOWN, "next_frame")

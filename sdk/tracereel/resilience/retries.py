@@ -87,13 +87,13 @@ def retry(
         refuse_generators(function, "retry")
         subject = Subject.of(function, name)
         if is_async(function):
-            return _async(function, policy, subject, asyncio.sleep if sleep is None else sleep)
+            return _async(function, policy, subject, _sleep_async if sleep is None else sleep)
         if timeout is not None:
             raise TypeError(
                 f"retry(timeout=...) is for coroutine functions; {function!r} cannot be"
                 " interrupted: have it raise TimeoutError itself, which is retried"
             )
-        return _sync(function, policy, subject, time.sleep if sleep is None else sleep)
+        return _sync(function, policy, subject, _sleep if sleep is None else sleep)
 
     return lambda function: decorating(wrap, function)
 
@@ -146,6 +146,15 @@ def _async(function: Function, policy: Policy, subject: Subject, sleep: Sleep) -
                     await waiting
 
     return call
+
+
+def _sleep(seconds: float) -> None:
+    # Looked up when it is called: a replay has another `time.sleep`.
+    time.sleep(seconds)
+
+
+async def _sleep_async(seconds: float) -> None:
+    await asyncio.sleep(seconds)
 
 
 def _attempts(value: object) -> int:

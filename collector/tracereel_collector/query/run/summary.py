@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.ledger import accounts_of, unnumbered, verdict_of
 from tracereel_collector.query.run.rows import EventRow
@@ -26,7 +27,7 @@ def counts(rows: Sequence[EventRow]) -> dict[str, Any]:
         row for row in rows if row.event_type == "agent.execution.completed"
     ]
     return {
-        "total_events": len(rows),
+        "total_events": sum(row.event_type != TAPE_RECORDED for row in rows),
         "agents_executed": len(agents),
         "total_time_ms": (max(moments) - min(moments)) // MILLI if moments else 0,
         "errors": sum("failed" in name for name in types),

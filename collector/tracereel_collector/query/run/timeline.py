@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.rows import Cursor, EventRow, SpanRow
 from tracereel_collector.query.run.shape import milliseconds, moment
@@ -41,7 +42,7 @@ class _About(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
 
 
 def timeline_of(analysis: Analysis, *, tenant: str) -> list[Entry]:
-    """Every event and span of a run, in causal order."""
+    """Every event and span of a run, in causal order; parts of its tape are no moments of it."""
     run = analysis.run
     origin = run.began
     chains = _chains(analysis)
@@ -52,12 +53,17 @@ def timeline_of(analysis: Analysis, *, tenant: str) -> list[Entry]:
         found += [
             event_entry(row, tenant=tenant, origin=origin, step=step, usage=usage, chain=chain)
             for row in step.events
+            if row.event_type != TAPE_RECORDED
         ]
         if step.source == "otlp" and step.span is not None:
             found.append(
                 span_entry(step.span, tenant=tenant, origin=origin, step=step, usage=usage)
             )
-    found += [event_entry(row, tenant=tenant, origin=origin) for row in run.loose]
+    found += [
+        event_entry(row, tenant=tenant, origin=origin)
+        for row in run.loose
+        if row.event_type != TAPE_RECORDED
+    ]
     return sorted(found, key=lambda entry: entry.cursor)
 
 

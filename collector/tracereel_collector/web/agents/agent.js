@@ -29,7 +29,7 @@ export async function show(place, address, signal) {
         plot("Latency over time", "p50 and, in amber, p95", linesOverTime(series, ["p50_ms", "p95_ms"], `Latency over time: p50 ${duration(agent.latency.p50_ms)}, p95 ${duration(agent.latency.p95_ms)}`, duration)),
         plot("Latency", "over the window", percentiles(agent.latency, `Percentiles of latency: p50 ${duration(agent.latency.p50_ms)}, p99 ${duration(agent.latency.p99_ms)}`, duration)),
         plot("Confidence", "executions in each tenth", tenths(agent.confidence.tenths ?? [], `Confidence, ${confidence(agent.confidence.mean)} on average`)),
-        plot("Cost", "per step of time", linesOverTime(series, ["cost_usd"], `Cost over time, ${cost(agent.cost_usd)} in all`, cost)),
+        plot("Cost", "per step of time", agent.cost_usd == null ? h("p", { class: "quiet" }, "No call said what it cost.") : linesOverTime(series, ["cost_usd"], `Cost over time, ${cost(agent.cost_usd)} in all`, cost)),
         h("section", { class: "plot-box" }, h("h3", {}, "Errors and models"), pairs(agent.errors, "Error", (error) => made("runs", [], { agent: name, error, from })), pairs(agent.models, "Model", (model) => made("runs", [], { agent: name, model, from }))))));
   }
   await draw(address);

@@ -62,7 +62,7 @@ export function linesOverTime(series, names, label, shown, most = null) {
       if (value == null) { going = false; return; }
       const [x, y] = [LEFT + (index + .5) * step, inner - (Math.min(value, top) / top) * (inner - 8)];
       drawn += `${going ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
-      if (!going && series[index + 1]?.[name] == null) dots.push(svg("circle", { cx: x, cy: y, r: 1.6, class: at ? "dot-second" : "dot-first" }));
+      if (!going && series[index + 1]?.[name] == null) dots.push(svg("circle", { cx: x, cy: y, r: 2.4, class: at ? "dot-second" : "dot-first" }));
       going = true;
     });
     return [svg("path", { class: `line ${at ? "second" : ""}`, d: drawn }), dots];

@@ -3,7 +3,7 @@
 import { address as made, go } from "../shell/address.js";
 import { ask, path } from "../shell/ask.js";
 import { button, h, link } from "../shell/elements.js";
-import { badge, choice } from "../shell/pieces.js";
+import { badge, choice, facts } from "../shell/pieces.js";
 import { useKeys } from "../shell/shortcuts.js";
 import { clock, colourOf, cost, count, duration, laidOut, plain, shortId } from "../shell/words.js";
 import { showChoice } from "./choose.js";
@@ -60,13 +60,11 @@ function side(letter, run) {
 }
 
 function totals(sums) {
-  return h("div", { class: "scroll-x" }, h("table", { class: "grid totals" },
-    h("thead", {}, h("tr", {}, ["", "A", "B", "Difference"].map((each, at) => h("th", { scope: "col", class: at ? "number" : "" }, each)))),
-    h("tbody", {}, TOTALS.filter(([name]) => sums[name]).map(([name, title, shown]) => {
-      const { a, b, delta } = sums[name];
-      return h("tr", {}, h("th", { scope: "row" }, title), h("td", { class: "number" }, shown(a)), h("td", { class: "number" }, shown(b)),
-        h("td", { class: `number ${worse(delta)}` }, signed(delta, shown), delta && a ? h("small", { class: "quiet" }, ` ${delta > 0 ? "+" : "−"}${Math.abs((delta / a) * 100).toFixed(0)} %`) : ""));
-    }))));
+  return facts(TOTALS.filter(([name]) => sums[name]).map(([name, title, shown]) => {
+    const { a, b, delta } = sums[name];
+    const part = delta && a ? ` ${delta > 0 ? "+" : "−"}${Math.abs((delta / a) * 100).toFixed(0)} %` : "";
+    return [title, [h("span", { class: "quiet" }, `${shown(a)} → `), shown(b), h("small", { class: worse(delta) }, ` ${signed(delta, shown)}${part}`)]];
+  }));
 }
 
 function worse(delta) {
@@ -75,7 +73,7 @@ function worse(delta) {
 
 function signed(delta, shown) {
   if (delta == null) return "–";
-  return delta > 0 ? `+${shown(delta)}` : delta === 0 ? "0" : shown(delta);
+  return delta > 0 ? `+${shown(delta)}` : delta === 0 ? "±0" : `−${shown(-delta)}`;
 }
 
 function rowOf(step, first) {

@@ -5,7 +5,7 @@ import { ask, follow, path } from "../shell/ask.js";
 import { button, copyButton, h, link, paced } from "../shell/elements.js";
 import { badge } from "../shell/pieces.js";
 import { useKeys } from "../shell/shortcuts.js";
-import { clock, plain, shortId } from "../shell/words.js";
+import { clock, count, plain, shortId } from "../shell/words.js";
 import { stepDetails } from "./details.js";
 import { Events, linesOf } from "./events.js";
 import { Run } from "./model.js";
@@ -35,10 +35,15 @@ export async function show(place, address, signal) {
       h("aside", { class: "panel" }, tabs, panel)));
   let tab = "run";
 
+  function drawTabs() {
+    const known = timeline.length ? `Events ${count(timeline.length)}` : "Events";
+    tabs.replaceChildren(...[["run", "Run"], ["step", "Step"], ["events", known]].map(([name, text]) =>
+      button(text, () => { show(name); }, { role: "tab", "aria-selected": String(name === tab), "aria-controls": "panel", disabled: name === "step" && !waterfall.selected })));
+  }
+
   function show(next) {
     tab = next;
-    tabs.replaceChildren(...[["run", "Run"], ["step", "Step"], ["events", "Events"]].map(([name, text]) =>
-      button(text, () => { show(name); }, { role: "tab", "aria-selected": String(name === tab), "aria-controls": "panel", disabled: name === "step" && !waterfall.selected })));
+    drawTabs();
     if (tab === "events") { panel.replaceChildren(events.element); events.rows.redraw(); events.seek(player.moment); }
     else if (tab === "step") showStep();
     else panel.replaceChildren(overview(run, { onSelect: select }));
@@ -80,6 +85,7 @@ export async function show(place, address, signal) {
     timeline = entries;
     ofStep = Map.groupBy ? Map.groupBy(entries, (each) => each.step?.id) : grouped(entries);
     events.set(linesOf(entries, completeness), note);
+    drawTabs();
     if (tab === "step") showStep();
   }
 
@@ -123,7 +129,7 @@ export async function show(place, address, signal) {
   const fresh = run.running || run.state === "unknown" || Date.now() - Date.parse(run.document.time) < FRESH_MS;
   if (fresh) {
     const again = paced(readAgain, run.steps.length > 5000 ? 5000 : 800);
-    follow(new URLSearchParams({ trace: id }), again, { signal });
+    follow(new URLSearchParams({ trace: id }), () => again.noted(), { signal });
     const beat = setInterval(() => { if (run.running && !document.hidden) again(); }, 10_000);
     signal.addEventListener("abort", () => { again.stop(); clearInterval(beat); });
   }

@@ -60,7 +60,7 @@ export class Waterfall {
     const step = [1, 2, 5, 10].map((each) => each * unit).find((each) => each >= rough);
     const ticks = [];
     for (let at = Math.ceil(this.from / step) * step; at <= this.to - step * .35; at += step) {
-      ticks.push(h("span", { vars: { left: `${this.#part(at)}%` } }, at === 0 ? "0" : duration(Number(at.toPrecision(6)))));
+      ticks.push(h("span", { vars: { left: `${this.#part(at)}%` } }, at === 0 ? "0" : duration(Number(at.toPrecision(6))).replace(/\.0+ /, " ")));
     }
     this.ticks.replaceChildren(...ticks);
   }

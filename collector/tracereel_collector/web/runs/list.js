@@ -3,7 +3,7 @@
 import { address, go, here } from "../shell/address.js";
 import { h, link } from "../shell/elements.js";
 import { badge } from "../shell/pieces.js";
-import { clock, colourOf, compact, confidence, cost, count, duration, plain } from "../shell/words.js";
+import { NONE, clock, colourOf, compact, confidence, cost, count, duration, plain } from "../shell/words.js";
 
 const MOST_AGENTS = 6;
 const COLUMNS = [
@@ -123,7 +123,7 @@ function rowOf(run) {
       h("span", { class: "prompt" }, plain(run.prompt ?? (run.error_types[0] || run.trace_id)))),
     h("td", { class: "c-agents" }, agentStrip(run.agents)),
     h("td", { class: "c-time quiet", title: run.started_at }, clock(run.started_at)),
-    h("td", { class: "c-num c-duration" }, duration(run.duration_ms)),
+    h("td", { class: "c-num c-duration" }, run.status === "running" && !run.duration_ms ? NONE : duration(run.duration_ms)),
     h("td", { class: "c-num c-cost" }, cost(run.cost_usd)),
     h("td", { class: "c-num c-tokens" }, compact(run.tokens || null)),
     h("td", { class: "c-num c-confidence" }, confidence(run.lowest_confidence)),

@@ -105,8 +105,8 @@ export async function show(place, address, signal) {
       const noted = () => {
         seen += 1;
         if (document.hidden) return;
-        refreshList();
-        refreshCounts();
+        refreshList.noted();
+        refreshCounts.noted();
       };
       follow("", noted, { signal: tail.signal, onState: (state) => bar.setLive(state) });
       const rate = setInterval(() => { bar.setRate(seen); seen = 0; }, 1000);

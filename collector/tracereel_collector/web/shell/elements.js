@@ -69,9 +69,15 @@ export function toast(text) {
   quiet = setTimeout(() => place.classList.remove("shown"), 2200);
 }
 
-/** At most one call at a time and one per `rest` milliseconds; calls in between become one more. */
+const ECHOES = [1200, 3000, 8000, 20_000];
+
+/**
+ * At most one call at a time and one per `rest` milliseconds; calls in between become one more.
+ * `noted()` is for what was heard live: it is heard before it is stored, so the call is repeated when all is quiet.
+ */
 export function paced(act, rest) {
   let busy = false, wanted = false, stopped = false, timer;
+  let echoes = [];
   async function run() {
     if (stopped) return;
     if (busy) { wanted = true; return; }
@@ -83,6 +89,15 @@ export function paced(act, rest) {
       }, rest);
     }
   }
-  run.stop = () => { stopped = true; clearTimeout(timer); };
+  run.noted = () => {
+    echoes.forEach(clearTimeout);
+    echoes = ECHOES.map((later) => setTimeout(run, later));
+    run();
+  };
+  run.stop = () => {
+    stopped = true;
+    clearTimeout(timer);
+    echoes.forEach(clearTimeout);
+  };
   return run;
 }

@@ -59,7 +59,7 @@ export function clock(iso) {
   if (Number.isNaN(date.getTime())) return NONE;
   const time = date.toLocaleTimeString("en-GB", { hour12: false });
   if (date.toDateString() === new Date().toDateString()) return time;
-  return `${date.toLocaleDateString("en-GB", { day: "2-digit", month: "short" })} ${time}`;
+  return `${date.toLocaleDateString("en-GB", { day: "2-digit", month: "short" })} ${time.slice(0, 5)}`;
 }
 
 export function ago(iso, now = Date.now()) {

@@ -1,0 +1,46 @@
+"""`tracereel export`: a recorded run as a test, or its tape as a file."""
+
+import argparse
+import sys
+from typing import Final
+
+from tracereel.cli import connection, rerun
+from tracereel.cli.command import Command
+from tracereel.cli.registry import BASE_COMMANDS
+from tracereel.cli.terminal import clean
+from tracereel.errors import TracereelError
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("trace_id", metavar="TRACE_ID", help="The run, or the file of a tape.")
+    connection.add_options(parser)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--pytest", metavar="DIR", help="Write a test and its tape into this folder."
+    )
+    where.add_argument("--tape", metavar="FILE", help="Write the redacted tape alone.")
+    parser.add_argument(
+        "--name", help="What the test is called (default: the agent and the trace)."
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    from tracereel.tape.export import export, redacted
+
+    try:
+        tape = rerun.tape_of(args)
+        if args.tape:
+            redacted(tape).save(args.tape)
+            print(f"wrote {args.tape}")
+            return 0
+        files = export(tape, args.pytest, name=args.name)
+    except TracereelError as error:
+        print(f"tracereel export: {clean(str(error))}", file=sys.stderr)
+        return 1
+    print(f"wrote {files.test} and {files.tape.name}; run it with: pytest {files.test}")
+    for reason in tape.reasons:
+        print(f"note: {clean(reason)}")
+    return 0
+
+
+COMMAND: Final = Command("export", BASE_COMMANDS["export"].help, _configure, _run)

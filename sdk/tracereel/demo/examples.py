@@ -1,0 +1,58 @@
+"""The examples that `tracereel demo` can run, each with what it shows and what it needs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final, Protocol
+
+from tracereel.demo.run import RunReport
+
+
+class Runner(Protocol):
+    """Runs an example as often as asked."""
+
+    def __call__(
+        self,
+        *,
+        runs: int | None,
+        interval: float,
+        seed: int | None,
+        sleep: Callable[[float], None] = ...,
+    ) -> Iterator[RunReport]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One example; its module is imported only when it is run."""
+
+    shows: str
+    module: str
+    function: str
+    extra: str | None = None
+    """What has to be installed beside the base."""
+
+    def load(self) -> Runner:
+        """What runs it.
+
+        Raises:
+            ImportError: something is not installed that it needs.
+        """
+        runner: Runner = getattr(import_module(f"tracereel.demo.{self.module}"), self.function)
+        return runner
+
+
+EXAMPLES: Final = {
+    "appointment": Example("five agents that book an appointment", "run", "run_demo"),
+    "orchestrator": Example(
+        "a LangGraph router and two specialists that reason and act in turn",
+        "run_orchestrator",
+        "run_orchestrator",
+        extra="langgraph",
+    ),
+    "questions": Example(
+        "an agent that answers by Server-Sent Events, in threads",
+        "run_questions",
+        "run_questions",
+    ),
+}
+DEFAULT: Final = "appointment"

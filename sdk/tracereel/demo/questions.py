@@ -1,0 +1,152 @@
+"""An SSE agent that answers questions about labour law, with threads, tools and a limit of rounds.
+
+The model is scripted. What the flight recorder needs is the decorator: the rest it reads from the frames.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tracereel
+from tracereel.demo.scripted_model import MODEL, PROVIDER
+from tracereel.integrations.sse import traced_sse
+
+AGENT: Final = "labour_law_expert"
+ROUND_LIMIT: Final = 6
+TIME_LIMIT_SECONDS: Final = 300.0
+MAX_THREADS: Final = 1_000
+TOOL_SECONDS: Final = 0.03
+TOKEN_SECONDS: Final = 0.005
+
+LIBRARY: Final[tuple[dict[str, Any], ...]] = (
+    {"id": 48, "law": "Workers' Statute", "section": "Art. 48", "refs": [177], "about": "leave"},
+    {"id": 177, "law": "Social Security Act", "section": "Art. 177", "refs": [], "about": "leave"},
+    {"id": 318, "law": "Social Security Act", "section": "Art. 318", "refs": [], "about": "self"},
+    {"id": 38, "law": "Workers' Statute", "section": "Art. 38", "refs": [], "about": "holidays"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What somebody asks, the tools that the model wants for it, and what it then says."""
+
+    text: str
+    tools: Sequence[tuple[str, dict[str, Any]]]
+    answer: str
+    breaks: str | None = None
+    """What goes wrong instead of an answer."""
+
+
+CONVERSATIONS: Final[tuple[tuple[Question, ...], ...]] = (
+    (
+        Question(
+            "How many weeks of parental leave are there?",
+            (
+                ("search_rules", {"query": "leave"}),
+                ("get_related", {"chunk_id": 48}),
+            ),
+            "Sixteen weeks for each parent, the first six right after the birth.",
+        ),
+        Question(
+            "And if I am self-employed?",
+            (("search_rules", {"query": "self"}),),
+            "The same sixteen weeks; the benefit comes from social security.",
+        ),
+    ),
+    (
+        Question(
+            "Which holidays may my employer refuse?",
+            tuple(("search_rules", {"query": f"holidays {n}"}) for n in range(1, 10)),
+            "I found no rule on that; Art. 38 leaves the dates to an agreement.",
+        ),
+    ),
+    (
+        Question(
+            "What is owed at the end of a contract?",
+            (("search_rules", {"query": "contract"}),),
+            "",
+            breaks="the run failed: the model is overloaded",
+        ),
+    ),
+)
+
+
+class QuestionAgent:
+    """The agent behind the endpoint: its threads, its tools, its scripted model."""
+
+    def __init__(
+        self,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sleep = sleep
+        self._clock = clock
+        self._threads: dict[str, list[str]] = {}
+        self._known = {question.text: question for each in CONVERSATIONS for question in each}
+        self.trace_id: str | None = None
+        """The trace of the latest question."""
+
+    def history(self, thread_id: str) -> list[str]:
+        """What was asked in a thread so far."""
+        return list(self._threads.get(thread_id, ()))
+
+    @traced_sse(AGENT, llm_provider=PROVIDER, llm_model=MODEL, round_limit=ROUND_LIMIT)
+    def ask(self, message: str, thread_id: str | None = None) -> Iterator[str]:
+        """Answer in frames; a thread goes on where it was left, without one a new one begins."""
+        self.trace_id = tracereel.current_execution().trace_id or None
+        question = self._known.get(message)
+        if question is None:
+            yield frame("error", message="this scripted model does not know the question")
+            return
+        if thread_id is not None and thread_id not in self._threads:
+            yield frame("error", message=f"there is no thread {thread_id}", code="NO_SUCH_THREAD")
+            return
+        thread_id = thread_id or self._new_thread()
+        self._threads[thread_id].append(message)
+        yield from self._answer(question, thread_id)
+
+    def _answer(self, question: Question, thread_id: str) -> Iterator[str]:
+        deadline = self._clock() + TIME_LIMIT_SECONDS
+        sources: dict[int, dict[str, Any]] = {}
+        for tool, arguments in question.tools[:ROUND_LIMIT]:
+            if self._clock() > deadline:
+                yield frame("error", message="five minutes are over", code="TIME_LIMIT")
+                return
+            yield frame("tool_status", tool=tool, args=arguments)
+            for found in self._call(tool, arguments):
+                sources[found["id"]] = {key: found[key] for key in ("id", "law", "section")}
+        if question.breaks is not None:
+            yield frame("error", message=question.breaks, code="RUN_FAILED")
+            return
+        for word in question.answer.split(" "):
+            self._sleep(TOKEN_SECONDS)
+            yield frame("token", text=f"{word} ")
+        yield frame("done", threadId=thread_id, sources=list(sources.values()))
+
+    def _call(self, tool: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        self._sleep(TOOL_SECONDS)
+        if tool == "get_related":
+            wanted = {
+                ref
+                for each in LIBRARY
+                if each["id"] == arguments["chunk_id"]
+                for ref in each["refs"]
+            }
+            return [each for each in LIBRARY if each["id"] in wanted]
+        return [each for each in LIBRARY if each["about"] in arguments["query"]]
+
+    def _new_thread(self) -> str:
+        thread_id = f"thread_{uuid.uuid4().hex[:12]}"
+        self._threads[thread_id] = []
+        if len(self._threads) > MAX_THREADS:
+            del self._threads[next(iter(self._threads))]
+        return thread_id
+
+
+def frame(event: str, **data: Any) -> str:
+    """A frame as it goes over the wire."""
+    return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

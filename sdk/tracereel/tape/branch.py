@@ -1,0 +1,113 @@
+"""A fork: the beginning of a run from its tape, the rest live, all of it recorded as a run of its own."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tracereel.tape.player import Player
+from tracereel.tape.recording import Recordings
+from tracereel.tape.taped import Live
+
+if TYPE_CHECKING:
+    from tracereel._context import Execution
+
+
+class Branch:
+    """A `Session` that plays a tape and records what comes of it."""
+
+    def __init__(self, player: Player, recordings: Recordings) -> None:
+        self._player = player
+        self._recordings = recordings
+
+    def begin(self, execution: "Execution | None", **about: Any) -> Any:
+        """A call begins, on both tapes."""
+        recorded = self._recordings.begin(execution, **about)
+        try:
+            played = self._player.begin(execution, **about)
+        except BaseException as error:
+            recorded.raised(error)
+            raise
+        if isinstance(played, Live):
+            return _BothLive(recorded, played)
+        return _BothServed(recorded, played)
+
+    def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
+        """A `with` block has ended."""
+        self._recordings.ended_block(execution, error)
+
+    def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
+        """Whether a decision is forced, and to what."""
+        return self._player.decide(execution, decision_type)
+
+    def decided(self, execution: "Execution | None", decision_type: str, result: Any) -> None:
+        """A decision has been taken."""
+        self._recordings.decided(execution, decision_type, result)
+        self._player.decided(execution, decision_type, result)
+
+
+class _BothLive(Live):
+    """A call that runs: recorded, and compared."""
+
+    __slots__ = ("_played", "_recorded")
+
+    def __init__(self, recorded: Live, played: Live) -> None:
+        self._recorded = recorded
+        self._played = played
+
+    def changed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._played.changed(args, kwargs)
+
+    def returned(self, result: Any) -> None:
+        self._recorded.returned(result)
+        self._played.returned(result)
+
+    def raised(self, error: BaseException) -> None:
+        self._recorded.raised(error)
+        self._played.raised(error)
+
+    def gave(self, item: Any) -> None:
+        self._recorded.gave(item)
+        self._played.gave(item)
+
+    def gives_coroutine(self) -> None:
+        self._recorded.gives_coroutine()
+
+
+class _BothServed:
+    """A call that is served, and recorded as if it had run."""
+
+    def __init__(self, recorded: Live, served: Any) -> None:
+        self._recorded = recorded
+        self._served = served
+        self.awaited = served.awaited
+
+    def give(self) -> Any:
+        try:
+            result = self._served.give()
+        except BaseException as error:
+            self._recorded.raised(error)
+            raise
+        self._recorded.returned(result)
+        return result
+
+    async def give_async(self) -> Any:
+        try:
+            result = await self._served.give_async()
+        except BaseException as error:
+            self._recorded.raised(error)
+            raise
+        self._recorded.returned(result)
+        return result
+
+    def stream(self) -> Iterator[Any]:
+        for item in self._served.stream():
+            self._recorded.gave(item)
+            yield item
+
+    async def stream_async(self) -> AsyncIterator[Any]:
+        async for item in self._served.stream_async():
+            self._recorded.gave(item)
+            yield item
+
+    def stopped(self, error: BaseException) -> None:
+        self._recorded.raised(error)
+        self._served.stopped(error)

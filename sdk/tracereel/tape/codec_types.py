@@ -1,0 +1,311 @@
+"""Codecs of the standard library's types, of classes made of fields, and of exceptions."""
+
+import base64
+import re
+from collections import Counter, OrderedDict, defaultdict, deque
+from dataclasses import fields, is_dataclass
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import Any, Final
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from tracereel.tape import classes
+from tracereel.tape.codec import Codec, Data, Opaque, UndecodableError, add
+
+_FACTORIES: Final = {
+    kind.__name__: kind for kind in (list, dict, set, int, float, str, bool, tuple)
+}
+
+
+def _exactly(*kinds: type) -> Any:
+    return lambda given: any(given is kind for kind in kinds)
+
+
+def _simple(tag: str, kind: type, to: Any, back: Any) -> None:
+    add(
+        Codec(
+            tag,
+            _exactly(kind),
+            lambda value, _pack: {"v": to(value)},
+            lambda data, _unpack: back(data["v"]),
+        )
+    )
+
+
+def _items(tag: str, kind: type, *, ordered: bool = True) -> None:
+    def encode(value: Any, pack: Any) -> dict[str, Data]:
+        packed = [pack(item) for item in value]
+        # The order of a set changes from process to process.
+        return {"v": packed if ordered else sorted(packed, key=_order)}
+
+    add(
+        Codec(
+            tag,
+            _exactly(kind),
+            encode,
+            lambda data, unpack: kind(unpack(item) for item in data["v"]),
+        )
+    )
+
+
+def _order(data: Data) -> str:
+    return f"{type(data).__name__}{data}"
+
+
+def _bytes(value: Any) -> dict[str, Data]:
+    try:
+        text = bytes(value).decode()
+    except UnicodeDecodeError:
+        return {"b": base64.b64encode(value).decode()}
+    return {"u": text}  # readable, and seen by what looks for secrets
+
+
+def _from_bytes(data: dict[str, Data]) -> bytes:
+    return data["u"].encode() if "u" in data else base64.b64decode(data["b"])
+
+
+_items("tuple", tuple)
+_items("set", set, ordered=False)
+_items("frozenset", frozenset, ordered=False)
+add(
+    Codec("bytes", _exactly(bytes), lambda v, _p: _bytes(v), lambda d, _u: _from_bytes(d)),
+)
+add(
+    Codec(
+        "bytearray",
+        _exactly(bytearray),
+        lambda v, _p: _bytes(v),
+        lambda d, _u: bytearray(_from_bytes(d)),
+    )
+)
+add(
+    Codec(
+        "deque",
+        _exactly(deque),
+        lambda v, pack: {"v": [pack(item) for item in v], "n": v.maxlen},
+        lambda d, unpack: deque((unpack(item) for item in d["v"]), d["n"]),
+    )
+)
+_simple("complex", complex, lambda v: [repr(v.real), repr(v.imag)], lambda v: _complex(*v))
+_simple("decimal", Decimal, str, Decimal)
+_simple("fraction", Fraction, str, Fraction)
+_simple("uuid", UUID, str, UUID)
+_simple("range", range, lambda v: [v.start, v.stop, v.step], lambda v: range(*v))
+_simple("date", date, date.isoformat, date.fromisoformat)
+_simple(
+    "timedelta",
+    timedelta,
+    lambda v: [v.days, v.seconds, v.microseconds],
+    lambda v: timedelta(*v),
+)
+_simple("zone", ZoneInfo, lambda v: v.key, ZoneInfo)
+_simple(
+    "timezone",
+    timezone,
+    lambda v: v.utcoffset(None).total_seconds(),
+    lambda v: UTC if v == 0 else timezone(timedelta(seconds=v)),
+)
+_simple("ellipsis", type(...), lambda _v: None, lambda _v: ...)
+for _path in (PurePosixPath, PureWindowsPath, PurePath, Path, type(Path())):
+    _simple(f"path.{_path.__name__}", _path, str, _path)
+
+
+def _complex(real: str, imag: str) -> complex:
+    return complex(float(real), float(imag))
+
+
+def _moment(value: Any, pack: Any) -> dict[str, Data]:
+    plain = value.replace(tzinfo=None, fold=0).isoformat()
+    found: dict[str, Data] = {"v": plain}
+    if value.tzinfo is not None:
+        found["tz"] = pack(value.tzinfo)
+    if value.fold:
+        found["fold"] = 1
+    return found
+
+
+def _moment_of(kind: Any) -> Any:
+    def back(data: dict[str, Data], unpack: Any) -> Any:
+        zone = unpack(data["tz"]) if "tz" in data else None
+        if isinstance(zone, Opaque):
+            raise UndecodableError(f"the time zone {zone.type} is not known here")
+        return kind.fromisoformat(data["v"]).replace(tzinfo=zone, fold=data.get("fold", 0))
+
+    return back
+
+
+add(Codec("datetime", _exactly(datetime), _moment, _moment_of(datetime)))
+add(Codec("time", _exactly(time), _moment, _moment_of(time)))
+add(
+    Codec(
+        "pattern",
+        _exactly(re.Pattern),
+        lambda v, pack: {"v": pack(v.pattern), "f": v.flags & ~re.UNICODE.value},
+        lambda d, unpack: re.compile(unpack(d["v"]), d["f"]),
+    )
+)
+
+
+def _pairs(value: Any, pack: Any) -> list[Data]:
+    return [[pack(key), pack(item)] for key, item in value.items()]
+
+
+for _kind in (OrderedDict, Counter):
+    add(
+        Codec(
+            _kind.__name__,
+            _exactly(_kind),
+            lambda v, pack: {"v": _pairs(v, pack)},
+            lambda d, unpack, kind=_kind: kind(  # type: ignore[misc]
+                {unpack(key): unpack(item) for key, item in d["v"]}
+            ),
+        )
+    )
+add(
+    Codec(
+        "defaultdict",
+        _exactly(defaultdict),
+        lambda v, pack: {
+            "v": _pairs(v, pack),
+            "f": getattr(v.default_factory, "__name__", None),
+        },
+        lambda d, unpack: defaultdict(
+            _FACTORIES.get(d["f"]), {unpack(key): unpack(item) for key, item in d["v"]}
+        ),
+    )
+)
+
+
+def _is_kind(base: type) -> Any:
+    return lambda given: issubclass(given, base)
+
+
+add(
+    Codec(
+        "enum",
+        _is_kind(Enum),
+        lambda v, pack: {"c": classes.path_of(type(v)), "n": v.name, "v": pack(v.value)},
+        lambda d, unpack: _enum(d, unpack),
+    )
+)
+
+
+def _enum(data: dict[str, Data], unpack: Any) -> Any:
+    kind: Any = classes.resolve(data["c"], Enum)
+    value = unpack(data["v"])
+    if kind is None:
+        return value
+    found = kind.__members__.get(data["n"])
+    return found if found is not None else kind(value)
+
+
+def _dataclass(data: dict[str, Data], unpack: Any) -> Any:
+    kind = classes.resolve(data["c"])
+    values = {name: unpack(item) for name, item in data["v"].items()}
+    if kind is None or not is_dataclass(kind):
+        return Record(data["c"], values)
+    made = object.__new__(kind)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+class Record:
+    """Stands for an object whose class this process does not have: its fields as attributes."""
+
+    def __init__(self, path: str, values: dict[str, Any]) -> None:
+        self.__dict__.update(values)
+        self.__dict__["__class_path__"] = path
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if k != "__class_path__")
+        return f"<{self.__dict__['__class_path__']} {shown}>"
+
+
+def _fields(value: Any, pack: Any) -> dict[str, Data]:
+    kind = type(value)
+    found = {
+        each.name: pack(object.__getattribute__(value, each.name))
+        for each in fields(kind)
+        if _has(value, each.name)
+    }
+    return {"c": classes.path_of(kind), "v": found}
+
+
+def _has(value: Any, name: str) -> bool:
+    try:
+        object.__getattribute__(value, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def _is_namedtuple(given: type) -> bool:
+    return issubclass(given, tuple) and isinstance(getattr(given, "_fields", None), tuple)
+
+
+def _namedtuple(data: dict[str, Data], unpack: Any) -> Any:
+    kind: Any = classes.resolve(data["c"], tuple)
+    items = [unpack(item) for item in data["v"]]
+    if kind is None or not _is_namedtuple(kind):
+        return tuple(items)
+    return tuple.__new__(kind, items)
+
+
+add(
+    Codec(
+        "namedtuple",
+        _is_namedtuple,
+        lambda v, pack: {"c": classes.path_of(type(v)), "v": [pack(item) for item in v]},
+        _namedtuple,
+    )
+)
+add(Codec("dataclass", is_dataclass, _fields, _dataclass))
+
+
+def _record(value: Any, pack: Any) -> dict[str, Data]:
+    values = dict(vars(value))
+    path = values.pop("__class_path__")
+    return {"c": path, "v": {name: pack(item) for name, item in values.items()}}
+
+
+add(Codec("record", _exactly(Record), _record, _dataclass))
+add(
+    Codec(
+        "opaque",
+        _exactly(Opaque),
+        lambda v, _pack: {"type": v.type, "reason": v.reason},
+        lambda d, _unpack: Opaque(d["type"], d.get("reason", "")),
+    )
+)
+
+
+def _subclass(base: type) -> None:
+    """Values of subclasses of plain types: as the class where it is known, else as the plain type."""
+
+    def back(data: dict[str, Data], unpack: Any) -> Any:
+        kind: Any = classes.resolve(data["c"], base)
+        value = unpack(data["v"])
+        return value if kind is None else base.__new__(kind, value)
+
+    add(
+        Codec(
+            f"sub.{base.__name__}",
+            _is_kind(base),
+            lambda v, pack: {"c": classes.path_of(type(v)), "v": pack(base(v))},
+            back,
+        )
+    )
+
+
+for _base in (str, int, float):
+    _subclass(_base)

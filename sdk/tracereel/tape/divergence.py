@@ -1,0 +1,206 @@
+"""Where a re-execution leaves the tape: which call, how it differs, at which line of the program."""
+
+import sys
+import sysconfig
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Literal
+
+from tracereel.tape import payloads
+from tracereel.tape.codec import TAG
+
+Kind = Literal[
+    "changed",
+    "extra",
+    "missing",
+    "out of order",
+    "stream",
+    "decision",
+    "output",
+    "network",
+    "stalled",
+]
+MAX_DIFFERENCES: Final = 20
+_SHOWN: Final = 160
+_OWN: Final = str(Path(__file__).parent.parent)
+_STDLIB: Final = sysconfig.get_paths()["stdlib"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One place of the arguments where they differ; null where there is nothing."""
+
+    where: str
+    recorded: str | None
+    now: str | None
+
+    def __str__(self) -> str:
+        if self.recorded is None:
+            return f"{self.where}: {self.now} is new"
+        if self.now is None:
+            return f"{self.where}: {self.recorded} is gone"
+        return f"{self.where}: {self.recorded} → {self.now}"
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """One difference between the tape and the run."""
+
+    kind: Kind
+    name: str
+    """What was called, or should have been."""
+    path: str
+    position: int
+    """Which call it is among those of the run, from 1 on; 0 where it is not one call."""
+    differences: tuple[Difference, ...] = ()
+    location: str | None = None
+    """File and line of the program."""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        place = f"call {self.position}, " if self.position else ""
+        lines = [f"{place}{self.path}: {_SENTENCES[self.kind]}"]
+        if self.detail:
+            lines.append(f"  {self.detail}")
+        lines += [f"  {difference}" for difference in self.differences]
+        if self.location:
+            lines.append(f"  at {self.location}")
+        return "\n".join(lines)
+
+    def as_record(self) -> dict[str, Any]:
+        """The divergence as plain data."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "path": self.path,
+            "position": self.position,
+            "differences": [str(difference) for difference in self.differences],
+            "location": self.location,
+            "detail": self.detail,
+        }
+
+
+_SENTENCES: Final[dict[str, str]] = {
+    "changed": "the arguments are not those on the tape",
+    "extra": "this call is not on the tape",
+    "missing": "this call is on the tape and was not made",
+    "out of order": "this call was made at another place than on the tape",
+    "stream": "the stream was not read as on the tape",
+    "decision": "the decision is not the one on the tape",
+    "output": "the result of the run is not the one on the tape",
+    "network": "the network was used outside of any recorded call",
+    "stalled": "the run waits for something that the tape does not give",
+}
+
+
+class DivergenceError(BaseException):
+    """Raised where a re-execution leaves the tape.
+
+    Not an `Exception`: a retry loop of the program's must not take it for a failure of the call.
+    """
+
+    def __init__(self, divergence: Divergence) -> None:
+        super().__init__(str(divergence))
+        self.divergence = divergence
+
+
+class TapeEndedError(BaseException):
+    """The tape was cut here, by a crash or a limit: everything up to here was replayed."""
+
+
+class NotAllowedError(BaseException):
+    """A tool that changes the world would have run, and was not asked for by name."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a re-execution found."""
+
+    trace_id: str
+    served: int = 0
+    live: int = 0
+    divergences: list[Divergence] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What else is worth knowing: code that changed, a tape that is only partly good."""
+    ended_early: bool = False
+    """Whether the tape was cut before the run had ended."""
+
+    @property
+    def first(self) -> Divergence | None:
+        """The first divergence."""
+        return self.divergences[0] if self.divergences else None
+
+    @property
+    def identical(self) -> bool:
+        """Whether the run went as on the tape, to its end."""
+        return not self.divergences and not self.ended_early
+
+    def __str__(self) -> str:
+        served = f"{self.served} calls served, {self.live} made"
+        if self.identical and not self.live:
+            head = f"The run of {self.trace_id} went as recorded: {served}."
+        elif self.live:
+            head = f"The run of {self.trace_id} went on by itself: {served}."
+        elif self.divergences:
+            count = len(self.divergences)
+            head = f"The run of {self.trace_id} diverged {count} time(s): {served}."
+        else:
+            head = f"The tape of {self.trace_id} ends before the run did: {served}."
+        return "\n".join([head, *self.notes, *(str(each) for each in self.divergences)])
+
+
+def differences(recorded: Any, now: Any) -> tuple[Difference, ...]:
+    """Where two pieces of data differ, the first few places."""
+    found: list[Difference] = []
+    _compare("", recorded, now, found)
+    return tuple(found)
+
+
+def _compare(where: str, old: Any, new: Any, found: list[Difference]) -> None:
+    if (old == new and type(old) is type(new)) or len(found) >= MAX_DIFFERENCES:
+        return
+    if isinstance(old, dict) and isinstance(new, dict) and old.get(TAG) == new.get(TAG):
+        for key in [*old, *(key for key in new if key not in old)]:
+            if key != TAG and len(found) < MAX_DIFFERENCES:
+                inner = f"{where}.{key}" if where else str(key)
+                _compare_items(inner, old, new, key, found)
+    elif isinstance(old, list) and isinstance(new, list):
+        for index in range(max(len(old), len(new))):
+            if len(found) < MAX_DIFFERENCES:
+                _compare_items(
+                    f"{where}[{index}]", dict(enumerate(old)), dict(enumerate(new)), index, found
+                )
+    else:
+        found.append(Difference(where or "value", shown(old), shown(new)))
+
+
+def _compare_items(where: str, old: Any, new: Any, key: Any, found: list[Difference]) -> None:
+    if key not in old:
+        found.append(Difference(where, None, shown(new[key])))
+    elif key not in new:
+        found.append(Difference(where, shown(old[key]), None))
+    else:
+        _compare(where, old[key], new[key], found)
+
+
+def shown(data: Any) -> str:
+    """Data as a short text."""
+    text = payloads.text_of(data)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+
+
+def location(function: Any = None) -> str | None:
+    """The line of the program that is making a call; of a task, where its function is."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the callers
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_STDLIB) and "site-packages" not in file and "asyncio" in file:
+            break  # the loop has started the task: who made it is not known any more
+        if not file.startswith((_OWN, _STDLIB, "<")):
+            return f"{file}:{frame.f_lineno} in {frame.f_code.co_name}"
+        frame = frame.f_back
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}, run as a task"

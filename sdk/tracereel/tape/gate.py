@@ -1,0 +1,80 @@
+"""Exact recording, which is opt-in: results reach the program one at a time, each after the loop is idle.
+
+This changes the schedule of the program, and makes a recording whose order a replay can repeat to the
+letter. In the default mode nothing waits for anything.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from typing import Final
+from weakref import WeakKeyDictionary
+
+MAX_HOPS: Final = 200
+"""Turns of a busy loop after which a result is let through all the same."""
+PAUSE: Final = 0.003
+"""Seconds between results that reach different threads: a thread cannot be seen to be idle."""
+
+
+class Gate:
+    """Lets results through, one at a time."""
+
+    def __init__(self) -> None:
+        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._last: tuple[int, float] | None = None
+
+    async def wait_async(self) -> None:
+        """Wait for the turn of a task."""
+        loop = asyncio.get_running_loop()
+        queue = self._queues.get(loop)
+        if queue is None:
+            queue = self._queues[loop] = _Queue()
+        await queue.wait(loop)
+
+    def wait(self) -> None:
+        """Wait for the turn of a thread."""
+        with self._lock:
+            me = threading.get_ident()
+            if self._last is not None and self._last[0] != me:
+                time.sleep(max(0.0, self._last[1] + PAUSE - time.monotonic()))
+            self._last = me, time.monotonic()
+
+
+class _Queue:
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._pumping = False
+        self._hops = 0
+
+    async def wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(turn)
+        if not self._pumping:
+            self._pumping = True
+            self._hops = 0
+            loop.call_soon(self._pump, loop)
+        await turn
+
+    def _pump(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._hops += 1
+        if self._hops < MAX_HOPS and not _idle(loop, self._hops):
+            loop.call_soon(self._pump, loop)
+            return
+        self._hops = 0
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                break
+        if self._waiting:
+            loop.call_soon(self._pump, loop)
+        else:
+            self._pumping = False
+
+
+def _idle(loop: asyncio.AbstractEventLoop, hops: int) -> bool:
+    ready = getattr(loop, "_ready", None)
+    # Other loops do not show what is due: a few turns have to do.
+    return len(ready) == 0 if ready is not None else hops > 10

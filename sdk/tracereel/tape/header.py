@@ -1,0 +1,202 @@
+"""What is written at the beginning of a tape, whether there is one, and where its parts go."""
+
+import hashlib
+import inspect
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tracereel import _emission, semconv
+from tracereel._clock import rfc3339
+from tracereel._privacy import CONTENT
+from tracereel.tape import classes
+from tracereel.tape import format as tape_format
+from tracereel.tape.gate import Gate
+
+if TYPE_CHECKING:
+    from tracereel._context import Execution
+    from tracereel._recorder import Recorder
+    from tracereel.tape.run_tape import Node, RunTape
+
+ENVIRONMENT: Final = ("LANG", "LC_ALL", "TZ", "PYTHONHASHSEED", "TRACEREEL_SERVICE")
+"""Variables that are kept; `TRACEREEL_TAPE_ENVIRONMENT` names more, separated by commas."""
+LIBRARIES: Final = (
+    "openai",
+    "anthropic",
+    "google-genai",
+    "langchain-core",
+    "langgraph",
+    "pydantic",
+)
+_SPAN: Final = 2**64
+
+
+@lru_cache(maxsize=4096)
+def path_of(function: Any) -> str:
+    """`module:name` of a function."""
+    return classes.function_path(function)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one recorder's runs are recorded."""
+
+    recorder: "Recorder"
+    mode: str
+    rate: float
+    gate: Gate | None
+    forked_from: dict[str, Any] | None = None
+    keep_parts: Callable[[str, int, list[dict[str, Any]]], None] | None = None
+
+    def tape_for(self, execution: "Execution") -> "RunTape | None":
+        """A new tape for the run of an execution, if it is to have one."""
+        from tracereel.tape.run_tape import RunTape
+
+        if self.mode == "sampled" and not _chosen(execution.trace.trace_id, self.rate):
+            return None
+        config = self.recorder.config
+        tape = RunTape(
+            _Events(self, execution),
+            self.recorder.spans.privacy
+            if config.redaction.built_in or config.redaction.rules
+            else None,
+            held=self.mode == "errors",
+        )
+        if not config.capture_content:
+            tape.problem("no", "capture_content is off: arguments and results are not recorded")
+        else:
+            for name, action in config.redaction.fields.items():
+                if name in CONTENT and action != "keep":
+                    tape.problem("no", f"the redaction of this program does {action} {name}")
+        if tape.refused:
+            tape.begin(self._record(execution))
+            tape.write()
+            return None
+        return tape
+
+    def describe(
+        self, tape: "RunTape", node: "Node", execution: "Execution", function: Any, form: str
+    ) -> None:
+        """Write where the run begins."""
+        record = self._record(execution)
+        record["n"] = node.number
+        record["form"] = form
+        if function is not None:
+            record["entry"] = path_of(function)
+            record["code"] = source_hash(function)
+        tape.begin(record)
+        tape.write()
+
+    def _record(self, execution: "Execution") -> dict[str, Any]:
+        config = self.recorder.config
+        return {
+            "r": "run",
+            "version": tape_format.VERSION,
+            "trace_id": execution.trace.trace_id,
+            "kind": execution.kind,
+            "name": execution.name,
+            "started": rfc3339(time.time_ns()),
+            "exact": self.gate is not None,
+            "redaction": {
+                "built_in": config.redaction.built_in,
+                "rules": [[rule.name, _source(rule.pattern)] for rule in config.redaction.rules],
+            },
+            "environment": _environment(),
+            **_about(),
+            **({"forked_from": self.forked_from} if self.forked_from else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """Writes parts as events of the run."""
+
+    settings: Settings
+    execution: "Execution"
+
+    def write(self, tape_id: str, part: int, records: list[dict[str, Any]]) -> None:
+        """Keep a part."""
+        if self.settings.keep_parts is not None:
+            self.settings.keep_parts(tape_id, part, records)
+        _emission.record_tape(
+            {
+                "event_type": semconv.TAPE_RECORDED,
+                "tape_id": tape_id,
+                "tape_version": tape_format.VERSION,
+                "part": part,
+                "records": records,
+            },
+            self.execution,
+            self.settings.recorder,
+        )
+
+
+def _chosen(trace_id: str, rate: float) -> bool:
+    """Whether a trace is among those recorded; the same in every process."""
+    digest = hashlib.blake2b(b"tape" + trace_id.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") < rate * _SPAN
+
+
+def _source(pattern: Any) -> str:
+    return pattern if isinstance(pattern, str) else str(pattern.pattern)
+
+
+def _environment() -> dict[str, str]:
+    more = os.environ.get("TRACEREEL_TAPE_ENVIRONMENT", "")
+    names = (*ENVIRONMENT, *(name.strip() for name in more.split(",") if name.strip()))
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+@lru_cache(maxsize=1)
+def _about() -> dict[str, Any]:
+    """Versions, which are the same as long as the process lives."""
+    found = {}
+    for name in LIBRARIES:
+        # Only of what the program uses: looking the others up would cost more than it tells.
+        if name.replace("-", "_").partition("_")[0] in sys.modules:
+            try:
+                found[name] = version(name)
+            except PackageNotFoundError:
+                continue
+    try:
+        sdk = version("tracereel")
+    except PackageNotFoundError:
+        sdk = "unknown"
+    return {
+        "sdk": sdk,
+        "python": platform.python_version(),
+        "libraries": found,
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the program's directory, read from its files: no process is started."""
+    for directory in (Path.cwd(), *Path.cwd().parents):
+        head = directory / ".git" / "HEAD"
+        try:
+            said = head.read_text(encoding="utf-8").strip()
+            if not said.startswith("ref: "):
+                return said[:40]
+            return (directory / ".git" / said[5:]).read_text(encoding="utf-8").strip()[:40]
+        except OSError:
+            if head.exists():
+                return None
+    return None
+
+
+@lru_cache(maxsize=1024)
+def source_hash(function: Any) -> str | None:
+    """A hash of a function's source, which tells whether the code has changed since."""
+    try:
+        source = inspect.getsource(inspect.unwrap(function))
+    except (OSError, TypeError):
+        return None
+    return hashlib.blake2b(source.encode("utf-8", "replace"), digest_size=8).hexdigest()

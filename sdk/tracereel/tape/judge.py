@@ -1,0 +1,139 @@
+"""Names what is different, first things first: changed, extra, missing or out of order.
+
+Of a call that is not where the tape has it, only what follows tells what happened. Calls are served from
+the tape meanwhile, so nothing is lost by looking on: the suspicion is settled by the next call that fits
+one reading and not the other, or by the end of the run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tracereel.tape.divergence import Divergence, Kind, differences
+from tracereel.tape.format import Call, Tape
+
+
+@dataclass(slots=True)
+class Suspicion:
+    """The first thing that was not as on the tape; `call` is the call of the tape it is about."""
+
+    divergence: Divergence
+    call: Call
+
+
+class Judge:
+    """Follows the calls of the main thread, in which order has a meaning."""
+
+    def __init__(self, tape: Tape, found: Callable[[Divergence], None]) -> None:
+        self._tape = tape
+        self._found = found
+        self._expected = [call for call in tape.boundaries() if call.lane == 0]
+        self._position = {call.number: index for index, call in enumerate(self._expected)}
+        self._seen: set[int] = set()
+        self._at = 0
+        self._count = 0
+        self.suspicion: Suspicion | None = None
+
+    def called(self, call: Call, path: str, location: Callable[[], str | None], lane: int) -> None:
+        """A call was made that is on the tape, with these arguments."""
+        self._count += 1
+        suspicion = self.suspicion
+        if suspicion is not None and suspicion.call is call:
+            # What was skipped comes after all; what stood for a changed call was another one.
+            kind: Kind = "out of order" if suspicion.divergence.kind == "missing" else "extra"
+            self._settle(replace(suspicion.divergence, kind=kind, differences=()))
+        if lane or call.lane or call.number not in self._position:
+            self._seen.add(call.number)
+            return
+        expected = self._next()
+        if expected is not None and not _together(expected, call) and suspicion is None:
+            self.suspicion = Suspicion(
+                Divergence(
+                    "missing",
+                    expected.name,
+                    _path(self._tape, expected),
+                    self._position[expected.number] + 1,
+                    location=location(),
+                    detail=f"{path} was called in its place",
+                ),
+                expected,
+            )
+        self._seen.add(call.number)
+
+    def changed(
+        self, call: Call, path: str, arguments: Any, location: Callable[[], str | None]
+    ) -> None:
+        """A call was made that is on the tape with other arguments only."""
+        self._count += 1
+        self.certain()
+        try:
+            recorded = self._tape.data(call.arguments)
+        except ValueError:
+            recorded = {}
+        divergence = Divergence(
+            "changed",
+            call.name,
+            path,
+            self._count,
+            differences(recorded, arguments),
+            location(),
+        )
+        self._seen.add(call.number)
+        self.suspicion = Suspicion(divergence, call)
+
+    def not_there(self, name: str, path: str, arguments: Any, location: str | None) -> None:
+        """A call was made that cannot be on the tape."""
+        self._count += 1
+        self.certain()
+        self._found(
+            Divergence(
+                "extra",
+                name,
+                path,
+                self._count,
+                differences({}, arguments),
+                location,
+            )
+        )
+
+    def certain(self) -> None:
+        """Something else went wrong: the suspicion stands as it is."""
+        if self.suspicion is not None:
+            self._settle(self.suspicion.divergence)
+
+    def at_the_end(self, asked: Callable[[Call], bool]) -> None:
+        """The run is over: what was not called is missing, in the order of the tape."""
+        suspicion = self.suspicion
+        if suspicion is not None:
+            self._settle(suspicion.divergence)
+        for position, call in enumerate(self._tape.boundaries(), 1):
+            told = suspicion is not None and suspicion.call is call
+            if call.number not in self._seen and not told and not asked(call):
+                self._seen.add(call.number)
+                path = _path(self._tape, call)
+                self._found(Divergence("missing", call.name, path, position))
+
+    def _settle(self, divergence: Divergence) -> None:
+        self.suspicion = None
+        self._found(divergence)
+
+    def _next(self) -> Call | None:
+        while self._at < len(self._expected) and self._expected[self._at].number in self._seen:
+            self._at += 1
+        return self._expected[self._at] if self._at < len(self._expected) else None
+
+
+def _together(expected: Call, call: Call) -> bool:
+    """Whether two calls have no order: those that several tasks make before any of them gets a result."""
+    if expected is call:
+        return True
+    return expected.after == call.after and expected.task != call.task
+
+
+def _path(tape: Tape, call: Call) -> str:
+    names = []
+    at: Call | None = call
+    while at is not None:
+        names.append(at.name)
+        at = tape.calls.get(at.parent)
+    return " / ".join(reversed(names))

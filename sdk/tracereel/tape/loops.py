@@ -1,0 +1,194 @@
+"""Event loops in a re-execution: time that jumps instead of passing, and results given when all is quiet.
+
+A loop is idle when it would wait for something. Then either the next result of the tape is given, or the
+clock moves on to the next timer, whichever was first when the run was recorded. Nothing is waited
+for in real time but threads and files. Loops without a selector of Python's (uvloop) keep real time, and
+get each result after a few turns.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from tracereel.tape.format import Given
+from tracereel.tape.reel import Reel
+from tracereel.tape.turns import HOPS
+
+SLACK: Final = 0.002
+"""Seconds by which a timer must be earlier than the next result to be surely the first of the two."""
+LIMIT_SLACK: Final = 0.02
+"""The same for a time limit: that the result came says that it came in time."""
+_LIMITS: Final = frozenset({"_release_waiter", "_on_timeout"})
+GRACE: Final = 0.01
+"""Seconds that threads get to do something before the clock moves."""
+_NAP: Final = 0.005
+
+
+class Clock:
+    """Time as the run sees it: real time, plus what was skipped."""
+
+    def __init__(self) -> None:
+        self._skipped = 0.0
+        self._lock = threading.Lock()
+        self.started = time.monotonic()
+
+    def skip(self, seconds: float) -> None:
+        """Let time pass at once."""
+        if seconds > 0:
+            with self._lock:
+                self._skipped += seconds
+
+    @property
+    def skipped(self) -> float:
+        """Seconds that did not have to be waited for."""
+        return self._skipped
+
+    def elapsed(self) -> float:
+        """Seconds since the beginning of the run."""
+        return time.monotonic() - self.started + self._skipped
+
+    def reach(self, microseconds: int) -> None:
+        """Move on to a moment of the tape, if it is not there yet."""
+        self.skip(microseconds / 1e6 - self.elapsed())
+
+
+class Loops:
+    """The loops that a re-execution has taken over; `restore` gives them back."""
+
+    def __init__(
+        self,
+        reel: Reel,
+        clock: Clock,
+        *,
+        stalled: Callable[[Given | None], BaseException | None],
+        stall_seconds: float,
+    ) -> None:
+        self._reel = reel
+        self._clock = clock
+        self._stalled = stalled
+        self._stall_seconds = stall_seconds
+        self._threads = threading.active_count()
+        self._taken: dict[int, tuple[Any, Any]] = {}
+        self._pumping: set[int] = set()
+        reel.on_arrival = self.adopt
+
+    def adopt(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Take over the loop that runs here."""
+        if loop is None:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                return
+        selector = getattr(loop, "_selector", None)
+        if selector is None:
+            self._pump(loop)
+            return
+        if id(loop) in self._taken:
+            return
+        given: Any = loop
+        self._taken[id(loop)] = given, selector
+        real_time, offset = loop.time, self._clock.skipped
+        given.time = lambda: real_time() + self._clock.skipped - offset
+        given._selector = _Selector(  # noqa: SLF001
+            selector, lambda timeout: self._idle(given, selector, timeout)
+        )
+
+    def restore(self) -> None:
+        """Give the loops back."""
+        for loop, selector in self._taken.values():
+            loop._selector = selector  # noqa: SLF001 - asyncio has no other place to stand in
+            if "time" in vars(loop):
+                del loop.time
+        self._taken.clear()
+
+    def _idle(self, loop: Any, selector: Any, timeout: float | None) -> Any:
+        """The loop has nothing to do for `timeout` seconds, or for ever; what its selector gives."""
+        stalled_at: float | None = None
+        graced = threading.active_count() <= self._threads
+        while True:
+            events = selector.select(0)
+            if events:
+                return events
+            given = self._reel.due(loop)
+            if given is not None and (timeout is None or self._comes_first(loop, given, timeout)):
+                self._clock.reach(given.at)
+                self._reel.release(loop, HOPS)
+                return []
+            if not graced:
+                graced = True
+                if events := selector.select(GRACE):
+                    return events
+                continue
+            if timeout is not None and (given is not None or not self._elsewhere(loop)):
+                self._clock.skip(timeout)
+                return []
+            if self._reel.cancel_due(loop):
+                return []
+            now = time.monotonic()
+            stalled_at = stalled_at if stalled_at is not None else now
+            alone = threading.active_count() <= 1 + (self._threads - 1) and self._bare(selector)
+            if (alone or now - stalled_at > self._stall_seconds) and self._reel.waits(loop):
+                self._reel.break_off(loop, self._stalled(self._reel.next))
+                return []
+            if events := selector.select(_NAP):
+                return events
+            if timeout is not None and now - stalled_at > self._stall_seconds:
+                self._clock.skip(timeout)
+                return []
+
+    def _comes_first(self, loop: Any, given: Given, timeout: float) -> bool:
+        """Whether a result comes before the timer that is next."""
+        if not self._reel.is_ready(given):
+            return False  # on the tape, something was called before it: the timer leads there
+        timers = loop._scheduled  # noqa: SLF001
+        timer = timers[0]._callback if timers else None  # noqa: SLF001
+        slack = LIMIT_SLACK if getattr(timer, "__name__", "") in _LIMITS else SLACK
+        return timeout > given.at / 1e6 - self._clock.elapsed() - slack
+
+    def _elsewhere(self, loop: Any) -> bool:
+        """Whether the next result is given in another loop or thread, and soon."""
+        with self._reel.condition:
+            given = self._reel.next
+            waiter = self._reel.waiting.get((given.call, given.index)) if given else None
+        return waiter is not None and waiter.loop is not loop
+
+    @staticmethod
+    def _bare(selector: Any) -> bool:
+        """Whether the loop waits for no file or socket but its own."""
+        return len(selector.get_map()) <= 1
+
+    def _pump(self, loop: asyncio.AbstractEventLoop) -> None:
+        """For loops that do not show when they are idle: a result every few turns."""
+        if id(loop) not in self._pumping:
+            self._pumping.add(id(loop))
+            loop.call_soon(self._turn, loop, 0)
+
+    def _turn(self, loop: asyncio.AbstractEventLoop, turns: int) -> None:
+        if turns < 10:
+            loop.call_soon(self._turn, loop, turns + 1)
+            return
+        self._reel.release(loop, HOPS)
+        mine = [waiter for waiter in self._reel.waiting.values() if waiter.loop is loop]
+        if mine or self._reel.endless:
+            loop.call_later(0.001, self._turn, loop, 0)
+        else:
+            self._pumping.discard(id(loop))
+
+
+class _Selector:
+    """A loop's selector, except that somebody else decides what to do when there is nothing to do."""
+
+    def __init__(self, selector: Any, idle: Callable[[float | None], Any]) -> None:
+        self._selector = selector
+        self._idle = idle
+
+    def select(self, timeout: float | None = None) -> Any:
+        """What is ready now, or later."""
+        if timeout is not None and timeout <= 0:
+            return self._selector.select(timeout)
+        return self._idle(timeout)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._selector, name)

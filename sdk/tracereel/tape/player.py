@@ -1,0 +1,333 @@
+"""The player: a session in which calls to the outside are served from a tape instead of being made."""
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from tracereel.tape import codec
+from tracereel.tape.divergence import (
+    Divergence,
+    DivergenceError,
+    NotAllowedError,
+    Report,
+    TapeEndedError,
+    differences,
+    location,
+)
+from tracereel.tape.format import BOUNDARIES, Call, Given, Tape
+from tracereel.tape.judge import Judge
+from tracereel.tape.keys import Place
+from tracereel.tape.loops import Clock, Loops
+from tracereel.tape.overrides import Override, Overrides
+from tracereel.tape.payloads import hash_of, pack
+from tracereel.tape.reel import Reel
+from tracereel.tape.serving import Forced, LiveCall, RootCall, ServedCall
+from tracereel.tape.taped import Live
+
+if TYPE_CHECKING:
+    from tracereel._context import Execution
+    from tracereel._privacy import Privacy
+
+Mode = Literal["strict", "report", "live-after"]
+MODES: Final = ("strict", "report", "live-after")
+HARMLESS: Final = ("pure", "read")
+_RUNS: Final = Live()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a run is re-executed."""
+
+    mode: Mode = "strict"
+    allow: frozenset[str] = frozenset()
+    """Names of tools that may run although they change something."""
+    fork_at: int | None = None
+    """Number of the call, from 1 on, from which everything runs live."""
+    overrides: tuple[Override, ...] = ()
+    stall_seconds: float = 10.0
+    compare_output: bool = True
+
+
+@dataclass(slots=True)
+class Player:
+    """Serves one tape."""
+
+    tape: Tape
+    options: Options
+    privacy: "Privacy | None"
+    report: Report = field(init=False)
+    reel: Reel = field(init=False)
+    clock: Clock = field(init=False, default_factory=Clock)
+    loops: Loops = field(init=False)
+    live: bool = field(init=False, default=False)
+    """Whether the run has left the tape and goes on by itself."""
+    over: bool = field(init=False, default=False)
+    _judge: Judge = field(init=False)
+    _overrides: Overrides = field(init=False)
+    _root: Place = field(init=False)
+    _lock: Any = field(init=False, default_factory=threading.RLock)
+    _asked: dict[int, Place] = field(init=False, default_factory=dict)
+    _displaced: dict[tuple[str, str, str], Call] = field(init=False, default_factory=dict)
+    _begun: int = field(init=False, default=0)
+    _decisions: dict[tuple[int, str], int] = field(init=False, default_factory=dict)
+    _first_thread: int = field(init=False, default_factory=threading.get_ident)
+    _rooted: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self.report = Report(self.tape.trace_id)
+        self.reel = Reel(self.tape, stall_seconds=self.options.stall_seconds)
+        self.loops = Loops(
+            self.reel,
+            self.clock,
+            stalled=self._stalled,
+            stall_seconds=self.options.stall_seconds,
+        )
+        self._judge = Judge(self.tape, self.diverged)
+        self._overrides = Overrides(self.options.overrides)
+        self._root = Place.root(self.tape)
+
+    def begin(
+        self,
+        execution: "Execution | None",
+        *,
+        around: "Execution | None",
+        kind: str,
+        name: str,
+        function: Any,
+        arguments: Any,
+        form: str,
+        effect: str,
+    ) -> Any:
+        """A call begins; gives what serves it, or lets it run."""
+        self.loops.adopt()
+        given = arguments.items() if isinstance(arguments, dict) else arguments
+        data = {key: pack(value, self.privacy).data for key, value in given}
+        with self._lock:
+            parent = self._place_of(around)
+            path = parent.step(kind, name)
+            if kind not in BOUNDARIES or form == "block" or parent.inside:
+                return self._scope(parent, execution, path, kind, name, data)
+            digest = hash_of(data)
+            call = parent.exact(kind, name, digest)
+            if call is None:
+                call = self._displaced.pop((kind, name, digest), None)
+            if call is None and not self.live:
+                call = parent.moved(kind, name, digest)
+            lane = int(threading.get_ident() != self._first_thread)
+            self._begun += 1
+            forked = self.options.fork_at is not None and self._begun >= self.options.fork_at
+            if not self.live and not forked:
+                if call is not None:
+                    self._judge.called(call, path, lambda: location(function), lane)
+                else:
+                    call = self._unknown(parent, kind, name, path, data, function)
+            elif not self.live:
+                self._leave_tape()
+            forced = self._overrides.result_of(name, self._begun)
+            if forced is not None:
+                return Forced(forced)
+            if self.live or call is None:
+                return self._run_live(execution, name, path, kind, effect, call)
+            self._asked[call.number] = parent
+            self.reel.begun(call.number)
+            self.report.served += 1
+            self.clock.reach(call.at)
+            return ServedCall(self, call)
+
+    def _scope(
+        self,
+        parent: Place,
+        execution: "Execution | None",
+        path: str,
+        kind: str,
+        name: str,
+        data: dict[str, Any],
+    ) -> Live:
+        call = None
+        if not parent.inside:
+            call = parent.exact(kind, name, hash_of(data)) or parent.nearest(kind, name)
+        place = Place(call, path, around=parent, inside=parent.inside)
+        if execution is not None:
+            execution.place = place
+        root = parent is self._root and not self._rooted and call is not None
+        self._rooted = self._rooted or root
+        return RootCall(self) if root else _RUNS
+
+    def _place_of(self, around: "Execution | None") -> Place:
+        if around is None:
+            return self._root
+        found = getattr(around, "place", None)
+        if not isinstance(found, Place):
+            parent = self._place_of(around.parent)
+            path = parent.step(around.kind, around.name)
+            call = parent.nearest(around.kind, around.name)
+            found = Place(call, path, around=parent, inside=parent.inside)
+            around.place = found
+        return found
+
+    def _unknown(
+        self, parent: Place, kind: str, name: str, path: str, data: dict[str, Any], function: Any
+    ) -> Call | None:
+        """No call of the tape is like this: the nearest one stands for it, or it runs, or all ends."""
+        if not self.tape.complete and self._tape_used_up():
+            self.end_of_tape()
+        if self.options.mode == "live-after":
+            self._judge.not_there(name, path, data, location(function))
+            self._leave_tape()
+            return None
+        near = parent.nearest(kind, name)
+        if near is None:
+            self._judge.not_there(name, path, data, location(function))
+            raise DivergenceError(self.report.divergences[-1])
+        self._judge.changed(near, path, data, lambda: location(function))
+        # If the call it stands for comes after all, this one was none of the tape's.
+        self._displaced[kind, name, near.arguments_hash] = near
+        return near
+
+    def _run_live(
+        self,
+        execution: "Execution | None",
+        name: str,
+        path: str,
+        kind: str,
+        effect: str,
+        call: Call | None,
+    ) -> Live:
+        changes = effect not in HARMLESS if kind == "tool" else effect in ("write", "irreversible")
+        if changes and name not in self.options.allow:
+            said = effect or "no effect, so it may write"
+            raise NotAllowedError(
+                f"{path} would run for real (it declares {said});"
+                f" allow it by name, as in allow=[{name!r}], or give its result as an override"
+            )
+        del call
+        self.report.live += 1
+        if execution is not None:
+            execution.place = Place(None, path, inside=True)
+        return LiveCall(self._overrides.arguments_of(name, self._begun))
+
+    def _leave_tape(self) -> None:
+        self.live = True
+        self.reel.give_up()
+
+    def _tape_used_up(self) -> bool:
+        return all(call.number in self._asked for call in self.tape.boundaries())
+
+    def end_of_tape(self) -> None:
+        """The tape is used up and the run is not over: it was cut."""
+        self.report.ended_early = True
+        raise TapeEndedError(f"the tape of {self.tape.trace_id} ends here: {self.tape.reasons[0]}")
+
+    def diverged(self, divergence: Divergence) -> None:
+        """Note a divergence; in strict mode this is the end."""
+        with self._lock:
+            self.report.divergences.append(divergence)
+        if self.options.mode == "strict" and not self.over:
+            raise DivergenceError(divergence)
+
+    def _stalled(self, given: Given | None) -> BaseException | None:
+        """What becomes of a run that nothing on the tape moves on; null if it goes on out of order."""
+        if self._judge.suspicion is not None:
+            return None
+        if not self.tape.complete:
+            self.report.ended_early = True
+            return TapeEndedError(f"the tape of {self.tape.trace_id} ends here")
+        divergence = Divergence("stalled", "", "the run", 0, detail=self._awaits(given))
+        if given is not None:
+            call = self.tape.calls[given.call]
+            divergence = Divergence("stalled", call.name, call.name, 0, detail=self._awaits(given))
+        self.report.divergences.append(divergence)
+        return DivergenceError(divergence)
+
+    def _awaits(self, given: Given | None) -> str:
+        if given is None:
+            return "everything on the tape has been given"
+        state = "was called and waits" if given.call in self._asked else "has not been called"
+        return f"next on the tape is the end of {self.tape.calls[given.call].name}, which {state}"
+
+    def stall(self, given: Given) -> BaseException | None:
+        """What a thread raises that has waited in vain."""
+        return self._stalled(given)
+
+    def ended(self, how: str, value: Any) -> None:
+        """The outermost call has ended: compare how."""
+        closed = self.tape.closed
+        if closed is None or self.live:
+            return
+        with self._lock:
+            self._judge.at_the_end(lambda call: call.number in self._asked)
+            if not self.options.compare_output or closed["how"] == "block":
+                return
+            now = pack(value, self.privacy).data
+            recorded = self.tape.data(closed["v"]) if closed.get("v") else None
+            if closed["how"] == how and (
+                now == recorded or (how == "raised" and _alike(now, recorded))
+            ):
+                return
+            name = str(self.tape.header.get("name"))
+            detail = "" if closed["how"] == how else f"it {how}, and {closed['how']} on the tape"
+            self.diverged(
+                Divergence("output", name, name, 0, differences(recorded, now), detail=detail)
+            )
+
+    def finish(self) -> None:
+        """The re-execution is over: name what is missing."""
+        with self._lock:
+            self.over = True
+            if not self.live and not self.report.ended_early:
+                self._judge.at_the_end(lambda call: call.number in self._asked)
+        self.loops.restore()
+
+    def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
+        """A `with` block has ended."""
+
+    def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
+        """Whether a decision is forced, and to what."""
+        del execution
+        return self._overrides.decision(decision_type)
+
+    def decided(self, execution: "Execution | None", decision_type: str, result: Any) -> None:
+        """Compare a decision with the one on the tape."""
+        with self._lock:
+            place = self._place_of(execution)
+            parent = place.call.number if place.call is not None else 0
+            number = self._decisions.get((parent, decision_type), 0)
+            self._decisions[parent, decision_type] = number + 1
+            same = [
+                each
+                for each in self.tape.decisions
+                if each.parent == parent and each.type == decision_type
+            ]
+            if self.live or self._overrides.decides(decision_type) or number >= len(same):
+                return
+            recorded = self.tape.data(same[number].value)
+            now = pack(result, self.privacy).data
+            if recorded != now:
+                self._judge.certain()
+                path = f"{place.path} / {decision_type}"
+                self.diverged(
+                    Divergence(
+                        "decision", decision_type, path, 0, differences(recorded, now), location()
+                    )
+                )
+
+    def value(self, given: Given) -> Any:
+        """What a call gave, made anew.
+
+        Raises:
+            BaseException: what the call raised.
+        """
+        if given.value is None:
+            raise ValueError("the value of this call was not kept on the tape")
+        found = codec.decode(self.tape.data(given.value))
+        if given.how == "raised":
+            raise found
+        return found
+
+
+def _alike(now: Any, recorded: Any) -> bool:
+    """Whether two exceptions are the same but for what hangs on them."""
+    keys = ("c", "args", "text")
+    return all(isinstance(each, dict) for each in (now, recorded)) and all(
+        now.get(key) == recorded.get(key) for key in keys
+    )

@@ -1,0 +1,269 @@
+"""The order of a re-execution: each result is given when its turn on the tape has come.
+
+On the tape, results have an order. A call waits here until all results before its own have been given.
+Unchanged code cannot wait for ever: whatever the first result not yet given depends on has been given.
+Tasks are let go by their loop when it is idle (`loops`); threads let each other go.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tracereel.tape.format import Given, Tape
+
+STALL_SECONDS: Final = 10.0
+"""How long a thread waits for others without anything happening."""
+SETTLE: Final = 0.003
+"""Seconds after a result reached a thread until the next may reach another one."""
+NOT_GIVEN: Final = ("cancelled", "closed")
+"""Ends that come from the program, not from the call."""
+
+Key = tuple[int, int]
+
+
+class StalledError(Exception):
+    """Nothing on the tape can be given, and somebody waits."""
+
+
+class Waiter:
+    """A task that waits for a result."""
+
+    __slots__ = ("future", "given", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, given: Given | None) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[None] = loop.create_future()
+        self.given = given
+
+
+class _Begun:
+    """The calls of one thread of the tape, and which of them have been made."""
+
+    def __init__(self) -> None:
+        self.expected: list[int] = []
+        self.seen: set[int] = set()
+        self._at = 0
+
+    def first_missing(self) -> int | None:
+        while self._at < len(self.expected) and self.expected[self._at] in self.seen:
+            self._at += 1
+        return self.expected[self._at] if self._at < len(self.expected) else None
+
+
+class Reel:
+    """The results of a tape in their order, and who waits for them."""
+
+    def __init__(self, tape: Tape, *, stall_seconds: float = STALL_SECONDS) -> None:
+        found: list[Given] = []
+        for call in tape.boundaries():
+            found += call.chunks
+            if call.end is not None:
+                found.append(call.end)
+        self.order: list[Given] = sorted(found, key=lambda given: given.order)
+        self.condition = threading.Condition()
+        self.waiting: dict[Key, Waiter] = {}
+        self.endless: list[Waiter] = []
+        """Tasks whose call never ended on the tape."""
+        self._begun: dict[int, _Begun] = {}
+        for call in tape.boundaries():
+            self._begun.setdefault(call.lane, _Begun()).expected.append(call.number)
+        self._lanes = {call.number: call.lane for call in tape.boundaries()}
+        self._place = {(each.call, each.index): i for i, each in enumerate(self.order)}
+        self._done = [False] * len(self.order)
+        self._at = 0
+        self._stall = stall_seconds
+        self._last: tuple[int, float] | None = None
+        self._threads = threading.active_count()
+        self.free = False
+        """Whether the order is given up: the run goes on without the tape."""
+        self.on_arrival: Callable[[asyncio.AbstractEventLoop], None] = lambda _loop: None
+
+    @property
+    def next(self) -> Given | None:
+        """The first result that has not been given."""
+        return self.order[self._at] if self._at < len(self.order) else None
+
+    def begun(self, number: int) -> None:
+        """A call of the tape has been made."""
+        with self.condition:
+            self._begun[self._lanes[number]].seen.add(number)
+
+    def is_ready(self, given: Given) -> bool:
+        """Whether the calls that had begun before this result on the tape have begun here."""
+        with self.condition:
+            first = self._begun[self._lanes[given.call]].first_missing()
+        return first is None or first > given.after
+
+    def done(self, given: Given) -> None:
+        """A result has been given, or will not be asked for any more."""
+        with self.condition:
+            self._done[self._place[given.call, given.index]] = True
+            while self._at < len(self.order) and self._done[self._at]:
+                self._at += 1
+            self.condition.notify_all()
+
+    def give_up(self) -> None:
+        """From here on nobody waits for anybody."""
+        with self.condition:
+            self.free = True
+            for waiter in list(self.waiting.values()):
+                waiter.loop.call_soon_threadsafe(_let_go, waiter.future)
+            self.condition.notify_all()
+
+    def _alone(self) -> bool:
+        """Whether there is no other thread that could be waited for."""
+        return threading.active_count() <= self._threads and not self.waiting
+
+    def _its_turn(self, given: Given) -> bool:
+        return self.free or all(self._done[self._at : self._place[given.call, given.index]])
+
+    def wait(self, given: Given) -> None:
+        """Wait in a thread.
+
+        Raises:
+            StalledError: nothing happens any more.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            # The loop stands still while a plain function runs in it: nobody else can be waited for.
+            self.done(given)
+            return
+        with self.condition:
+            deadline, before = time.monotonic() + self._stall, self._at
+            while not self._its_turn(given):
+                self.condition.wait(0.05)
+                if self._at != before:
+                    deadline, before = time.monotonic() + self._stall, self._at
+                elif time.monotonic() > deadline or self._alone():
+                    raise StalledError
+            me = threading.get_ident()
+            if self._last is not None and self._last[0] != me:
+                rest = self._last[1] + SETTLE - time.monotonic()
+                if rest > 0:
+                    self.condition.wait_for(lambda: False, rest)
+            self._last = me, time.monotonic()
+            self.done(given)
+
+    async def wait_async(self, given: Given) -> None:
+        """Wait in a task.
+
+        Raises:
+            StalledError: nothing happens any more.
+        """
+        if self.free or not given.waited or self._done[self._place[given.call, given.index]]:
+            # On the tape this came without the loop taking a turn.
+            self.done(given)
+            return
+        waiter = Waiter(asyncio.get_running_loop(), given)
+        with self.condition:
+            self.waiting[given.call, given.index] = waiter
+        self.on_arrival(waiter.loop)
+        try:
+            await waiter.future
+        finally:
+            with self.condition:
+                self.waiting.pop((given.call, given.index), None)
+            self.done(given)
+
+    async def wait_for_ever(self) -> None:
+        """Wait in a task for a call that has no end on the tape."""
+        waiter = Waiter(asyncio.get_running_loop(), None)
+        with self.condition:
+            self.endless.append(waiter)
+        self.on_arrival(waiter.loop)
+        try:
+            await waiter.future
+        finally:
+            with self.condition:
+                self.endless.remove(waiter)
+
+    def due(self, loop: asyncio.AbstractEventLoop) -> Given | None:
+        """The next result, if a task of that loop waits for it and it can be given."""
+        with self.condition:
+            given = self.next
+            if given is None or given.how in NOT_GIVEN:
+                return None
+            waiter = self.waiting.get((given.call, given.index))
+            usable = waiter is not None and waiter.loop is loop and not waiter.future.done()
+            return given if usable else None
+
+    def release(self, loop: asyncio.AbstractEventLoop, hops: int) -> None:
+        """Give the next result, and those that came in the same turns of the loop after it."""
+        first = self.due(loop)
+        if first is None:
+            return
+        self._let(first)
+        if first.turn is not None:
+            self._follow(loop, first.turn, 0, hops)
+
+    def _follow(
+        self, loop: asyncio.AbstractEventLoop, start: tuple[int, int], turns: int, hops: int
+    ) -> None:
+        series, turn = start
+        while True:
+            given = self._after_released()
+            if given is None or given.turn is None or given.turn[0] != series:
+                return
+            if given.turn[1] - turn > turns:
+                break
+            waiter = self.waiting.get((given.call, given.index))
+            if given.how in NOT_GIVEN or waiter is None or waiter.future.done():
+                return
+            self._let(given)
+        if turns < hops:
+            loop.call_soon(self._follow, loop, start, turns + 1, hops)
+
+    def _after_released(self) -> Given | None:
+        """The first result that has not been let go yet."""
+        for given in self.order[self._at :]:
+            waiter = self.waiting.get((given.call, given.index))
+            if waiter is not None and waiter.future.done():
+                continue
+            if not self._done[self._place[given.call, given.index]]:
+                return given
+        return None
+
+    def _let(self, given: Given) -> None:
+        _let_go(self.waiting[given.call, given.index].future)
+
+    def waits(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether a task of a loop waits."""
+        return bool(self._waiting_in(loop))
+
+    def _waiting_in(self, loop: asyncio.AbstractEventLoop) -> list[Waiter]:
+        with self.condition:
+            everybody = (*self.waiting.values(), *self.endless)
+        mine = [each for each in everybody if each.loop is loop and not each.future.done()]
+        last = len(self.order)
+        mine.sort(key=lambda w: self._place[w.given.call, w.given.index] if w.given else last)
+        return mine
+
+    def break_off(self, loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
+        """Have the task that is due first in a loop fail, or go on out of order."""
+        for waiter in self._waiting_in(loop)[:1]:
+            if error is None and waiter.given is not None:
+                _let_go(waiter.future)
+            else:
+                waiter.future.set_exception(error or StalledError())
+
+    def cancel_due(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Cancel the call that was cancelled on the tape at this place, if nothing else will."""
+        with self.condition:
+            given = self.next
+            waiter = self.waiting.get((given.call, given.index)) if given is not None else None
+        if given is None or given.how != "cancelled" or waiter is None:
+            return False
+        if waiter.loop is not loop or waiter.future.done():
+            return False
+        waiter.future.cancel()
+        return True
+
+
+def _let_go(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,384 @@
+"""`replay` and `fork`: a block in which the program's code runs against a tape."""
+
+import asyncio
+import importlib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from tracereel import _recorder
+from tracereel import config as _config
+from tracereel._privacy import Privacy
+from tracereel._recorder import Recorder
+from tracereel._shipper import FlushResult
+from tracereel.redaction import Redaction, Rule
+from tracereel.tape import codec, guards, header
+from tracereel.tape import format as tape_format
+from tracereel.tape.divergence import (
+    Divergence,
+    DivergenceError,
+    NotAllowedError,
+    Report,
+    TapeEndedError,
+)
+from tracereel.tape.format import Tape, TapeError
+from tracereel.tape.overrides import Override
+from tracereel.tape.player import MODES, Mode, Options, Player
+from tracereel.tape.recording import Recordings
+
+if TYPE_CHECKING:
+    from tracereel._context import Trace
+
+_NOWHERE: Final = Path("/nonexistent/tracereel")
+_VARARG: Final = re.compile(r"arg\d+")
+_TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+
+class _QuietRecorder(Recorder):
+    """A recorder that keeps nothing: a replay leaves no events, metrics or log lines."""
+
+    def record(self, event: dict[str, Any], trace: "Trace | None", **_: Any) -> None:
+        del event, trace
+
+    def keep(self, event: dict[str, Any], trace: "Trace | None", **_: Any) -> None:
+        del event, trace
+
+    def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
+        del timeout, at_exit
+        return FlushResult(0, 0, 0)
+
+    def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
+        self.closed = True
+        return self.flush(timeout, at_exit=at_exit)
+
+
+class Replaying:
+    """A re-execution: `with` begins and ends it; `report` says what it found.
+
+    At the end of the block, in strict mode, the first divergence is raised, also if the program has
+    swallowed it.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        options: Options,
+        *,
+        freeze: bool = False,
+        allow_network: bool | Iterable[str] = False,
+        skip_sleeps: bool = True,
+        branch: bool = False,
+    ) -> None:
+        self.original = tape
+        self._options = options
+        self._freeze = freeze
+        self._skip_sleeps = skip_sleeps
+        self._allow_network = (
+            allow_network if isinstance(allow_network, bool) else list(allow_network)
+        )
+        self._branch = branch
+        self._patches = guards.Patches()
+        self._player: Player | None = None
+        self._parts: list[dict[str, Any]] = []
+        self._before: Any = None
+        self._borrowed: tuple[Recorder, Any] | None = None
+        self._network: guards.Network | None = None
+
+    @property
+    def report(self) -> Report:
+        """What the re-execution has found so far."""
+        if self._player is None:
+            return Report(self.original.trace_id)
+        return self._player.report
+
+    @property
+    def tape(self) -> Tape:
+        """Of a fork: what was recorded of it.
+
+        Raises:
+            TapeError: nothing was.
+        """
+        return tape_format.parse(self._parts, where="this fork")
+
+    def __enter__(self) -> Self:
+        tape = self.original
+        if tape.state == "no":
+            raise TapeError(
+                f"the run {tape.trace_id} cannot be replayed: {'; '.join(tape.reasons)}"
+            )
+        player = self._player = Player(tape, self._options, _privacy(tape))
+        player.report.notes += [f"Note: {reason}." for reason in tape.reasons]
+        self._install(player)
+        self._network = guards.Network(self._allow_network, noted=self._network_used)
+        self._network.__enter__()
+        if self._skip_sleeps and not self._branch:
+            guards.skip_sleeps(self._patches, player.clock)
+        if self._freeze:
+            started = datetime.fromisoformat(str(tape.header["started"]))
+            guards.freeze(self._patches, player.clock, started, tape.tape_id)
+        return self
+
+    def _install(self, player: Player) -> None:
+        active = _recorder.active() if self._branch else None
+        if active is not None:
+            self._borrowed = active, active.tape
+            active.tape = self._branched(player, active)
+            return
+        from prometheus_client import CollectorRegistry
+
+        settings: dict[str, Any] = {
+            "spool_dir": _NOWHERE,
+            "other_spans": False,
+            "service": "replay",
+        }
+        quiet = _QuietRecorder(_config.load({}, **settings), registry=CollectorRegistry())
+        quiet.tape = self._branched(player, quiet) if self._branch else player
+        self._before, _recorder._active = _recorder._active, quiet  # noqa: SLF001
+
+    def _branched(self, player: Player, recorder: Recorder) -> Any:
+        from tracereel.tape.branch import Branch
+
+        origin = {"trace_id": self.original.trace_id, "tape_id": self.original.tape_id}
+        origin["at"] = str(self._options.fork_at or "")
+        settings = header.Settings(
+            recorder, "all", 1.0, None, forked_from=origin, keep_parts=self._keep
+        )
+        return Branch(player, Recordings(settings))
+
+    def _keep(self, tape_id: str, part: int, records: list[dict[str, Any]]) -> None:
+        self._parts.append({"tape_id": tape_id, "part": part, "records": list(records)})
+
+    def _network_used(self, host: str, where: str | None) -> None:
+        divergence = Divergence("network", host, host, 0, location=where)
+        self.report.divergences.append(divergence)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        player = self._player
+        if player is None:
+            return
+        self._patches.undo()
+        if self._network is not None:
+            self._network.__exit__(kind, error, tb)
+        if self._borrowed is not None:
+            recorder, before = self._borrowed
+            recorder.tape = before
+        else:
+            _recorder._active = self._before  # noqa: SLF001
+        if not isinstance(error, (DivergenceError, NotAllowedError, TapeEndedError)):
+            player.finish()
+        else:
+            player.over = True
+            player.loops.restore()
+        first = player.report.first
+        strict = self._options.mode == "strict" and self._options.fork_at is None
+        raised = error.divergence if isinstance(error, DivergenceError) else None
+        if strict and first is not None and raised is not first:
+            raise DivergenceError(first) from error
+
+    def call(self, function: Any = None) -> Any:
+        """Call the entry point with the arguments of the tape; coroutines and generators run to their end.
+
+        Args:
+            function: what to call, if not the function that the tape names.
+
+        Raises:
+            TapeError: the tape names none that could be loaded.
+        """
+        target = function if function is not None else entry_point(self.original)
+        return self.run_with(target, bound(target, self.entry_arguments(self.original)))
+
+    @staticmethod
+    def run_with(target: Any, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+        """Call a function of any kind and run what it gives to its end."""
+        args, kwargs = arguments
+        result = target(*args, **kwargs)
+        if inspect.iscoroutine(result):
+            return asyncio.run(result)
+        if inspect.isasyncgen(result):
+            return asyncio.run(_all_of(result))
+        return list(result) if inspect.isgenerator(result) else result
+
+    @staticmethod
+    def entry_arguments(tape: Tape) -> dict[str, Any]:
+        """What the run of a tape began with."""
+        root = tape.calls.get(tape.header.get("n", 1))
+        if root is None or root.arguments is None:
+            return {}
+        found: dict[str, Any] = codec.decode(tape.data(root.arguments))
+        return found
+
+
+async def _all_of(stream: Any) -> list[Any]:
+    return [item async for item in stream]
+
+
+def bound(target: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of a tape as a function takes them; none if it takes no such."""
+    try:
+        parameters = inspect.signature(target).parameters
+    except (TypeError, ValueError):
+        return (), dict(given)
+    values, args = dict(given), []
+    kinds = {each.kind for each in parameters.values()}
+    rest = sorted(
+        (name for name in values if _VARARG.fullmatch(name)), key=lambda name: int(name[3:])
+    )
+    spread = bool(rest) and inspect.Parameter.VAR_POSITIONAL in kinds
+    for parameter in parameters.values():
+        positional = parameter.kind is parameter.POSITIONAL_ONLY or (
+            spread and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        )
+        if positional and parameter.name in values:
+            args.append(values.pop(parameter.name))
+    if spread:
+        args += [values.pop(name) for name in rest]
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        return tuple(args), values
+    return tuple(args), {name: value for name, value in values.items() if name in parameters}
+
+
+def load_function(path: str) -> Any:
+    """The function that `module:name` names; the working directory is searched too.
+
+    Raises:
+        TapeError: there is none.
+    """
+    module_name, _, name = path.partition(":")
+    if not module_name or not name:
+        raise TapeError(f"{path!r} names no function; expected module:function")
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - what the interpreter compares with is a string
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise TapeError(f"{path!r} cannot be loaded: {error}") from error
+    if not callable(found):
+        raise TapeError(f"{path!r} is not a function but {found!r}")
+    return found
+
+
+def entry_point(tape: Tape) -> Any:
+    """The function that a tape says the run began with."""
+    path = tape.header.get("entry")
+    if not path:
+        raise TapeError(
+            "the run did not begin with a function: call the code that made it yourself"
+        )
+    return load_function(str(path))
+
+
+def _privacy(tape: Tape) -> Privacy | None:
+    """The rules that the recording was made with, so that redacted arguments are found again."""
+    said = tape.header.get("redaction") or {}
+    rules = [Rule(name, pattern) for name, pattern in said.get("rules", ())]
+    if not said.get("built_in") and not rules:
+        return None
+    return Privacy(
+        Redaction(rules=rules, built_in=bool(said.get("built_in"))), capture_content=True
+    )
+
+
+def open_tape(source: "str | Path | Tape") -> Tape:
+    """A tape: itself, the file of that path, or that of a trace in the collector.
+
+    Raises:
+        TapeError: there is none.
+        ClientError: the collector did not give it.
+    """
+    if isinstance(source, Tape):
+        return source
+    path = Path(source)
+    if path.suffix or path.exists() or not _TRACE_ID.fullmatch(str(source)):
+        return tape_format.load(path)
+    from tracereel.client import Client
+
+    body = Client().tape(str(source))
+    return tape_format.parse(body.splitlines(), where=f"trace {source}")
+
+
+def replay(
+    trace: "str | Path | Tape",
+    *,
+    mode: Mode = "strict",
+    freeze: bool = False,
+    allow: Iterable[str] = (),
+    allow_network: bool | Iterable[str] = False,
+    overrides: Iterable[Override] = (),
+    compare_output: bool = True,
+    stall_seconds: float = 10.0,
+) -> Replaying:
+    """Re-execute a recorded run: calls to models and tools are served from its tape, not made.
+
+    Example:
+        with tracereel.replay("run.tape.ndjson") as run:
+            answer = agent("the same question")
+        print(run.report)
+
+    Args:
+        trace: the id of a trace in the collector, the path of a tape, or a tape.
+        mode: `strict` stops at the first divergence; `report` goes on and collects all; `live-after`
+            makes calls for real from the first divergence on.
+        freeze: let time begin when the recorded run did, and random numbers and UUIDs repeat.
+        allow: names of tools that may run for real although they change something.
+        allow_network: hosts that may be reached, or all.
+        overrides: results or decisions that are to be others.
+        compare_output: whether the result of the run must be that of the tape.
+
+    Raises:
+        TapeError: there is no such tape, or it cannot be replayed.
+        ValueError: the mode is none of these.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode is {mode!r}; expected one of {', '.join(MODES)}")
+    options = Options(
+        mode=mode,
+        allow=frozenset(allow),
+        overrides=tuple(overrides),
+        compare_output=compare_output and not tuple(overrides),
+        stall_seconds=stall_seconds,
+    )
+    network = allow_network if mode != "live-after" else True
+    return Replaying(open_tape(trace), options, freeze=freeze, allow_network=network)
+
+
+def fork(
+    trace: "str | Path | Tape",
+    *,
+    at: int,
+    overrides: Iterable[Override] = (),
+    allow: Iterable[str] = (),
+    allow_network: bool | Iterable[str] = True,
+) -> Replaying:
+    """Go on live from a step of a recorded run: the calls before it are served, the others are made.
+
+    What comes of it is recorded as a run of its own, which names the run it comes from.
+
+    Args:
+        at: number of the first call that is made for real, from 1 on; 1 serves none.
+        overrides: what is to be different.
+        allow: names of tools that may run for real although they change something.
+
+    Raises:
+        TapeError: there is no such tape.
+    """
+    options = Options(
+        mode="live-after",
+        allow=frozenset(allow),
+        fork_at=at,
+        overrides=tuple(overrides),
+        compare_output=False,
+    )
+    return Replaying(open_tape(trace), options, allow_network=allow_network, branch=True)

@@ -1,0 +1,144 @@
+"""How single calls go in a re-execution: served from the tape, forced, live, or the outermost one."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tracereel.tape import codec
+from tracereel.tape.divergence import Divergence, DivergenceError
+from tracereel.tape.format import Call
+from tracereel.tape.overrides import Override
+from tracereel.tape.recording import MAX_ITEMS
+from tracereel.tape.reel import NOT_GIVEN, StalledError
+from tracereel.tape.taped import Live
+
+if TYPE_CHECKING:
+    from tracereel.tape.player import Player
+
+
+class RootCall(Live):
+    """The outermost call of the run: its result is compared."""
+
+    __slots__ = ("_items", "_player")
+
+    def __init__(self, player: "Player") -> None:
+        self._player = player
+        self._items: list[Any] | None = None
+
+    def returned(self, result: Any) -> None:
+        items = self._items
+        whole = result if items is None else {"items": items, "result": result}
+        self._player.ended("returned", whole)
+
+    def raised(self, error: BaseException) -> None:
+        if isinstance(error, Exception):
+            self._player.ended("raised", error)
+
+    def gave(self, item: Any) -> None:
+        self._items = self._items if self._items is not None else []
+        if len(self._items) < MAX_ITEMS:
+            self._items.append(item)
+
+
+class LiveCall(Live):
+    """A call that runs for real, perhaps with other arguments."""
+
+    __slots__ = ("_arguments",)
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self._arguments = arguments
+
+    def changed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return args, {**kwargs, **self._arguments}
+
+
+class Forced:
+    """A call whose result somebody has said."""
+
+    awaited = False
+
+    def __init__(self, override: Override) -> None:
+        self._override = override
+
+    def give(self) -> Any:
+        if self._override.raises is not None:
+            raise self._override.raises
+        return codec.decode(codec.encode(self._override.result).data)
+
+    async def give_async(self) -> Any:
+        return self.give()
+
+    def stream(self) -> Iterator[Any]:
+        return iter(self.give())
+
+    async def stream_async(self) -> AsyncIterator[Any]:
+        for item in self.give():
+            yield item
+
+    def stopped(self, error: BaseException) -> None:
+        """It does not matter."""
+
+
+class ServedCall:
+    """A call that is served."""
+
+    def __init__(self, player: "Player", call: Call) -> None:
+        self._player = player
+        self._call = call
+        self.awaited = call.end is not None and call.end.awaited
+
+    def give(self) -> Any:
+        end = self._call.end
+        if end is None or end.how in NOT_GIVEN:
+            self._without_end()
+        return self._at_its_turn(end)
+
+    def _at_its_turn(self, given: Any) -> Any:
+        try:
+            self._player.reel.wait(given)
+        except StalledError:
+            error = self._player.stall(given)
+            if error is not None:
+                raise error from None
+            self._player.reel.done(given)
+        return self._player.value(given)
+
+    async def give_async(self) -> Any:
+        end, player = self._call.end, self._player
+        if end is None:
+            await player.reel.wait_for_ever()
+            raise AssertionError("a call without an end on the tape cannot return")
+        await player.reel.wait_async(end)
+        if end.how in NOT_GIVEN:
+            self._without_end()
+        return player.value(end)
+
+    def _without_end(self) -> None:
+        """The call was broken off on the tape, and here it is not."""
+        player, call = self._player, self._call
+        if not player.tape.complete and call.end is None:
+            player.end_of_tape()
+        how = call.end.how if call.end is not None else "has not ended"
+        player.diverged(
+            Divergence("stream", call.name, call.name, 0, detail=f"on the tape it was {how}")
+        )
+        raise DivergenceError(player.report.divergences[-1])
+
+    def stream(self) -> Iterator[Any]:
+        for chunk in self._call.chunks:
+            yield self._at_its_turn(chunk)
+
+    async def stream_async(self) -> AsyncIterator[Any]:
+        for chunk in self._call.chunks:
+            await self._player.reel.wait_async(chunk)
+            yield self._player.value(chunk)
+
+    def stopped(self, _error: BaseException) -> None:
+        """The program has closed the stream early: as on the tape?"""
+        call, player = self._call, self._player
+        rest = [*call.chunks, *([call.end] if call.end is not None else [])]
+        for given in rest:
+            player.reel.done(given)
+        if call.end is not None and call.end.how == "returned" and not player.over:
+            player.report.notes.append(
+                f"The stream of {call.name} was closed early, and read to its end on the tape."
+            )

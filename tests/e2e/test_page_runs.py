@@ -1,0 +1,111 @@
+"""The list of runs in a real browser: live, narrowed by address and by hand, by mouse and by keyboard."""
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.support.browser import PATIENCE_MS, ended, started
+
+expect.set_options(timeout=PATIENCE_MS)
+DESK = "#/runs?pipeline=travel_desk"
+
+
+def rows(page):
+    return page.locator(".runlist tbody tr")
+
+
+def test_a_run_shows_its_status_agents_and_figures(visit, seeded):
+    page = visit.open(DESK)
+
+    expect(rows(page)).to_have_count(len(seeded))
+    lima = rows(page).filter(has_text="Lima")
+    expect(lima.locator(".c-status")).to_have_text(re.compile("partial success"))
+    expect(lima.locator(".strip")).to_have_attribute(
+        "aria-label", re.compile("regex_pricing_agent")
+    )
+    assert lima.locator(".strip span").count() == 4
+    assert lima.locator(".c-small").all_text_contents() == ["2", "1", "1"]
+    expect(rows(page).filter(has_text="Atlantis").locator(".c-status")).to_contain_text("failed")
+
+
+def test_filters_are_in_the_address(visit, seeded):
+    page = visit.open(f"{DESK}&status=failed")
+    expect(rows(page)).to_have_count(1)
+
+    page.get_by_role("button", name="Remove status: failed").click()
+    expect(rows(page)).to_have_count(len(seeded))
+    page.locator(".facets").get_by_role("button", name=re.compile("regex_pricing_agent")).click()
+    expect(rows(page)).to_have_count(1)
+    assert "agent=regex_pricing_agent" in page.url
+    page.go_back()
+    expect(rows(page)).to_have_count(len(seeded))
+
+
+def test_words_are_searched_for_with_the_keyboard_alone(visit, seeded):
+    page = visit.open(DESK)
+    expect(rows(page)).to_have_count(len(seeded))
+
+    page.keyboard.press("/")
+    page.keyboard.type("Bogotá")
+    page.keyboard.press("Enter")
+    expect(rows(page)).to_have_count(1)
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    expect(rows(page).first).to_have_class(re.compile("chosen"))
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("travel_desk")
+
+
+def test_dragging_over_the_histogram_chooses_a_window(visit, seeded):
+    page = visit.open(f"{DESK}&from=15m")
+    expect(page.locator(".histogram rect.ok").first).to_be_attached()
+    box = page.locator(".histogram svg").bounding_box()
+
+    page.mouse.move(box["x"] + 5, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 60, box["y"] + 20, steps=4)
+    page.mouse.up()
+    page.wait_for_url(re.compile("from=2.*&to=2|to=2.*&from=2"))
+    expect(page.get_by_text("No run matches.")).to_be_visible()
+
+
+def test_a_new_run_appears_by_itself_and_changes_in_place(visit, seeded, collector, trace_id):
+    page = visit.open(f"#/runs?user={trace_id}")
+    expect(page.get_by_text("No run matches.")).to_be_visible()
+
+    collector.post_events([started(trace_id, user_id=trace_id)])
+    expect(rows(page)).to_have_count(1)
+    expect(rows(page).locator(".c-status")).to_contain_text("running")
+    collector.post_events([ended(trace_id, user_id=trace_id)])
+    expect(rows(page).locator(".c-status")).to_contain_text("success")
+
+
+def test_two_runs_picked_by_keyboard_are_compared(visit, seeded):
+    page = visit.open(DESK)
+    expect(rows(page)).to_have_count(len(seeded))
+    for key in ("j", "c", "j", "c"):
+        page.keyboard.press(key)
+
+    expect(page.locator("h1")).to_have_text("Compare")
+    expect(page.locator(".side")).to_have_count(2)
+
+
+def test_on_a_narrow_screen_nothing_is_wider_than_the_screen(visits, collector, seeded):
+    visit = visits(collector, color_scheme="dark")
+    visit.page.set_viewport_size({"width": 420, "height": 800})
+    run = seeded[1]["trace_id"]
+    views = {
+        DESK: ".runlist tbody tr",
+        f"#/run/{run}": ".step-row",
+        f"#/compare/{seeded[0]['trace_id']}/{run}": ".diff-row",
+        "#/agents": ".grid tr",
+        "#/agent/planner": ".plot",
+        "#/sessions": ".grid tr",
+        "#/session/session_0": ".turn",
+        "#/collector": ".flow-box",
+    }
+    for fragment, part in views.items():
+        page = visit.open(fragment)
+        expect(page.locator(part).first).to_be_visible()
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(wide) <= 0, fragment

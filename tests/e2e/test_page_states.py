@@ -1,0 +1,156 @@
+"""What the page shows where there is nothing to show, in a real browser: keys, no data, no collector."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.browser import PATIENCE_MS, started
+from tests.support.collector import CollectorProcess, http
+from tests.support.keys import keys_command, make_key
+from tests.support.waiting import wait_until
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """A collector with keys: one that may read, one that may only write, one of an empty tenant."""
+    folder = tmp_path_factory.mktemp("guarded")
+    keys = {
+        name: make_key(folder, tenant=tenant, scope=scope)
+        for name, tenant, scope in (
+            ("reader", "busy", "read,write"),
+            ("writer", "busy", "write"),
+            ("newcomer", "empty", "read"),
+        )
+    }
+    running = CollectorProcess(folder).start()
+    running.keys = keys
+    sent = running.post_events(
+        [started("trc_of_busy")], headers={"x-api-key": keys["reader"]["key"]}
+    )
+    assert sent.status == 200
+    yield running
+    if running.process.poll() is None:
+        running.stop()
+
+
+def log_in(page, key):
+    page.get_by_label("Key", exact=True).fill(key)
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_a_person_logs_in_once_and_the_key_is_nowhere_a_script_can_read(visits, guarded):
+    visit = visits(guarded)
+    page = visit.open("#/runs")
+    log_in(page, "trk_wrong")
+    expect(page.get_by_role("alert")).to_contain_text("not valid")
+    log_in(page, guarded.keys["reader"]["key"])
+    expect(page.locator(".runlist tbody tr")).to_have_count(1)
+
+    page.reload()
+    expect(page.locator(".runlist tbody tr")).to_have_count(1)
+    (cookie,) = page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    key = guarded.keys["reader"]["key"]
+    readable = page.evaluate(
+        "document.cookie + JSON.stringify(localStorage) + location.href + document.body.innerText"
+    )
+    assert key not in readable
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", name="Log in with a key")).to_be_visible()
+    assert page.context.cookies() == []
+
+
+def test_a_key_that_may_not_read_is_told_so(visits, guarded):
+    page = visits(guarded).open("#/runs")
+    log_in(page, guarded.keys["writer"]["key"])
+
+    expect(page.get_by_role("alert")).to_contain_text("read is needed")
+
+
+def test_who_has_recorded_nothing_is_shown_how(visits, guarded):
+    page = visits(guarded).open("#/runs")
+    log_in(page, guarded.keys["newcomer"]["key"])
+
+    expect(page.get_by_role("heading", name="No run has been recorded yet")).to_be_visible()
+    expect(page.locator(".state pre")).to_contain_text("@tracereel.traced_agent")
+    page.get_by_role("link", name="Sessions").click()
+    expect(page.get_by_text("No conversation in this window")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://elsewhere.example"},
+        {"Referer": "https://elsewhere.example/page"},
+    ],
+    ids=str,
+)
+def test_the_cookie_is_worth_nothing_from_other_sites(guarded, headers):
+    cookie = {"Cookie": f"theme=dark; tracereel_key={guarded.keys['reader']['key']}"}
+    path = f"{guarded.url}/v1/traces"
+
+    assert http("GET", path, headers={**cookie, "Sec-Fetch-Site": "same-origin"}).status == 200
+    assert http("GET", path, headers={**cookie, **headers}).status in (401, 403)
+    event = b'{"event_type": "x.y"}'
+    sent = http("POST", f"{guarded.url}/v1/events", event, {**cookie, **headers})
+    assert sent.status in (401, 403)
+
+
+def test_the_cookie_keeps_the_scopes_of_its_key_and_ends_with_it(guarded):
+    made = make_key(guarded.data_dir, tenant="busy", scope="read")
+    cookie = {"Cookie": f"tracereel_key={made['key']}", "Sec-Fetch-Site": "same-origin"}
+    sent = http("POST", f"{guarded.url}/v1/login", headers={"x-api-key": made["key"]})
+    assert sent.status == 200
+    assert sent.json() == {"tenant": "busy", "scopes": ["read"]}
+    assert re.search("HttpOnly; SameSite=Strict", sent.headers["set-cookie"])
+
+    assert http("GET", f"{guarded.url}/v1/traces", headers=cookie).status == 200
+    assert http("POST", f"{guarded.url}/v1/events", b"[]", cookie).status == 403
+    keys_command(guarded.data_dir, "revoke", made["id"])
+
+    def refused():
+        return http("GET", f"{guarded.url}/v1/traces", headers=cookie).status == 401
+
+    wait_until(refused)
+
+
+def test_a_run_that_is_not_there_and_a_bad_question_are_explained(visit):
+    page = visit.open("#/run/nobody")
+    expect(page.get_by_role("heading", name="Nothing of that name")).to_be_visible()
+    visit.open("#/runs?from=yesterdayish")
+    expect(page.get_by_role("heading", name="That cannot be asked")).to_be_visible()
+    expect(page.get_by_role("alert")).to_contain_text("is no moment")
+    visit.open("#/nowhere")
+    expect(page.get_by_role("heading", name="Nothing of that name")).to_be_visible()
+
+
+def test_a_query_that_takes_too_long_says_what_would_help(visit):
+    slow = {
+        "error": {"code": "store_unavailable", "message": "Timeout exceeded: 30 s", "hint": None}
+    }
+    page = visit.page
+    page.route("**/v1/sessions?*", lambda route: route.fulfill(status=503, json=slow))
+    visit.open("#/sessions")
+
+    expect(page.get_by_role("heading", name="That took too long")).to_be_visible()
+    page.unroute("**/v1/sessions?*")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
+
+
+def test_a_collector_that_goes_away_is_said_to_be_away(visits, guarded):
+    """The last test here: it ends the collector."""
+    page = visits(guarded).open("#/runs")
+    log_in(page, guarded.keys["reader"]["key"])
+    expect(page.locator(".runlist tbody tr")).to_have_count(1)
+    guarded.kill()
+
+    expect(page.locator("#health")).to_have_text("Collector is away")
+    expect(page.locator(".runlist tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="Agents", exact=True).click()
+    expect(page.get_by_role("heading", name="The collector is away")).to_be_visible()

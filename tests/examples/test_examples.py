@@ -1,0 +1,240 @@
+"""The examples run offline, keep their limits, and are recorded whole."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sdk.cli.answering_server import AnsweringServer
+from tracereel.cli import demo as command
+from tracereel.demo import orchestrator, questions
+from tracereel.demo.examples import DEFAULT, EXAMPLES
+from tracereel.demo.run_orchestrator import REQUESTS, run_orchestrator
+from tracereel.demo.run_questions import run_questions
+from tracereel.events import parse_event
+from tracereel.testing import EventRecorder
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+PAGE = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+COMPLETED = "agent.execution.completed"
+DECISION = "agent.decision.recorded"
+
+
+def no_nap(_seconds):
+    """Scripted models need no time in a test."""
+
+
+def environment(url, folder):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("TRACEREEL_", "OTEL_"))}
+    return {
+        **env,
+        "PYTHONPATH": str(ROOT / "sdk"),
+        "PYTHONIOENCODING": "utf-8",
+        "TRACEREEL_ENDPOINT": url,
+        "TRACEREEL_SPOOL_DIR": str(folder),
+        "TRACEREEL_RAISE_INTERNAL_ERRORS": "1",
+    }
+
+
+def run(words, url, folder):
+    return subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", *words],
+        env=environment(url, folder),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def desk():
+    """Every request to the orchestrator: the reports, and the events."""
+    with EventRecorder() as events:
+        reports = list(run_orchestrator(runs=len(REQUESTS), interval=0, seed=1, sleep=no_nap))
+    return reports, events
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """Questions enough for every conversation: the reports, and the events."""
+    with EventRecorder() as events:
+        reports = list(run_questions(runs=12, interval=0, seed=1, sleep=no_nap))
+    return reports, events
+
+
+def of(events, kind, trace_id):
+    return [event for event in events.get_events(kind) if event["trace_id"] == trace_id]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_runs_and_delivers_what_it_says(script, tmp_path):
+    with AnsweringServer() as server:
+        done = run([str(ROOT / "examples" / script)], server.url, tmp_path)
+        events = server.events
+
+    assert (done.returncode, done.stderr) == (0, "")
+    told = set(re.findall(r"[0-9a-f]{32}", done.stdout))
+    assert told
+    assert told == {event["trace_id"] for event in events}
+    for event in events:
+        parse_event(event)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_command_shows_each_example(name, tmp_path):
+    words = ["-m", "tracereel", "demo", "--example", name, "--runs", "1", "--seed", "1"]
+    with AnsweringServer() as server:
+        done = run([*words, "--endpoint", server.url], server.url, tmp_path)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert {event["trace_id"] for event in server.events} == {done.stdout.split("\n")[1][:32]}
+
+
+def test_the_base_install_says_what_to_install_for_langgraph(tmp_path):
+    script = (
+        "import sys; sys.modules['langgraph'] = sys.modules['langchain_core'] = None;"
+        "from tracereel.cli import main; sys.exit(main(['demo', '--example', sys.argv[1], '--runs', '1']))"
+    )
+    with AnsweringServer() as server:
+        missing = run(["-c", script, "orchestrator"], server.url, tmp_path)
+        others = [
+            run(["-c", script, name], server.url, tmp_path)
+            for name in EXAMPLES
+            if name != "orchestrator"
+        ]
+
+    assert missing.returncode == 2
+    assert "install it with: pip install 'tracereel[langgraph]'" in missing.stderr
+    assert [done.returncode for done in others] == [0, 0]
+
+
+def test_the_command_and_the_page_know_every_example():
+    assert (tuple(EXAMPLES), DEFAULT) == (command.EXAMPLES, command.EXAMPLES[0])
+    assert [name for name in EXAMPLES if f"`tracereel demo --example {name}`" not in PAGE] == []
+    assert [name for name in SCRIPTS if f"examples/{name}" not in PAGE] == []
+
+
+def test_the_page_says_the_limits_that_hold():
+    assert f"{orchestrator.MAX_ITERATIONS} rounds" in PAGE
+    assert f"{orchestrator.RECURSION_LIMIT} steps" in PAGE
+    assert f"{questions.ROUND_LIMIT} rounds" in PAGE
+    assert orchestrator.STEP_TIMEOUT_SECONDS == questions.TIME_LIMIT_SECONDS == 300
+    assert "5 minutes" in PAGE
+
+
+class TestOrchestrator:
+    def test_every_rule_of_the_router_decides_once_and_says_so(self, desk):
+        reports, events = desk
+        decisions = [of(events, DECISION, report.trace_id)[0] for report in reports]
+
+        assert [each["output_data"]["rule"] for each in decisions] == [
+            *("slash_command", "keyword", "attachment", "model", "model", "slash_command"),
+        ]
+        assert [each["chosen"] for each in decisions] == [request.agent for request in REQUESTS]
+        for each in decisions:
+            assert (each["decision_type"], each["candidates"]) == (
+                "routing",
+                list(orchestrator.AGENTS),
+            )
+        assert [each["output_data"]["matched"] for each in decisions[:3]] == [
+            *("/orders", "invoice", "returns.pdf"),
+        ]
+
+    def test_commands_win_over_words_and_words_over_attachments(self):
+        def route(text, attachments=()):
+            found = orchestrator.route(text, attachments=list(attachments), ask=lambda _: "?")
+            return found.chosen, found.rule
+
+        assert route("/docs the order", ["a.pdf"]) == (orchestrator.DOCUMENTS, "slash_command")
+        assert route("the order", ["a.pdf"]) == (orchestrator.ORDERS, "keyword")
+        assert route("this", ["a.pdf"]) == (orchestrator.DOCUMENTS, "attachment")
+
+    def test_a_specialist_reasons_and_acts_in_turn_and_its_calls_are_its_own(self, desk):
+        reports, events = desk
+        trace_id = reports[0].trace_id
+
+        specialist, whole = of(events, COMPLETED, trace_id)
+        assert (specialist["agent_name"], specialist["rounds"]) == (orchestrator.ORDERS, 3)
+        assert whole["agent_name"] == "orchestrator"
+        assert (
+            whole["session_id"]
+            == specialist["session_id"]
+            != of(events, COMPLETED, reports[1].trace_id)[0]["session_id"]
+        )
+        tools = of(events, "agent.tool.called", trace_id)
+        assert [each["tool_name"] for each in tools] == ["find_orders", "get_invoice"]
+        assert {each["agent_name"] for each in tools} == {orchestrator.ORDERS}
+        steps = [each["step_name"] for each in of(events, "agent.step.completed", trace_id)]
+        assert steps == ["router", *["reason", "act"] * 2, "reason", orchestrator.ORDERS]
+        assert specialist["llm_tokens_used"] > 0
+
+    def test_ten_rounds_are_the_limit(self, desk):
+        reports, events = desk
+
+        specialist = of(events, COMPLETED, reports[-1].trace_id)[0]
+        assert reports[-1].outcome == "limit reached"
+        assert (specialist["rounds"], specialist["round_limit"]) == (10, 10)
+        assert specialist["end_code"] == "ITERATION_LIMIT_REACHED"
+        assert len(of(events, "agent.llm.called", reports[-1].trace_id)) == 10
+
+
+class TestQuestions:
+    def test_a_follow_up_is_answered_in_the_thread_of_the_first_question(self, asked):
+        reports, events = asked
+        first, second = (of(events, COMPLETED, report.trace_id)[0] for report in reports[:2])
+
+        assert first["session_id"] == second["session_id"] != ""
+        assert (first["session_state"], second["session_state"]) == ("new", "resumed")
+        assert [source["id"] for source in first["sources"]] == [48, 177]
+        assert [
+            each["tool_name"] for each in of(events, "agent.tool.called", reports[0].trace_id)
+        ] == [
+            *("search_rules", "get_related"),
+        ]
+
+    def test_six_rounds_are_the_limit(self, asked):
+        _, events = asked
+        limited = [each for each in events.get_events(COMPLETED) if each["round_limit_reached"]]
+
+        assert limited
+        assert {each["rounds"] for each in limited} == {questions.ROUND_LIMIT}
+
+    def test_a_run_that_fails_is_a_failure_with_its_code(self, asked):
+        reports, events = asked
+
+        failed = events.get_events("agent.execution.failed")
+        assert len(failed) == sum(report.failed for report in reports) > 0
+        assert {each["error_code"] for each in failed} == {"RUN_FAILED"}
+
+    def test_five_minutes_are_the_limit(self, recorded_events):
+        now = iter([0.0, 1.0, 301.0])
+        agent = questions.QuestionAgent(sleep=no_nap, clock=lambda: next(now))
+
+        frames = list(agent.ask(questions.CONVERSATIONS[0][0].text))
+
+        assert "five minutes are over" in frames[-1]
+        (failed,) = recorded_events.get_events("agent.execution.failed")
+        assert failed["error_code"] == "TIME_LIMIT"
+
+    def test_a_thread_that_is_not_there_is_an_error(self, recorded_events):
+        agent = questions.QuestionAgent(sleep=no_nap)
+
+        (frame,) = agent.ask(questions.CONVERSATIONS[0][0].text, thread_id="thread_9")
+
+        assert "there is no thread thread_9" in frame
+        (failed,) = recorded_events.get_events("agent.execution.failed")
+        assert failed["error_code"] == "NO_SUCH_THREAD"
+
+    def test_a_thread_remembers_what_was_asked(self):
+        agent = questions.QuestionAgent(sleep=no_nap)
+        first, second = questions.CONVERSATIONS[0]
+        thread_id = json.loads(list(agent.ask(first.text))[-1].partition("data: ")[2])["threadId"]
+        list(agent.ask(second.text, thread_id=thread_id))
+
+        assert agent.history(thread_id) == [first.text, second.text]

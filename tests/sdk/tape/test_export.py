@@ -1,0 +1,163 @@
+"""A run as a test: it passes offline on its own, fails with the divergence, and holds no secret."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sdk.conftest import SDK
+from tests.support.replay_trial import recording
+from tests.support.secret_samples import CORPUS, leaks
+from tracereel import traced_agent, traced_tool
+from tracereel.cli import main
+from tracereel.tape import TapeError, load
+from tracereel.tape import format as tape_format
+from tracereel.tape.export import export, redacted
+
+PROGRAM = """
+import random
+import socket
+
+from tracereel import traced_agent, traced_llm, traced_tool
+
+
+@traced_tool("weather", effect="read")
+def weather(city):
+    socket.create_connection(("192.0.2.1", 9), timeout=0.01)
+
+
+@traced_llm("model")
+async def ask(prompt):
+    raise AssertionError("a replay makes no call")
+
+
+@traced_agent("traveller")
+async def traveller(city, *places, mood="good"):
+    found = weather(city)
+    return {"answer": await ask(f"{city} {found} {places} {mood}")}
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A program in a folder of its own, and the tape of a run of it."""
+    import asyncio
+    import importlib
+
+    (tmp_path / "travel.py").write_text(PROGRAM)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("travel", None)
+    module = importlib.import_module("travel")
+    module.weather.__wrapped__.__code__ = (lambda city: {"city": city, "degrees": 21}).__code__
+
+    async def answer(prompt: str) -> str:
+        return f"go: {prompt}"
+
+    module.ask.__wrapped__.__code__ = answer.__code__
+    with recording() as events:
+        asyncio.run(module.traveller("Madrid", "Prado", mood="curious"))
+    sys.modules.pop("travel", None)
+    return tmp_path, tape_format.parse(events)
+
+
+def run_pytest(folder: Path, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TRACEREEL")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "tests"],
+        cwd=folder,
+        env={**clean, "PYTHONPATH": f"{SDK}{os.pathsep}{folder}", **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_an_exported_test_passes_offline_and_fails_with_the_divergence(program: Any) -> None:
+    folder, tape = program
+    files = export(tape, folder / "tests")
+
+    first = run_pytest(folder)
+    assert first.returncode == 0, first.stdout + first.stderr
+    source = (folder / "travel.py").read_text().replace('f"{city} {found}', 'f"{city}: {found}')
+    (folder / "travel.py").write_text(source)
+    second = run_pytest(folder)
+
+    assert second.returncode == 1
+    assert "the arguments are not those on the tape" in second.stdout
+    assert "travel.py" in second.stdout
+    assert "assert [call.name for call in" in files.test.read_text()
+    assert '["weather", "model"]' in files.test.read_text()
+
+
+def test_a_tape_is_recorded_anew_on_demand_and_never_in_ci(program: Any) -> None:
+    folder, tape = program
+    files = export(tape, folder / "tests")
+    source = (folder / "travel.py").read_text()
+    source = source.replace(
+        'raise AssertionError("a replay makes no call")', 'return "new " + prompt'
+    )
+    source = source.replace('socket.create_connection(("192.0.2.1", 9), timeout=0.01)', "return 7")
+    (folder / "travel.py").write_text(source)
+
+    refused = run_pytest(folder, "--tracereel-update", CI="1")
+    assert refused.returncode != 0
+    assert "does not run in CI" in refused.stdout + refused.stderr
+    updated = run_pytest(folder, "--tracereel-update", CI="")
+    assert updated.returncode == 0, updated.stdout + updated.stderr
+    new = load(files.tape)
+    assert new.data(new.closed["v"]) == {"answer": "new Madrid 7 ('Prado',) curious"}
+    assert run_pytest(folder).returncode == 0
+
+
+def test_an_export_holds_no_secret_whatever_the_recording_held(tmp_path: Path) -> None:
+    @traced_tool("echo", effect="read")
+    def echo(text: str, password: str) -> Any:
+        return {"said": text, "token": password}
+
+    @traced_agent("a")
+    def agent() -> int:
+        return len([echo(sample, sample) for _, sample in CORPUS])
+
+    with recording(redaction=False) as events:
+        agent()
+    tape = tape_format.parse(events)
+    assert len(leaks("\n".join(line.decode() for line in tape.lines()))) >= 200
+    files = export(tape, tmp_path)
+
+    assert leaks(files.tape.read_text() + files.test.read_text()) == []
+    assert load(files.tape).state == "partly"
+    assert redacted(load(files.tape)).state == "partly"
+
+
+def test_a_run_that_cannot_be_replayed_is_no_test(tmp_path: Path) -> None:
+    with recording(capture_content=False) as events, traced_agent("block"):
+        traced_tool("t")(lambda: 1)()
+
+    with pytest.raises(TapeError, match="cannot be made a test"):
+        export(tape_format.parse(events), tmp_path)
+
+
+def test_the_commands_export_and_re_execute(
+    program: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, tape = program
+    path = folder / "run.tape.ndjson"
+    tape.save(path)
+    monkeypatch.chdir(folder)
+
+    assert main(["replay", str(path), "--run"]) == 0
+    assert "went as recorded: 2 calls served, 0 made" in capsys.readouterr().out
+    assert main(["replay", str(path), "--run", "travel:traveller", "--mode", "report"]) == 0
+    capsys.readouterr()
+    assert main(["replay", str(path), "--run", "travel:nothing"]) == 1
+    assert "cannot be loaded" in capsys.readouterr().err
+    assert main(["replay", str(path), "--run", "--fork-at", "1"]) == 0
+    assert "recorded as" in capsys.readouterr().out
+    assert main(["export", str(path), "--pytest", str(folder / "tests"), "--name", "trip"]) == 0
+    assert (folder / "tests" / "test_trip.py").exists()
+    assert main(["export", str(path), "--tape", str(folder / "copy.tape.ndjson")]) == 0
+    assert load(folder / "copy.tape.ndjson").trace_id == tape.trace_id

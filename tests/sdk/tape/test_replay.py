@@ -1,0 +1,417 @@
+"""Replaying: the program's code runs, calls to the outside do not."""
+
+import asyncio
+import random
+import socket
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import tracereel
+from tests.support.replay_agents import AGENTS
+from tests.support.replay_trial import record, replay
+from tests.support.replay_world import world
+from tracereel import traced_agent, traced_decision, traced_tool
+from tracereel.tape import (
+    DivergenceError,
+    NetworkBlockedError,
+    TapeEndedError,
+    TapeError,
+    boundary,
+    load,
+)
+from tracereel.tape import format as tape_format
+
+made: list[str] = []
+
+
+@traced_tool("search", effect="read")
+def search(query: str) -> dict[str, Any]:
+    made.append(query)
+    return {"query": query, "draw": random.random()}
+
+
+@traced_tool("send", effect="write")
+def send(text: str) -> str:
+    made.append(f"send {text}")
+    return f"sent {random.random()}"
+
+
+@traced_agent("a")
+def agent(topic: str) -> Any:
+    found = search(topic)
+    return found, send(str(found["draw"]))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_made() -> None:
+    made.clear()
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["default", "exact"])
+@pytest.mark.parametrize("name", list(AGENTS))
+def test_every_agent_of_the_corpus_replays_as_recorded_or_says_where_it_does_not(
+    name: str, exact: bool
+) -> None:
+    output, tape = record(name, 7, exact=exact)
+    trial = replay(name, output, tape)
+
+    assert trial.verdict in ("identical", "diverged"), trial
+    assert trial.asked == 0
+
+
+def test_nothing_is_called_and_the_result_is_the_same(taped: Any) -> None:
+    first, tape = taped(lambda: agent("tea"))
+    made.clear()
+    with tracereel.replay(tape) as run:
+        again = agent("tea")
+
+    assert again == first
+    assert made == []
+    assert (run.report.served, run.report.live, run.report.identical) == (2, 0, True)
+
+
+def test_the_tape_knows_what_to_call(taped: Any, tmp_path: Any) -> None:
+    first, tape = taped(lambda: agent("tea"))
+    path = tmp_path / "run.tape.ndjson"
+    tape.save(path)
+    with tracereel.replay(path) as run:
+        again = run.call()
+
+    assert again == first
+    assert load(path).trace_id == tape.trace_id
+
+
+def test_served_values_are_the_programs_own(taped: Any) -> None:
+    @traced_agent("b")
+    def changes() -> Any:
+        first = search("x")
+        first["more"] = 1
+        return first, search("x")
+
+    first, tape = taped(changes)
+    with tracereel.replay(tape):
+        assert changes() == first
+
+
+def test_sleeps_and_time_limits_take_no_time(taped: Any) -> None:
+    @traced_tool("slow", effect="read")
+    async def slow() -> str:
+        await asyncio.sleep(0.02)
+        return "done"
+
+    @traced_agent("c")
+    async def patient(factor: float) -> Any:
+        await asyncio.sleep(0.02 * factor)
+        time.sleep(0.001 * factor)  # noqa: ASYNC251 - programs do it
+        try:
+            return await asyncio.wait_for(slow(), 5 * factor)
+        except TimeoutError:
+            return "late"
+
+    first, tape = taped(lambda: asyncio.run(patient(1)))
+    with tracereel.replay(tape) as run:
+        began = time.monotonic()
+        again = asyncio.run(patient(500))
+        took = time.monotonic() - began
+
+    assert first == again == "done"
+    assert took < 5
+    assert run.report.identical
+
+
+def test_a_time_limit_that_was_hit_is_hit_again(taped: Any) -> None:
+    @traced_tool("hangs", effect="read")
+    async def hangs() -> None:
+        await asyncio.sleep(30)
+
+    @traced_agent("d")
+    async def limited() -> str:
+        try:
+            async with asyncio.timeout(0.01):
+                await hangs()
+        except TimeoutError:
+            return "late"
+        return "in time"
+
+    first, tape = taped(lambda: asyncio.run(limited()))
+    with tracereel.replay(tape):
+        assert asyncio.run(limited()) == first == "late"
+
+
+def test_exceptions_are_raised_again_also_for_retry_loops(taped: Any) -> None:
+    @traced_tool("flaky", effect="read")
+    def flaky() -> str:
+        made.append("flaky")
+        if len(made) < 3:
+            raise ConnectionError(f"down {len(made)}")
+        return "up"
+
+    @traced_agent("e")
+    def tries() -> Any:
+        said = []
+        for _ in range(5):
+            try:
+                return said, flaky()
+            except ConnectionError as error:
+                said.append(str(error))
+        return said
+
+    first, tape = taped(tries)
+    made.clear()
+    with tracereel.replay(tape):
+        assert tries() == first == (["down 1", "down 2"], "up")
+    assert made == []
+
+
+def test_a_changed_argument_is_named_with_its_difference_and_line(taped: Any) -> None:
+    _, tape = taped(lambda: agent("tea"))
+    with pytest.raises(DivergenceError) as caught, tracereel.replay(tape):
+        agent("coffee")
+
+    divergence = caught.value.divergence
+    assert (divergence.kind, divergence.name, divergence.position) == ("changed", "search", 1)
+    assert str(divergence.differences[0]) == 'query: "tea" → "coffee"'
+    assert "test_replay.py" in str(divergence.location)
+    assert "in agent" in str(divergence.location)
+
+
+def test_a_divergence_that_the_program_swallows_is_raised_at_the_end(taped: Any) -> None:
+    @traced_agent("f")
+    def swallows(times: int) -> Any:
+        try:
+            return [search("same") for _ in range(times)]
+        except BaseException:
+            return "all well"
+
+    _, tape = taped(lambda: swallows(1))
+    with pytest.raises(DivergenceError, match="not on the tape"), tracereel.replay(tape):
+        assert swallows(2) == "all well"
+
+
+def test_retry_loops_do_not_take_a_divergence_for_a_failure(taped: Any) -> None:
+    @traced_agent("g")
+    def stubborn(query: str) -> Any:
+        for _ in range(3):
+            try:
+                send(query)
+                return search(query)
+            except Exception:
+                made.append("again")
+        return None
+
+    _, tape = taped(lambda: stubborn("x"))
+    made.clear()
+    with pytest.raises(DivergenceError), tracereel.replay(tape):
+        stubborn("y")
+
+    assert made == []
+
+
+def test_report_mode_goes_on_and_collects_everything(taped: Any) -> None:
+    @traced_agent("h")
+    def several(first: str, second: str) -> Any:
+        search(first)
+        search("between")
+        return search(second)["query"]
+
+    _, tape = taped(lambda: several("a", "b"))
+    with tracereel.replay(tape, mode="report") as run:
+        several("x", "y")
+
+    assert [(each.kind, each.position) for each in run.report.divergences] == [
+        ("changed", 1),
+        ("changed", 3),
+    ]
+    assert "diverged 2 time(s)" in str(run.report)
+
+
+def test_live_after_makes_calls_from_the_first_divergence_on(taped: Any) -> None:
+    @traced_agent("i")
+    def asks(second: str) -> Any:
+        return [search("first")["query"], search(second)["query"], search("third")["query"]]
+
+    _, tape = taped(lambda: asks("second"))
+    made.clear()
+    with tracereel.replay(tape, mode="live-after") as run:
+        assert asks("other") == ["first", "other", "third"]
+
+    assert made == ["other", "third"]
+    assert (run.report.served, run.report.live) == (1, 2)
+
+
+def test_a_different_result_of_the_run_is_reported(taped: Any) -> None:
+    suffix = ["!"]
+
+    @traced_agent("j")
+    def shouts() -> str:
+        return search("x")["query"] + suffix[0]
+
+    _, tape = taped(shouts)
+    suffix[0] = "?"
+    with pytest.raises(DivergenceError, match="the result of the run"), tracereel.replay(tape):
+        shouts()
+    with tracereel.replay(tape, compare_output=False) as run:
+        shouts()
+    assert run.report.identical
+
+
+def test_the_network_is_blocked_and_using_it_is_reported(taped: Any) -> None:
+    address: list[Any] = []
+
+    @traced_agent("k")
+    def connects() -> str:
+        if address:
+            try:
+                socket.create_connection(address[0], timeout=1).close()
+            except Exception:
+                return "swallowed"
+        return "done"
+
+    _, tape = taped(connects)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address.append(server.getsockname())
+        with pytest.raises((NetworkBlockedError, DivergenceError)), tracereel.replay(tape) as run:
+            connects()
+        assert run.report.first is not None
+        assert run.report.first.kind == "network"
+        with tracereel.replay(tape, allow_network=["127.0.0.1"]) as run:
+            assert connects() == "done"
+        socket.create_connection(address[0], timeout=1).close()
+
+
+def test_time_random_numbers_and_ids_can_be_frozen(taped: Any) -> None:
+    seen: list[Any] = []
+
+    @traced_agent("l")
+    def looks() -> None:
+        search("x")
+        seen.append((time.time(), datetime.now(UTC), random.random(), uuid.uuid4()))
+
+    _, tape = taped(looks)
+    for _ in range(2):
+        with tracereel.replay(tape, freeze=True):
+            looks()
+    looks()
+    recorded, first, second, now = seen
+
+    assert first[2:] == second[2:]
+    assert first[2:] != now[2:]
+    assert abs((first[1] - recorded[1]).total_seconds()) < 60
+    assert type(first[1]) is datetime
+    assert isinstance(now[1], datetime)
+    assert time.time.__module__ == "time"
+
+
+def test_a_decision_that_comes_out_otherwise_is_reported(taped: Any) -> None:
+    choice = ["left"]
+
+    @traced_decision("way")
+    def way() -> str:
+        return choice[0]
+
+    @traced_agent("p")
+    def walks() -> str:
+        way()
+        return "there"
+
+    _, tape = taped(walks)
+    choice[0] = "right"
+    with pytest.raises(DivergenceError, match="decision") as caught, tracereel.replay(tape):
+        walks()
+
+    assert caught.value.divergence.name == "way"
+
+
+def test_a_tape_that_was_cut_replays_up_to_the_cut(taped: Any) -> None:
+    @traced_agent("q")
+    def asks() -> Any:
+        return [search(f"{n}")["query"] for n in range(5)]
+
+    _, tape = taped(asks)
+    cut = [record for record in tape.records if record.get("n", 0) <= 3 and record["r"] != "closed"]
+    short = tape_format.parse([{"tape_id": "t", "part": 0, "records": cut}])
+    with pytest.raises(TapeEndedError), tracereel.replay(short) as run:
+        asks()
+
+    assert run.report.served == 2
+    assert run.report.ended_early
+    assert run.report.divergences == []
+
+
+def test_tasks_of_a_cut_tape_do_not_hang(taped: Any) -> None:
+    output, tape = record("gathered", 3)
+    del output
+    first = min(call.end.order for call in tape.boundaries())
+    cut = [each for each in tape.records if each.get("q", 0) <= first and each["r"] != "closed"]
+    short = tape_format.parse([{"tape_id": "t", "part": 0, "records": cut}])
+    world.begin(0)
+    with pytest.raises(TapeEndedError), tracereel.replay(short):
+        asyncio.run(AGENTS["gathered"]())
+
+    assert world.asked == 0
+
+
+def test_wrapped_clients_are_served(taped: Any) -> None:
+    def call() -> dict[str, float]:
+        made.append("client")
+        return {"draw": random.random()}
+
+    @traced_agent("r")
+    def uses() -> Any:
+        return boundary("client.get", "tool", {"path": "/x"}, call)
+
+    first, tape = taped(uses)
+    made.clear()
+    with tracereel.replay(tape):
+        assert uses() == first
+    assert made == []
+
+
+def test_what_there_is_no_tape_of_is_refused_with_the_reason(taped: Any, tmp_path: Any) -> None:
+    _, tape = taped(lambda: agent("x"), capture_content=False)
+    with pytest.raises(TapeError, match="capture_content is off"), tracereel.replay(tape):
+        pass
+    with pytest.raises(TapeError, match="cannot be read"):
+        tracereel.replay(tmp_path / "no.ndjson")
+    (tmp_path / "empty.ndjson").write_text("{}\n")
+    with pytest.raises(TapeError, match="no tape"):
+        tracereel.replay(tmp_path / "empty.ndjson")
+    with pytest.raises(ValueError, match="strict, report, live-after"):
+        tracereel.replay(tape, mode="sometimes")
+
+
+def test_a_replay_leaves_no_event_and_the_former_recorder_in_force(taped: Any) -> None:
+    from tracereel.testing import EventRecorder
+
+    _, tape = taped(lambda: agent("tea"))
+    with EventRecorder() as events:
+        with tracereel.replay(tape):
+            agent("tea")
+        assert events.events == []
+        search("afterwards")
+        assert len(events.events) == 1
+
+
+def test_uvloop_replays_in_real_time(taped: Any) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    @traced_tool("slow", effect="read")
+    async def slow(n: int) -> float:
+        await asyncio.sleep(0.001 * (3 - n))
+        return random.random()
+
+    @traced_agent("s")
+    async def gathers() -> Any:
+        return await asyncio.gather(*(slow(n) for n in range(3)))
+
+    def run() -> Any:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(gathers())
+
+    first, tape = taped(run)
+    with tracereel.replay(tape):
+        assert run() == first
