@@ -24,6 +24,7 @@ from tracereel_collector.telemetry import (
     SessionMetrics,
     TailMetrics,
     UnpricedModelMetric,
+    alerts_sent,
 )
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -55,6 +56,7 @@ def test_every_metric_is_described():
     metrics.register(SessionMetrics(lambda: 0))
     OtlpMetrics.register(metrics)
     TailMetrics.register(metrics)
+    alerts_sent(metrics)
     ForwardMetrics.register(metrics)
     counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))

@@ -16,6 +16,8 @@ import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from starlette.types import ASGIApp
 
+from tracereel_collector.alerts.watch import Watcher
+from tracereel_collector.alerts.webhook import Webhook
 from tracereel_collector.api.build import build_api
 from tracereel_collector.api.parts import DeliveryNotice, Parts, QueryThreads
 from tracereel_collector.auth import Gate
@@ -51,6 +53,7 @@ from tracereel_collector.link import Link
 from tracereel_collector.live.hub import LiveTail, TailLimits
 from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.query.agent_health import AgentsLately
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.completeness import Completeness
 from tracereel_collector.query.diff import Comparison
@@ -83,6 +86,7 @@ from tracereel_collector.telemetry import (
     SharedMetrics,
     TailMetrics,
     UnpricedModelMetric,
+    alerts_sent,
 )
 
 log = structlog.get_logger(__name__)
@@ -141,6 +145,7 @@ class Collector:
         self._worker: DeliveryWorker | None = None
         self._tail: LiveTail | None = None
         self._forwarder: Forwarder | None = None
+        self._watcher: Watcher | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
         self.store_address: StoreAddress
         self.parts: Parts
@@ -171,6 +176,7 @@ class Collector:
         settings = self._settings
         self._gate.check()
         self._forward_target()
+        webhook = Webhook(settings.alert_webhook) if settings.alert_webhook else None
         prices = known_prices(Path(settings.price_file) if settings.price_file else None)
         queue = self._queue = DurableQueue(
             settings.data_dir / QUEUE_FILE, _queue_limits(settings), shared=self._shared
@@ -202,6 +208,15 @@ class Collector:
             on_delivered=on_delivered,
         )
         self._worker.start()
+        if webhook is not None:
+            self._watcher = Watcher(
+                queue,
+                AgentsLately(store),
+                webhook,
+                every_seconds=settings.alert_seconds,
+                sent=alerts_sent(self._registry),
+            )
+            self._watcher.start()
 
     def heard(self, data: bytes) -> None:
         """A worker's bell has rung: its appends are to be delivered."""
@@ -305,6 +320,8 @@ class Collector:
         """Stop in the order data flows; safe at any stage of start, and safe to call twice."""
         if self._tail is not None:
             self._tail.close()
+        if self._watcher is not None:
+            self._watcher.stop(timeout=1.0)
         if self._worker is not None:
             self._worker.stop(timeout=self._settings.stop_seconds)
         if self._forwarder is not None:

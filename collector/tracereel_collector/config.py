@@ -72,6 +72,9 @@ class Settings:
     tail_readers_per_tenant: int = _setting(20, "The same of one tenant.")
     tail_beat_seconds: float = _setting(10.0, "Longest silence on a live stream.")
 
+    alert_webhook: str = _setting("", "Address that is told what is wrong; none.")
+    alert_seconds: float = _setting(15.0, "How often it is looked for.")
+
     price_file: str = _setting("", "CSV of model prices that go before the built-in ones.")
     query_seconds: float = _setting(30.0, "Longest time a query may take.")
     query_memory_bytes: int = _setting(2048 * MIB, "Most memory one query may use.")

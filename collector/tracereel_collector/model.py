@@ -152,3 +152,26 @@ class Waiting:
     events: int
     is_whole: bool
     """Whether all that waits was looked through."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentHealth:
+    """What an agent did in the last minutes."""
+
+    tenant: str
+    agent: str
+    ended: int
+    failed: int
+    retries: int
+    fallbacks: int
+    confidence: float | None
+    """On average; None where none was told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What models cost a tenant: lately, and usually."""
+
+    tenant: str
+    usd_per_hour: float
+    usd_per_hour_of_day: float

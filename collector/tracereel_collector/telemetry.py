@@ -44,6 +44,16 @@ class DeliveryMetrics:
         )
 
 
+def alerts_sent(registry: CollectorRegistry) -> Counter:
+    """What became of notifications to the webhook."""
+    return Counter(
+        "tracereel_alert_notifications_total",
+        "Alerts told to the webhook, or not taken by it and to be told again.",
+        ["outcome"],
+        registry=registry,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class HttpMetrics:
     """What the door tells of itself."""

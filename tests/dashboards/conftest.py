@@ -16,6 +16,7 @@ from tests.support import grafana
 from tests.support.collector import CollectorProcess, http
 from tests.support.prometheus import Prometheus, tool
 from tests.support.waiting import wait_until
+from tests.support.webhook_sink import WebhookSink
 
 KEY = "a-long-and-random-key-of-these-tests"
 LOAD = Path(__file__).parent.parent / "support" / "agent_load.py"
@@ -34,7 +35,9 @@ class Stack:
     collector: CollectorProcess
     agents_port: int
     began: float
+    webhook: WebhookSink
     prometheus: Prometheus | None = None
+    key: str = KEY
 
     def ask(self, path):
         return http("GET", f"{self.collector.url}{path}", headers={"x-api-key": KEY})
@@ -75,6 +78,7 @@ def stack(tmp_path_factory):
     """All of it under the load of the demo and of agents that retry, fall back and fail."""
     folder = tmp_path_factory.mktemp("stack")
     began = time.time() - 1
+    webhook = WebhookSink().__enter__()
     collector = CollectorProcess(
         folder / "data",
         environ={
@@ -82,6 +86,8 @@ def stack(tmp_path_factory):
             # Nobody is there: what is forwarded is dropped after a while, and counted.
             "TRACEREEL_FORWARD_TO": "http://127.0.0.1:9",
             "TRACEREEL_FORWARD_AGE_SECONDS": "1",
+            "TRACEREEL_ALERT_WEBHOOK": webhook.url,
+            "TRACEREEL_ALERT_SECONDS": "1",
         },
     ).start(wait=False)
     try:
@@ -101,7 +107,7 @@ def stack(tmp_path_factory):
             "TRACEREEL_SPOOL_DIR": str(folder / "spool"),
         },
     )
-    made = Stack(collector, int(agents.stdout.readline()), began)
+    made = Stack(collector, int(agents.stdout.readline()), began, webhook)
     ended = threading.Event()
     nuisance = threading.Thread(target=_send_nonsense, args=(collector.url, ended))
     nuisance.start()
@@ -130,6 +136,7 @@ def stack(tmp_path_factory):
         if made.prometheus:
             made.prometheus.stop()
         collector.stop()
+        webhook.__exit__()
 
 
 def _send_nonsense(url, ended):

@@ -1,0 +1,1 @@
+"""Alerts without Prometheus: what is wrong is looked for here and told to a webhook."""

@@ -1,0 +1,187 @@
+"""Looks at the readings every few seconds and tells what begins and ceases to be wrong."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+import structlog
+from prometheus_client import Counter
+
+from tracereel_collector.alerts import conditions
+from tracereel_collector.alerts.conditions import CONDITIONS, Counts, Key, Reading
+from tracereel_collector.errors import CollectorError
+from tracereel_collector.model import AgentHealth, Spending
+from tracereel_collector.telemetry import Pressure, name_thread
+
+RUNBOOK: Final = "dashboards/RUNBOOK.md"
+MAX_ALERTS: Final = 1_000
+"""Followed at once; more are not begun."""
+HOUR: Final = 3600.0
+log = structlog.get_logger()
+
+
+class Watched(Protocol):
+    """What the queue tells of itself."""
+
+    @property
+    def pending_bytes(self) -> int: ...
+    def pressure(self) -> Pressure: ...
+    def counters(self) -> dict[tuple[str, str], int]: ...
+
+
+class Agents(Protocol):
+    """What the store tells of agents."""
+
+    def health(self) -> list[AgentHealth]: ...
+    def spending(self) -> list[Spending]: ...
+
+
+@dataclass(slots=True)
+class _Alert:
+    reading: Reading
+    since: float
+    """When its limit was crossed, by the wall clock."""
+    told: bool = False
+    ended: float | None = None
+
+
+class Watcher:
+    """A thread of its own; what it cannot tell now it tells at the next look."""
+
+    def __init__(
+        self,
+        queue: Watched,
+        agents: Agents,
+        post: Callable[[dict[str, Any]], bool],
+        *,
+        every_seconds: float,
+        sent: Counter,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._queue = queue
+        self._agents = agents
+        self._post = post
+        self._every = every_seconds
+        self._sent = sent
+        self._now = now
+        self._alerts: dict[Key, _Alert] = {}
+        self._history: deque[tuple[float, Counts]] = deque()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self, *, timeout: float) -> None:
+        """Stop looking; what is under way is not waited for longer than this."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        name_thread("alerts")
+        while not self._stopping.wait(self._every):
+            try:
+                self.look()
+            except Exception:
+                log.exception("alerts_failed")
+
+    def look(self) -> None:
+        """Look once, and tell what has changed."""
+        now = self._now()
+        self._follow(list(self._readings(now)), now)
+        changed = [a for a in self._alerts.values() if self._is_news(a, now)]
+        if not changed:
+            return
+        if self._post(_message(changed)):
+            self._sent.labels("sent").inc(len(changed))
+            for alert in changed:
+                alert.told = alert.ended is None
+                if alert.ended is not None:
+                    del self._alerts[alert.reading.key]
+        else:
+            self._sent.labels("failed").inc(len(changed))
+
+    def _readings(self, now: float) -> Iterable[Reading]:
+        counts = self._queue.counters()
+        self._history.append((now, counts))
+        while now - self._history[0][0] > HOUR:
+            self._history.popleft()
+        yield from conditions.of_pressure(self._queue.pressure(), self._queue.pending_bytes)
+        yield from conditions.of_counts(
+            counts, self._counts(now - 300), self._counts(now - 900), self._history[0][1]
+        )
+        try:
+            yield from conditions.of_agents(self._agents.health())
+            yield from conditions.of_spending(self._agents.spending())
+        except CollectorError as error:
+            # The store is away, which StoreLagging will tell; the agents stay as they were seen last.
+            log.warning("alerts_without_store", reason=error.message)
+            yield from [
+                alert.reading
+                for alert in list(self._alerts.values())
+                if alert.reading.name.startswith(("Agent", "Cost"))
+            ]
+
+    def _counts(self, since: float) -> Counts:
+        return next(counts for at, counts in self._history if at >= since)
+
+    def _follow(self, readings: list[Reading], now: float) -> None:
+        crossed = {r.key: r for r in readings if CONDITIONS[r.name].is_crossed(r.value)}
+        for key, reading in crossed.items():
+            alert = self._alerts.get(key)
+            if alert is not None:
+                alert.reading, alert.ended = reading, None
+            elif len(self._alerts) < MAX_ALERTS:
+                self._alerts[key] = _Alert(reading, now)
+        for key in self._alerts.keys() - crossed.keys():
+            if not self._alerts[key].told:
+                del self._alerts[key]
+            elif self._alerts[key].ended is None:
+                self._alerts[key].ended = now
+
+    def _is_news(self, alert: _Alert, now: float) -> bool:
+        if alert.ended is not None:
+            return True
+        return not alert.told and now - alert.since >= CONDITIONS[alert.reading.name].seconds
+
+
+def _message(alerts: list[_Alert]) -> dict[str, Any]:
+    """In the shape of Alertmanager's webhooks, so that whatever takes those takes ours."""
+    firing = any(alert.ended is None for alert in alerts)
+    return {
+        "version": "4",
+        "receiver": "tracereel",
+        "status": "firing" if firing else "resolved",
+        "alerts": [_shown(alert) for alert in alerts],
+    }
+
+
+def _shown(alert: _Alert) -> dict[str, Any]:
+    reading, condition = alert.reading, CONDITIONS[alert.reading.name]
+    subject = reading.labels[0][1] if reading.labels else ""
+    side = "below" if condition.below else "above"
+    made = {
+        "status": "firing" if alert.ended is None else "resolved",
+        "labels": {
+            "alertname": reading.name,
+            "severity": condition.severity,
+            **dict(reading.labels),
+        },
+        "annotations": {
+            "summary": condition.summary.format(subject=subject),
+            "description": f"{reading.value:.4g}, {side} the limit of {condition.limit:g}.",
+            "runbook": f"{RUNBOOK}#{reading.name.lower()}",
+        },
+        "startsAt": _time(alert.since),
+    }
+    return made if alert.ended is None else made | {"endsAt": _time(alert.ended)}
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,15 @@
+-- What each agent did lately, of every tenant, the busiest first.
+SELECT
+    tenant,
+    agent,
+    sum(succeeded) + sum(failed) + sum(cancelled) AS ended,
+    sum(agent_minutes.failed) AS failed,
+    sum(agent_minutes.retries) AS retries,
+    sum(agent_minutes.fallbacks) AS fallbacks,
+    sum(confidence_ppm) / 1e6 AS confidence,
+    sum(arraySum(mapValues(confidences))) AS sure
+FROM agent_minutes
+WHERE minute >= {since:DateTime('UTC')}
+GROUP BY tenant, agent
+ORDER BY ended DESC, tenant, agent
+LIMIT 500
