@@ -8,7 +8,7 @@ import pytest
 import tracereel
 from tests.support.collector import http
 from tests.support.waiting import wait_until
-from tracereel import traced_agent, traced_tool
+from tracereel import _recorder, traced_agent, traced_tool
 
 
 @traced_tool("dice", effect="read")
@@ -24,19 +24,22 @@ def player(rolls):
 @pytest.fixture
 def recorded(collector, tmp_path, monkeypatch, trace_id):
     monkeypatch.setenv("TRACEREEL_ENDPOINT", collector.url)
+    before = _recorder._active
     tracereel.configure(endpoint=collector.url, spool_dir=tmp_path, record="all")
-    result = traced_agent("outer", trace_id=trace_id)(lambda: player(5))()
+    agent = traced_agent("outer", trace_id=trace_id)(lambda: player(5))
+    result = agent()
     assert tracereel.flush(30).spooled == 0
-    yield trace_id, result
-    tracereel.configure(enabled=False)
+    yield trace_id, agent, result
+    tracereel.shutdown(5)
+    _recorder._active = before
 
 
 def test_a_run_is_re_executed_from_the_collector(collector, recorded):
-    trace_id, result = recorded
+    trace_id, agent, result = recorded
     path = f"{collector.url}/v1/traces/{trace_id}/tape"
     wait_until(lambda: b'"closed"' in http("GET", path).body, timeout=30, message="no whole tape")
-    with tracereel.replay(trace_id, allow_network=False) as run:
-        again = player(5)
+    with tracereel.replay(trace_id) as run:
+        again = agent()
 
     assert again == result
     assert run.report.served == 5
