@@ -6,7 +6,7 @@ MINUTES ?= 5
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-pythons fast fmt docs dashboards secrets bench chaos clean
+.PHONY: help run test test-pythons fast fmt docs dashboards secrets bench chaos replay-corpus clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ bench: .venv/.dev ## print throughput and latency tables
 
 chaos: .venv/.dev ## the long forms of the fault tests (MINUTES=5 SEED=… ONLY=storm,power), then count
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+
+replay-corpus: .venv/.dev ## record and re-execute a corpus of agents with many timings (SEEDS=50), then a table
+	$(BIN)/python -m tests.replay_corpus --seeds $(or $(SEEDS),50)
 
 clean: ## remove the environment and the demo's data
 	rm -rf .venv .venvs .tracereel build dist

@@ -132,6 +132,24 @@ class Privacy:
             if name not in untouched and value is not trusted:
                 event[name] = self._field(name, value)
 
+    def finds_nothing(self, texts: list[str], keys: list[str]) -> bool:
+        """Whether a quick look at all texts and keys of some data finds nothing that could be hidden."""
+        if not self._searches:
+            return True
+        return not self._own and not suspicious("\n".join(texts)) and not self._any_key(keys)
+
+    def _any_key(self, keys: list[str]) -> bool:
+        known = self._keys
+        for key in keys:
+            found = known.get(key)
+            if found is None:
+                if len(known) >= _MAX_KNOWN:
+                    known.clear()
+                found = known[key] = is_sensitive_key(key) or suspicious(key)
+            if found:
+                return True
+        return False
+
     def payload(self, data: Any) -> tuple[Any, bool]:
         """Plain data without what the rules hide, and whether there was anything of that."""
         if not self._searches:

@@ -248,3 +248,21 @@ def test_the_table_of_emitters_is_bounded(open_queue, body, monkeypatch):
 
     assert queue._read("SELECT count(*) FROM emitters")[0][0] <= 60
     assert append(queue, body(b"{}", runs=[("e199", 1, 1)])).duplicates == 1
+
+
+def test_who_hurries_for_what_has_gone_wakes_nobody(open_queue, body):
+    """A thread that were woken each time would run in circles until the next body comes."""
+    queue = open_queue()
+    queue.hurry(Kind.EVENTS)
+    found = []
+    waiting = threading.Thread(
+        target=lambda: found.append(queue.wait_for_bytes(Kind.EVENTS, 1 << 20, timeout=60))
+    )
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()
+
+    append(queue, body(b"a"))
+    waiting.join(30)
+
+    assert found == [1]

@@ -206,11 +206,14 @@ class DurableQueue:
 
     def wait_for_bytes(self, kind: Kind, at_least: int, *, timeout: float) -> int:
         """Sleep until so many unsealed bytes of a kind wait, somebody hurries, or time is over."""
+
+        def is_enough() -> bool:
+            waiting = self._bytes.unsealed.get(kind, 0)
+            # Who hurries for what has gone already must not keep a thread running in circles.
+            return waiting >= at_least or (waiting > 0 and kind in self._hurried)
+
         with self._appended:
-            self._appended.wait_for(
-                lambda: self._bytes.unsealed.get(kind, 0) >= at_least or kind in self._hurried,
-                timeout,
-            )
+            self._appended.wait_for(is_enough, timeout)
             return self._bytes.unsealed.get(kind, 0)
 
     def hurry(self, kind: Kind) -> None:

@@ -57,6 +57,9 @@ class Encoded:
 
     data: Data
     problems: tuple[str, ...] = ()
+    texts: list[str] | None = None
+    """Of plain data, every text in it; null where more than texts, numbers and keys is in it."""
+    keys: list[str] | None = None
 
 
 _codecs: Final[list[Codec]] = []
@@ -101,12 +104,9 @@ def add(codec: Codec, *, first: bool = False) -> None:
 
 def encode(value: Any) -> Encoded:
     """A value as data; never raises for the value's sake."""
-    # The commonest by far: nothing to look up, nothing to go wrong.
-    if value is None or type(value) in (str, bool):
-        return Encoded(_text(value) if type(value) is str else value)
     walk = _Encoder()
     data = walk.pack(value)
-    return Encoded(data, tuple(walk.problems))
+    return Encoded(data, tuple(walk.problems), walk.texts if walk.plain else None, walk.keys)
 
 
 def decode(data: Data) -> Any:
@@ -128,6 +128,9 @@ def decode(data: Data) -> Any:
 class _Encoder:
     def __init__(self) -> None:
         self.problems: list[str] = []
+        self.texts: list[str] = []
+        self.keys: list[str] = []
+        self.plain = True
         self._around: set[int] = set()
         self._nodes = 0
 
@@ -136,7 +139,11 @@ class _Encoder:
         if value is None or kind is bool:
             return value
         if kind is str:
-            return _text(value)
+            if not value.isascii() and type(_text(value)) is dict:
+                self.plain = False
+                return _text(value)
+            self.texts.append(value)
+            return value
         if kind is int:
             return value if -_INT_LIMIT < value < _INT_LIMIT else {TAG: "int", "v": hex(value)}
         if kind is float:
@@ -165,14 +172,18 @@ class _Encoder:
             return [pack(item) for item in value]
         if kind is dict:
             if all(type(key) is str and _is_key(key) for key in value):
+                self.keys.extend(value)
                 return {key: pack(item) for key, item in value.items()}
+            self.plain = False
             return {TAG: "map", "v": [[pack(key), pack(item)] for key, item in value.items()]}
+        self.plain = False
         codec = codec_of(kind)
         if codec is None:
             return self._opaque(kind, "is of a type that is not known")
         return {TAG: codec.tag, **codec.encode(value, pack)}
 
     def _opaque(self, kind: type, reason: str) -> Data:
+        self.plain = False
         name = classes.path_of(kind)
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(f"{name} {reason}")

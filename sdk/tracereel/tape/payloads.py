@@ -50,6 +50,8 @@ def pack(value: Any, privacy: Privacy | None) -> Packed:
     encoded = codec.encode(value)
     if privacy is None:
         return Packed(encoded.data, encoded.problems, redacted=False)
+    if encoded.texts is not None and privacy.finds_nothing(encoded.texts, encoded.keys or []):
+        return Packed(encoded.data, encoded.problems, redacted=False)
     data, redacted = privacy.payload(encoded.data)
     return Packed(data, encoded.problems, redacted)
 

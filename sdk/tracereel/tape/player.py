@@ -101,7 +101,7 @@ class Player:
         """A call begins; gives what serves it, or lets it run."""
         self.loops.adopt()
         given = arguments.items() if isinstance(arguments, dict) else arguments
-        data = {key: pack(value, self.privacy).data for key, value in given}
+        data = pack(dict(given), self.privacy).data
         with self._lock:
             parent = self._place_of(around)
             path = parent.step(kind, name)

@@ -140,7 +140,7 @@ class Recordings:
                 name=name,
                 function=header.path_of(function) if function is not None else "",
                 form=form,
-                arguments={key: pack(value, tape.privacy) for key, value in _pairs(arguments)},
+                arguments=pack(dict(_pairs(arguments)), tape.privacy).data,
                 effect=effect,
             )
             if root:

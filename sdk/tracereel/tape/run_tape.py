@@ -78,12 +78,11 @@ class RunTape:
         name: str,
         function: str,
         form: str,
-        arguments: dict[str, Packed],
+        arguments: Any,
         effect: str = "",
     ) -> Node:
         """A call has begun."""
         boundary = kind in tape_format.BOUNDARIES and form != "block"
-        data = {name: packed.data for name, packed in arguments.items()}
         with self._lock:
             node = Node(self, next(self._numbers), inside=around.inside or boundary)
             record: dict[str, Any] = {"r": "open", "n": node.number, "p": around.number, "k": kind}
@@ -91,8 +90,8 @@ class RunTape:
             record["f"] = function
             record["c"] = form
             if boundary or around is self.root:
-                record["a"] = self._payloads.put(data)
-            record["h"] = hash_of(data)
+                record["a"] = self._payloads.put(arguments)
+            record["h"] = hash_of(arguments)
             lane = self._lanes.setdefault(threading.get_ident(), len(self._lanes))
             if lane:
                 record["l"] = lane
