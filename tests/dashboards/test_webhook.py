@@ -12,7 +12,9 @@ from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 def address(stack):
     host, port = stack.ask("/readyz").json()["store"]["address"].split(":")
     secret = (stack.collector.data_dir / "store" / "engine.secret").read_text().strip()
-    return StoreAddress(host, int(port), "tracereel", secret, "tracereel")
+    return StoreAddress(
+        host=host, port=int(port), username="tracereel", password=secret, database="tracereel"
+    )
 
 
 def test_agents_and_their_cost_are_read_from_the_store(address):
