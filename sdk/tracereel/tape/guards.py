@@ -113,7 +113,7 @@ def skip_sleeps(patches: Patches, clock: Clock) -> None:
     """`time.sleep` lets the run's clock jump; whoever waits for a thread that way gives it a moment."""
 
     def sleep(seconds: float) -> None:
-        if threading.current_thread().name.startswith(_OWN_THREADS):
+        if clock.runs or threading.current_thread().name.startswith(_OWN_THREADS):
             _real_sleep(seconds)
             return
         clock.skip(float(seconds))

@@ -24,30 +24,38 @@ _LIMITS: Final = frozenset({"_release_waiter", "_on_timeout"})
 GRACE: Final = 0.01
 """Seconds that threads get to do something before the clock moves."""
 _NAP: Final = 0.005
+_TICK: Final = 1e-6
 
 
 class Clock:
-    """Time as the run sees it: real time, plus what was skipped."""
+    """Time as the run sees it: it moves only when told, until the run goes on by itself."""
 
     def __init__(self) -> None:
-        self._skipped = 0.0
+        self._moved = 0.0
         self._lock = threading.Lock()
-        self.started = time.monotonic()
+        self._running_since: float | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether time passes as it does for everybody."""
+        return self._running_since is not None
+
+    def run(self) -> None:
+        """Let time pass by itself from here on."""
+        with self._lock:
+            if self._running_since is None:
+                self._running_since = time.monotonic()
 
     def skip(self, seconds: float) -> None:
         """Let time pass at once."""
         if seconds > 0:
             with self._lock:
-                self._skipped += seconds
-
-    @property
-    def skipped(self) -> float:
-        """Seconds that did not have to be waited for."""
-        return self._skipped
+                self._moved += seconds
 
     def elapsed(self) -> float:
         """Seconds since the beginning of the run."""
-        return time.monotonic() - self.started + self._skipped
+        since = self._running_since
+        return self._moved + (0.0 if since is None else time.monotonic() - since)
 
     def reach(self, microseconds: int) -> None:
         """Move on to a moment of the tape, if it is not there yet."""
@@ -89,11 +97,24 @@ class Loops:
             return
         given: Any = loop
         self._taken[id(loop)] = given, selector
-        real_time, offset = loop.time, self._clock.skipped
-        given.time = lambda: real_time() + self._clock.skipped - offset
+        began = loop.time() - self._clock.elapsed()
+        given.time = lambda: began + self._clock.elapsed()
         given._selector = _Selector(  # noqa: SLF001
             selector, lambda timeout: self._idle(given, selector, timeout)
         )
+
+    def reach(self, microseconds: int) -> None:
+        """Move on to the moment of the tape at which a call began, but past no timer of the loop."""
+        ahead = microseconds / 1e6 - self._clock.elapsed()
+        try:
+            loop: Any = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        timers = getattr(loop, "_scheduled", None)
+        if timers:
+            # It was set just before, and a busy machine took its time: that does not make it due.
+            ahead = min(ahead, timers[0].when() - loop.time() - _TICK)
+        self._clock.skip(ahead)
 
     def restore(self) -> None:
         """Give the loops back."""
@@ -105,6 +126,8 @@ class Loops:
 
     def _idle(self, loop: Any, selector: Any, timeout: float | None) -> Any:
         """The loop has nothing to do for `timeout` seconds, or for ever; what its selector gives."""
+        if self._reel.free:
+            return selector.select(timeout)  # nothing comes from the tape any more
         stalled_at: float | None = None
         graced = threading.active_count() <= self._threads
         while True:

@@ -131,7 +131,7 @@ class Player:
             self._asked[call.number] = parent
             self.reel.begun(call.number)
             self.report.served += 1
-            self.clock.reach(call.at)
+            self.loops.reach(call.at)
             return ServedCall(self, call)
 
     def _scope(
@@ -208,6 +208,7 @@ class Player:
 
     def _leave_tape(self) -> None:
         self.live = True
+        self.clock.run()
         self.reel.give_up()
 
     def _tape_used_up(self) -> bool:
