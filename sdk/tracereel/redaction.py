@@ -30,7 +30,16 @@ IDENTITY: Final = frozenset(
 )
 """Fields that say which event this is: never touched."""
 REQUIRED: Final = frozenset(
-    {"input_size_bytes", "output_size_bytes", "execution_time_ms", "execution_time_seconds"}
+    {
+        "tape_id",
+        "tape_version",
+        "part",
+        "records",
+        "input_size_bytes",
+        "output_size_bytes",
+        "execution_time_ms",
+        "execution_time_seconds",
+    }
     | {"was_retried", "retry_count", "fallback_used", "max_retries_reached", "fallback_attempted"}
     | {"execution_time_before_failure_ms", "execution_time_before_cancel_ms", "was_cached"}
     | {"retry_attempt", "delay_seconds", "fallback_successful", "total_execution_time_ms"}
