@@ -73,7 +73,7 @@ class Stack:
         return grafana.sql(text, since=self.began, until=time.time() + 5, values=values)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(tmp_path_factory):
     """All of it under the load of the demo and of agents that retry, fall back and fail."""
     folder = tmp_path_factory.mktemp("stack")
@@ -147,7 +147,7 @@ def _send_nonsense(url, ended):
         http("POST", f"{url}/v1/events", body)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def prometheus(stack):
     if stack.prometheus is None:
         pytest.skip("no `prometheus` here: on Debian, apt-get install prometheus")
