@@ -54,9 +54,10 @@ class Visit:
         return self
 
 
-@pytest.fixture(scope="session")
+# For a module, no longer: while it is there, no other test of the process can run an event loop.
+@pytest.fixture(scope="module")
 def browser():
-    """One browser for all tests."""
+    """One browser for the tests of a module."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("there is no Chromium: apt-get install chromium, or name one in CHROMIUM")
