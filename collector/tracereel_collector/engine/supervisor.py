@@ -29,8 +29,8 @@ OnEvent = Callable[[str, Mapping[str, object]], None]
 _BACKLOG = 256
 _KILL_MARGIN = 3.0
 KEEP_MEMORY = "dirty_decay_ms:20000,muzzy_decay_ms:0"
-"""For the engine's allocator: memory it has is kept a while. To get it anew for every insert was a
-sixth of an insert's price on a virtual machine; to keep it is some 80 MiB under full load."""
+"""For the engine's allocator: memory it has is kept a while, for fewer page faults in every insert, at
+the price of some 80 MiB under full load. What it saves is in the noise: docs/performance.md."""
 _STEADY_SECONDS = 30.0
 
 
