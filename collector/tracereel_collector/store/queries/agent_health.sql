@@ -2,7 +2,7 @@
 SELECT
     tenant,
     agent,
-    sum(succeeded) + sum(failed) + sum(cancelled) AS ended,
+    sum(agent_minutes.succeeded + agent_minutes.failed + agent_minutes.cancelled) AS ended,
     sum(agent_minutes.failed) AS failed,
     sum(agent_minutes.retries) AS retries,
     sum(agent_minutes.fallbacks) AS fallbacks,
