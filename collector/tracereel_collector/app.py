@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,9 +32,14 @@ from tracereel_collector.bells import Bell, hurried
 from tracereel_collector.bells import listen as listen_to
 from tracereel_collector.config import Settings
 from tracereel_collector.connections import ConnectionLimits, allow_open_files
+from tracereel_collector.data_dir import (
+    QUEUE_FILE,
+    engine_address,
+    queue_limits,
+    start_engine,
+)
 from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
-from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.forward.forwarder import Forwarder, ForwardLimits
@@ -53,6 +57,7 @@ from tracereel_collector.link import Link
 from tracereel_collector.live.hub import LiveTail, TailLimits
 from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.preparation import Preparation
 from tracereel_collector.query.agent_health import AgentsLately
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.completeness import Completeness
@@ -70,11 +75,11 @@ from tracereel_collector.query.sql.catalogue import Catalogues
 from tracereel_collector.query.tape import Tapes
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.unpriced import UnpricedModels
-from tracereel_collector.queue import DurableQueue, QueueLimits
+from tracereel_collector.queue import DurableQueue
+from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
-from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.people import PeoplesStore
-from tracereel_collector.store.prices import Price, known_prices, load_prices
+from tracereel_collector.store.prices import known_prices
 from tracereel_collector.telemetry import (
     DeliveryMetrics,
     ForwardMetrics,
@@ -93,7 +98,6 @@ log = structlog.get_logger(__name__)
 
 QUERY_THREADS = 8
 FORWARD_STOP_SECONDS = 3.0
-QUEUE_FILE = Path("queue", "queue.sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +108,6 @@ class _AsyncQueue:
 
     async def append(self, body: Body, /) -> Receipt:
         return await asyncio.wrap_future(self.queue.append(body))
-
-
-class _Preparation:
-    """Makes database and schema once, whenever the store first answers."""
-
-    def __init__(self, store: ClickHouseStore, queue: DurableQueue, prices: list[Price]) -> None:
-        self._store = store
-        self._queue = queue
-        self._prices = prices
-        self._lock = threading.Lock()
-        self._done = False
-
-    def __call__(self) -> None:
-        with self._lock:
-            if not self._done:
-                self._store.prepare()
-                for migration in migrate(self._store):
-                    log.info("migration_applied", number=migration.number, name=migration.name)
-                self._queue.number_after(self._store.highest_number())
-                if load_prices(self._store, self._prices):
-                    log.info("prices_loaded", rows=len(self._prices))
-                self._done = True
 
 
 class Collector:
@@ -152,6 +134,7 @@ class Collector:
         # With several processes, what this one counts is shown by all, out of the shared files.
         self._registry = CollectorRegistry() if link is not None else _new_registry()
         self._shown = CollectorRegistry() if link is not None else self._registry
+        self._writers = StoreWriters((settings.data_dir / QUEUE_FILE).parent)
         self._keys = KeyStore(settings.data_dir / FILE)
         self._gate = self._new_gate()
 
@@ -179,7 +162,7 @@ class Collector:
         webhook = Webhook(settings.alert_webhook) if settings.alert_webhook else None
         prices = known_prices(Path(settings.price_file) if settings.price_file else None)
         queue = self._queue = DurableQueue(
-            settings.data_dir / QUEUE_FILE, _queue_limits(settings), shared=self._shared
+            settings.data_dir / QUEUE_FILE, queue_limits(settings), shared=self._shared
         )
         if queue.damaged_files:
             log.error(
@@ -189,7 +172,7 @@ class Collector:
             )
         self.store_address = self._find_store()
         store = self._store = self._new_store()
-        prepare = _Preparation(store, queue, prices)
+        prepare = Preparation(store, queue, prices)
         try:
             prepare()
         except StoreUnavailableError as error:
@@ -206,6 +189,7 @@ class Collector:
             metrics=DeliveryMetrics.register(self._registry),
             prepare=prepare,
             on_delivered=on_delivered,
+            writers=self._writers,
         )
         self._worker.start()
         if webhook is not None:
@@ -229,7 +213,7 @@ class Collector:
         self._bells.append(bell)
         self._queue = DurableQueue(
             self._settings.data_dir / QUEUE_FILE,
-            _queue_limits(self._settings),
+            queue_limits(self._settings),
             shared=True,
             ring=bell.appended,
         )
@@ -297,7 +281,7 @@ class Collector:
             sql=self._new_sql(store),
             scores=Scores(store),
             export=Export(store),
-            deletion=Deletion(queue, store, self._audit),
+            deletion=Deletion(queue, store, self._audit, self._writers),
             search=search,
             sessions=Sessions(store, search),
             agents=Agents(store),
@@ -408,14 +392,10 @@ class Collector:
     def _find_store(self) -> StoreAddress:
         if self._settings.store != "embedded":
             return StoreAddress.parse(self._settings.store)
-        engine = self._engine = start_engine(self._settings)
-        return StoreAddress(
-            host=engine.host,
-            port=engine.port,
-            username="tracereel",
-            password=engine.secret,
-            database="tracereel",
+        self._engine = start_engine(
+            self._settings, on_event=lambda name, fields: log.info(name, **fields)
         )
+        return engine_address(self._engine)
 
     def _engine_restarts(self) -> int:
         return int(self.store_state().get("restarts", 0))
@@ -441,33 +421,6 @@ def _read_state(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {"kind": "unknown"}
     return state
-
-
-def _queue_limits(settings: Settings) -> QueueLimits:
-    return QueueLimits(
-        commit_bytes=settings.commit_bytes,
-        max_pending_bytes=settings.max_pending_bytes,
-        retain_seconds=settings.retain_seconds,
-        min_free_bytes=settings.min_free_bytes,
-    )
-
-
-def start_engine(settings: Settings) -> Supervisor:
-    """The embedded engine, started and answering.
-
-    Raises:
-        StartupError: it cannot start, or somebody else holds its directory.
-    """
-    engine = Supervisor(
-        EngineSettings(store_dir=settings.data_dir / "store"),
-        on_event=lambda name, fields: log.info(name, **fields),
-    )
-    try:
-        engine.start()
-    except BaseException:
-        engine.stop()
-        raise
-    return engine
 
 
 def _new_registry() -> CollectorRegistry:

@@ -53,6 +53,14 @@ def migrate(store: Runs) -> list[Migration]:
     return missing
 
 
+def applied_migrations(store: Runs) -> list[int]:
+    """The numbers of those that a store has."""
+    return [
+        int(number)
+        for (number,) in store.rows("SELECT number FROM schema_migrations ORDER BY number")
+    ]
+
+
 def _apply(store: Runs, migration: Migration) -> None:
     for statement in migration.statements:
         # A crash in the middle leaves some objects behind: making them again must be harmless.
