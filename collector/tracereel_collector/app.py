@@ -39,6 +39,7 @@ from tracereel_collector.data_dir import (
     start_engine,
 )
 from tracereel_collector.deliver.deletion import Deletion
+from tracereel_collector.deliver.retention import RetentionWorker
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StoreUnavailableError
@@ -66,6 +67,7 @@ from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.retention import Retention
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
@@ -87,6 +89,7 @@ from tracereel_collector.telemetry import (
     OtlpMetrics,
     PressureMetrics,
     QueueMetrics,
+    RetentionMetrics,
     SessionMetrics,
     SharedMetrics,
     TailMetrics,
@@ -128,6 +131,7 @@ class Collector:
         self._tail: LiveTail | None = None
         self._forwarder: Forwarder | None = None
         self._watcher: Watcher | None = None
+        self._retention: RetentionWorker | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
         self.store_address: StoreAddress
         self.parts: Parts
@@ -192,6 +196,15 @@ class Collector:
             writers=self._writers,
         )
         self._worker.start()
+        self._retention = RetentionWorker(
+            store,
+            queue,
+            self._writers,
+            default_days=settings.retention_days,
+            every_seconds=settings.retention_seconds,
+            metrics=RetentionMetrics.register(self._registry),
+        )
+        self._retention.start()
         if webhook is not None:
             self._watcher = Watcher(
                 queue,
@@ -282,6 +295,7 @@ class Collector:
             scores=Scores(store),
             export=Export(store),
             deletion=Deletion(queue, store, self._audit, self._writers),
+            retention=Retention(store, self._audit, default_days=settings.retention_days),
             search=search,
             sessions=Sessions(store, search),
             agents=Agents(store),
@@ -306,6 +320,8 @@ class Collector:
             self._tail.close()
         if self._watcher is not None:
             self._watcher.stop(timeout=1.0)
+        if self._retention is not None:
+            self._retention.stop(timeout=1.0)
         if self._worker is not None:
             self._worker.stop(timeout=self._settings.stop_seconds)
         if self._forwarder is not None:

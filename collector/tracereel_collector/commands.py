@@ -6,7 +6,12 @@ import sys
 from pathlib import Path
 
 from tracereel.cli.command import Command
-from tracereel_collector import backup_command, quarantine_command, schema_command
+from tracereel_collector import (
+    backup_command,
+    quarantine_command,
+    retention_command,
+    schema_command,
+)
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 
@@ -81,4 +86,10 @@ restore = Command(
     "make a data directory out of a backup",
     backup_command.configure_restore,
     backup_command.run_restore,
+)
+retention = Command(
+    "retention",
+    "show or set how long rows are kept",
+    retention_command.configure,
+    retention_command.run,
 )

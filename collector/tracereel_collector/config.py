@@ -75,6 +75,11 @@ class Settings:
     alert_webhook: str = _setting("", "Address that is told what is wrong; none.")
     alert_seconds: float = _setting(15.0, "How often it is looked for.")
 
+    retention_days: int = _setting(
+        0, "Days that rows of tenants without a rule are kept; 0 is for ever."
+    )
+    retention_seconds: float = _setting(60.0, "How often it is looked whether some are too old.")
+
     price_file: str = _setting("", "CSV of model prices that go before the built-in ones.")
     query_seconds: float = _setting(30.0, "Longest time a query may take.")
     query_memory_bytes: int = _setting(2048 * MIB, "Most memory one query may use.")
@@ -122,7 +127,7 @@ class Settings:
         problems += [
             f"{name}={getattr(self, name)!r}: expected 0 or more"
             for name in (
-                *("rate_records", "rate_bytes", "min_free_bytes"),
+                *("rate_records", "rate_bytes", "min_free_bytes", "retention_days"),
                 *("tail_readers", "tail_readers_per_tenant"),
             )
             if getattr(self, name) < 0
@@ -132,7 +137,7 @@ class Settings:
             for name in (
                 *("max_connections", "header_seconds", "body_seconds", "tail_beat_seconds"),
                 *("forward_queue_bytes", "forward_seconds", "forward_age_seconds"),
-                *("max_attributes", "max_attribute_bytes"),
+                *("max_attributes", "max_attribute_bytes", "retention_seconds"),
             )
             if getattr(self, name) <= 0
         ]

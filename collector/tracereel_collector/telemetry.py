@@ -180,6 +180,32 @@ class ForwardMetrics:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RetentionMetrics:
+    """What was removed because it was too old."""
+
+    deleted: Counter
+    sweeps: Counter
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "RetentionMetrics":
+        """Make them in a registry."""
+        return cls(
+            deleted=Counter(
+                "tracereel_retention_deleted_rows_total",
+                "Rows removed because their tenant keeps none so old.",
+                ["table"],
+                registry=registry,
+            ),
+            sweeps=Counter(
+                "tracereel_retention_sweeps_total",
+                "Times that what is too old was looked for, and whether that came to its end.",
+                ["outcome"],
+                registry=registry,
+            ),
+        )
+
+
 class QueueMetrics(Collector):
     """The conservation counters, read from the queue's own transactions when they are asked for."""
 

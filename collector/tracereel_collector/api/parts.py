@@ -24,6 +24,7 @@ from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.retention import Retention
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
@@ -165,6 +166,7 @@ class Parts:
     scores: Scores
     export: Export
     deletion: Deletion
+    retention: Retention
     sessions: Sessions
     agents: Agents
     queries: QueryThreads

@@ -47,6 +47,7 @@ COLLECTOR_COMMANDS: Final = {
     "keys": "Make, list and revoke API keys.",
     "backup": "Save queue, store and keys of one moment, also while the collector runs.",
     "restore": "Make a data directory out of a backup.",
+    "retention": "Show or set how long rows are kept.",
 }
 """Known commands of the collector; listed from here so that `--help` does not import it."""
 
