@@ -22,6 +22,7 @@ from tracereel_collector.telemetry import (
     PressureMetrics,
     QueueMetrics,
     RetentionMetrics,
+    SelfMetrics,
     SessionMetrics,
     TailMetrics,
     UnpricedModelMetric,
@@ -60,6 +61,7 @@ def test_every_metric_is_described():
     alerts_sent(metrics)
     ForwardMetrics.register(metrics)
     RetentionMetrics.register(metrics)
+    SelfMetrics.register(metrics)
     counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
     metrics.register(PressureMetrics(lambda: Pressure()))

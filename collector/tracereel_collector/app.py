@@ -1,11 +1,9 @@
 """The composition root: makes the parts, joins them, starts and stops them in order."""
 
 import asyncio
-import hashlib
 import json
-import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -58,6 +56,7 @@ from tracereel_collector.link import Link
 from tracereel_collector.live.hub import LiveTail, TailLimits
 from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.observe.build import SelfObservation, own_id_of, self_observation
 from tracereel_collector.preparation import Preparation
 from tracereel_collector.query.agent_health import AgentsLately
 from tracereel_collector.query.agents import Agents
@@ -132,6 +131,7 @@ class Collector:
         self._forwarder: Forwarder | None = None
         self._watcher: Watcher | None = None
         self._retention: RetentionWorker | None = None
+        self._itself: SelfObservation | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
         self.store_address: StoreAddress
         self.parts: Parts
@@ -163,6 +163,7 @@ class Collector:
         settings = self._settings
         self._gate.check()
         self._forward_target()
+        self._observe_itself()
         webhook = Webhook(settings.alert_webhook) if settings.alert_webhook else None
         prices = known_prices(Path(settings.price_file) if settings.price_file else None)
         queue = self._queue = DurableQueue(
@@ -194,6 +195,7 @@ class Collector:
             prepare=prepare,
             on_delivered=on_delivered,
             writers=self._writers,
+            on_batch=self._itself.observer.batch_done if self._itself else None,
         )
         self._worker.start()
         self._retention = RetentionWorker(
@@ -222,6 +224,7 @@ class Collector:
 
     def _join_core(self, link: Link) -> None:
         """A worker's part: append to the queue that another process owns and empties."""
+        self._observe_itself()
         bell = Bell(link.bell_fd)
         self._bells.append(bell)
         self._queue = DurableQueue(
@@ -305,6 +308,7 @@ class Collector:
             registry=self._shown,
             http_metrics=HttpMetrics.register(self._registry),
             version=version("tracereel"),
+            observer=self._itself.observer if self._itself else None,
             cors_origins=parse_origins(settings.cors_origins),
             connection_limits=ConnectionLimits(
                 max_connections=settings.max_connections,
@@ -336,6 +340,13 @@ class Collector:
             self._engine.stop()
         for bell in self._bells:
             bell.close()
+        if self._itself is not None:
+            self._itself.stop(timeout=min(FORWARD_STOP_SECONDS, self._settings.stop_seconds))
+
+    def _observe_itself(self) -> None:
+        self._itself = self_observation(self._settings, self._registry)
+        if self._itself is not None:
+            self._itself.start()
 
     def _new_gate(self) -> Gate:
         settings = self._settings
@@ -370,7 +381,6 @@ class Collector:
         settings, target = self._settings, self._forward_target()
         if target is None:
             return None
-        place = f"{socket.gethostname()}:{settings.data_dir}"
         return Forwarder(
             target,
             ForwardLimits(
@@ -380,8 +390,7 @@ class Collector:
                 signals=parse_signals(settings.forward_signals),
                 own_spans=settings.forward_events == "on",
             ),
-            # The same for all workers, and for this collector after a restart.
-            own_id=hashlib.sha256(place.encode()).hexdigest()[:16],
+            own_id=own_id_of(settings),
             metrics=ForwardMetrics.register(self._registry),
         )
 
@@ -408,9 +417,7 @@ class Collector:
     def _find_store(self) -> StoreAddress:
         if self._settings.store != "embedded":
             return StoreAddress.parse(self._settings.store)
-        self._engine = start_engine(
-            self._settings, on_event=lambda name, fields: log.info(name, **fields)
-        )
+        self._engine = start_engine(self._settings, on_event=_told_by_engine)
         return engine_address(self._engine)
 
     def _engine_restarts(self) -> int:
@@ -428,6 +435,12 @@ class Collector:
             "engine": self._engine.state,
             "restarts": self._engine.restarts,
         }
+
+
+def _told_by_engine(name: str, fields: Mapping[str, object]) -> None:
+    """That it comes and goes as it was told to is no news."""
+    tell = log.debug if name in ("engine.ready", "engine.stopped") else log.info
+    tell(name, **fields)
 
 
 def _read_state(file: Path) -> dict[str, Any]:

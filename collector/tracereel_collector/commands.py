@@ -8,6 +8,7 @@ from pathlib import Path
 from tracereel.cli.command import Command
 from tracereel_collector import (
     backup_command,
+    migrate_command,
     quarantine_command,
     retention_command,
     schema_command,
@@ -92,4 +93,10 @@ retention = Command(
     "show or set how long rows are kept",
     retention_command.configure,
     retention_command.run,
+)
+migrate_store = Command(
+    "migrate-store",
+    "copy the embedded store into a ClickHouse server",
+    migrate_command.configure,
+    migrate_command.run,
 )

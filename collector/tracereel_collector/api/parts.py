@@ -85,6 +85,26 @@ class QueueView(Protocol):
         ...
 
 
+class RequestObserver(Protocol):
+    """Who is told of every request that was answered."""
+
+    def is_own(self, headers: list[tuple[bytes, bytes]], /) -> bool:
+        """Whether a request is what this collector itself has sent elsewhere."""
+        ...
+
+    def request_done(
+        self,
+        *,
+        method: str,
+        route: str,
+        status: int,
+        seconds: float,
+        headers: list[tuple[bytes, bytes]],
+    ) -> None:
+        """It was answered so."""
+        ...
+
+
 class DeliveryNotice:
     """Wakes requests that wait for the store, from the thread that delivers."""
 
@@ -175,6 +195,7 @@ class Parts:
     registry: CollectorRegistry
     http_metrics: HttpMetrics
     version: str
+    observer: RequestObserver | None = None
     cors_origins: tuple[str, ...] = ()
     connection_limits: ConnectionLimits = ConnectionLimits()
 

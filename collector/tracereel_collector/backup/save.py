@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
 from tracereel_collector.auth.keystore import FILE as KEYS_FILE
 from tracereel_collector.backup.manifest import AUDIT, KEYS, QUEUE, STORE, Manifest, fingerprint
 from tracereel_collector.config import Settings
@@ -21,19 +19,16 @@ from tracereel_collector.data_dir import (
     STORE_DIR,
     embedded_store,
     maintenance_store,
-    queue_limits,
 )
-from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.errors import StartupError, UnavailableError
-from tracereel_collector.queue import DurableQueue
+from tracereel_collector.offline import settle
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.queue.snapshot import copy_sqlite, queue_facts
 from tracereel_collector.store.archive import write_archive
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.migrate import applied_migrations
 from tracereel_collector.store.tables import count_all, stored_bytes
-from tracereel_collector.telemetry import DeliveryMetrics
 
 LEFTOVER = "tracereel-backup-"
 MARGIN_BYTES = 64 * 1024 * 1024
@@ -61,7 +56,7 @@ def make_backup(
         try:
             target.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not reached.is_served:
-                _settle(settings, store)
+                settle(settings, store)
             manifest = _save(settings, store, target, archive, wait_seconds, say)
             # Where both are on one disk this is a new name; else a copy, with delivery going on.
             shutil.move(archive, target / STORE)
@@ -116,26 +111,6 @@ def _save(
         waiting_bodies=facts.waiting_bodies,
         files={},
     )
-
-
-def _settle(settings: Settings, store: ClickHouseStore) -> None:
-    """Finish what a collector that was killed had begun, under its token, while the store knows it."""
-    queue = DurableQueue(settings.data_dir / QUEUE_FILE, queue_limits(settings))
-    try:
-        DeliveryWorker(
-            queue,
-            store,
-            BatchLimits(
-                max_records=settings.batch_records,
-                max_bytes=settings.batch_bytes,
-                linger_seconds=0,
-            ),
-            metrics=DeliveryMetrics.register(CollectorRegistry()),
-            prepare=lambda: None,
-            on_delivered=lambda: None,
-        ).settle()
-    finally:
-        queue.close()
 
 
 def _refuse_unless_empty(target: Path) -> None:

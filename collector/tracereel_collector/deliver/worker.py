@@ -44,6 +44,14 @@ class Stores(Protocol):
         ...
 
 
+class OnBatch(Protocol):
+    """Who is told of every batch that is done."""
+
+    def __call__(self, batch: Batch, /, *, stored: int, seconds: float) -> None:
+        """So much of it is stored, and it took so long, all tries included."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
     """How large a batch grows, and how long it waits to."""
@@ -66,6 +74,7 @@ class DeliveryWorker:
         prepare: Callable[[], None],
         on_delivered: Callable[[], None],
         writers: StoreWriters | None = None,
+        on_batch: OnBatch | None = None,
     ) -> None:
         self._queue = queue
         self._store = store
@@ -74,6 +83,7 @@ class DeliveryWorker:
         self._prepare = prepare
         self._on_delivered = on_delivered
         self._writers = writers
+        self._on_batch = on_batch
         self._last_records = dict.fromkeys(Kind, 0)
         self._last_seconds = dict.fromkeys(Kind, 0.0)
         self._stop = threading.Event()
@@ -151,6 +161,7 @@ class DeliveryWorker:
         return max(by_rate, min(self._limits.linger_seconds, self._last_seconds[kind]))
 
     def _deliver(self, batch: Batch) -> None:
+        started = time.perf_counter()
         bodies = self._queue.bodies_of(batch)
         readable = sum(body.records for body in bodies)
         refused = []
@@ -168,6 +179,8 @@ class DeliveryWorker:
         crash.here("before_done")
         self._queue.done(batch, stored=stored, quarantined=refused)
         crash.here("after_done")
+        if self._on_batch is not None:
+            self._on_batch(batch, stored=stored, seconds=time.perf_counter() - started)
         self._on_delivered()
 
     def _prepare_store(self) -> None:

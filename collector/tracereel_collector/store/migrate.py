@@ -37,7 +37,7 @@ def migrate(store: Runs) -> list[Migration]:
     if unknown := sorted(set(applied) - {each.number for each in known}):
         raise StartupError(
             f"the store has migrations {unknown} that this version of tracereel does not know",
-            hint="start the newer version that wrote it",
+            hint="install the newer tracereel that wrote it, or restore a backup from before",
         )
     missing = []
     for migration in known:

@@ -48,6 +48,7 @@ COLLECTOR_COMMANDS: Final = {
     "backup": "Save queue, store and keys of one moment, also while the collector runs.",
     "restore": "Make a data directory out of a backup.",
     "retention": "Show or set how long rows are kept.",
+    "migrate-store": "Copy the embedded store into a ClickHouse server.",
 }
 """Known commands of the collector; listed from here so that `--help` does not import it."""
 
