@@ -36,7 +36,7 @@ def fill(settings: Settings, kind: Kind, records: int) -> None:
                 first_sequence_number=number * BATCH,
                 records=BATCH,
                 received_unix_nano=time.time_ns(),
-                data=next(bodies).strip(b"\n"),
+                data=next(bodies),
             )
             store.insert(kind, [body], token=uuid.uuid4().hex)
         for (table,) in store.rows("SELECT DISTINCT table FROM system.parts WHERE active"):
