@@ -38,6 +38,12 @@ def _list(values: Iterable[str]) -> str:
     return f"[{', '.join(repr(value) for value in values)}]"
 
 
+OPERATION_OF_TYPE: Final = (
+    f"transform(event_type, {_list(OPERATIONS)}, {_list(OPERATIONS.values())}, '')"
+)
+"""SQL for it."""
+
+
 def _text(raw: str) -> str:
     """SQL for a raw JSON value as an attribute has it: strings bare, everything else as JSON."""
     return f"""if(startsWith({raw}, '"'), JSONExtractString({raw}), {raw})"""
@@ -64,10 +70,9 @@ def _attributes() -> str:
             f" '{answered['llm_model'][place]}', {usual}), f.2), fields)"
         )
 
-    operation = f"transform(event_type, {_list(OPERATIONS)}, {_list(OPERATIONS.values())}, '')"
     return (
         f"arrayFilter(p -> p.1 != '', arrayConcat({pairs(0)}, {pairs(1)},"
-        f" if({operation} = '', [], [('{semconv.OPERATION}', {operation})])))"
+        f" if({OPERATION_OF_TYPE} = '', [], [('{semconv.OPERATION}', {OPERATION_OF_TYPE})])))"
     )
 
 
@@ -95,14 +100,23 @@ _EXECUTIONS: Final = (
 )
 
 
-def _event_spans() -> str:
-    """A query on `agent_events` for the spans that no event tells whole."""
+def _event_spans(*, attributes: bool) -> str:
+    """A query on `agent_events` for the spans that no event tells whole.
+
+    Without their attributes, it says in which run they are found instead.
+    """
+    made = (
+        f"\n        {_FIELDS} AS fields,\n        {_attributes()} AS pairs," if attributes else ""
+    )
+    failed = "payload" if attributes else "if(status = 'failed', payload, '')"
+    told = f"{_map('pairs.1', 'pairs.2')} AS SpanAttributes" if attributes else "trace_id AS RunId"
     types = _list([*_EXECUTIONS, *_PIPELINES, *sorted(semconv.CALLS)])
+    tool = f"if(event_type = '{semconv.TOOL_CALLED}', payload, '')" if not attributes else "payload"
     name = f"""multiIf(
             has({_list(_PIPELINES)}, event_type), trim(concat('{semconv.INVOKE_WORKFLOW} ', pipeline_type)),
             has({_list(_EXECUTIONS)}, event_type), trim(concat('{semconv.INVOKE_AGENT} ', agent_name)),
             event_type = '{semconv.TOOL_CALLED}',
-            trim(concat('{semconv.EXECUTE_TOOL} ', JSONExtractString(payload, 'tool_name'))),
+            trim(concat('{semconv.EXECUTE_TOOL} ', JSONExtractString({tool}, 'tool_name'))),
             event_type = '{semconv.LLM_CALLED}', trim(concat('chat ', llm_model)),
             splitByChar('.', event_type)[2])"""
     # Events of one execution share these; a call is told by one event.
@@ -122,7 +136,7 @@ def _event_spans() -> str:
     name AS SpanName,
     if(event_type = '{semconv.LLM_CALLED}', 'Client', 'Internal') AS SpanKind,
     service AS ServiceName,
-    {_map("pairs.1", "pairs.2")} AS SpanAttributes,
+    {told},
     if(failed, 'Error', 'Unset') AS StatusCode,
     if(failed, concat(error_type, if(error_message = '', '', ': '), error_message), '') AS StatusMessage,
     if(is_open, 'open', 'closed') AS State,
@@ -133,15 +147,13 @@ FROM
 (
     SELECT
         tenant, otel_trace_id, trace_id, span_id, parent_span_id, timestamp, event_type, service,
-        emitter_id, sequence_number, ingested_at, error_type,
-        {_FIELDS} AS fields,
-        {_attributes()} AS pairs,
+        emitter_id, sequence_number, ingested_at, error_type,{made}
         {key} AS key,
         {name} AS name,
         has({_list(_OPEN)}, event_type) AS is_open,
         if(is_open, 0, least(ifNull(duration_ms, 0), 31536000000) * 1000000) AS took,
         status = 'failed' AS failed,
-        JSONExtractString(payload, 'error_message') AS error_message
+        JSONExtractString({failed}, 'error_message') AS error_message
     FROM agent_events
     WHERE event_type IN {types}
         AND (event_type IN {_list(_OPEN)} OR span_id = ''
@@ -155,7 +167,8 @@ def _span_hash(key: str) -> str:
 
 FRAGMENTS: Final = {
     "event_fields": _FIELDS,
-    "event_spans_query": _event_spans(),
+    "event_spans_query": _event_spans(attributes=True),
+    "bare_event_spans_query": _event_spans(attributes=False),
     "own_attribute_pairs": _attributes(),
     "own_attributes": _map("pairs.1", "pairs.2"),
     "own_mark_pairs": _marks(),

@@ -1,10 +1,16 @@
 -- The traces with a span that meets every condition, the newest first. A span arrives after it began:
--- older partitions need not be read, less a day for clocks that run ahead.
+-- older partitions need not be read, less a day for clocks that run ahead. Attributes that are made of an
+-- event are made of those only that have the plain ones of the values in them.
+WITH
+    arrayFilter((v, k) -> match(v, '^[A-Za-z0-9_.: -]+$') AND k NOT IN
+        ('error', 'span.kind', 'service.name', 'gen_ai.operation.name')
+        AND NOT startsWith(k, 'otel.') AND NOT startsWith(k, 'exception.'),
+        {tag_values:Array(String)}, {tag_keys:Array(String)}) AS written
 SELECT TraceId, max(at) AS latest
 FROM
 (
     SELECT TraceId, toUnixTimestamp64Nano(Timestamp) AS at
-    FROM otel_spans
+    FROM whole_spans
     WHERE TenantId = {tenant:String}
       AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
       AND Timestamp >= fromUnixTimestamp64Nano({start:Int64})
@@ -12,6 +18,7 @@ FROM
       AND ({any_service:UInt8} OR ServiceName = {service:String})
       AND ({operation:String} = '' OR SpanName = {operation:String})
       AND Duration >= {min_duration:UInt64} AND Duration <= {max_duration:UInt64}
+      AND (Told = '' OR arrayAll(v -> position(Told, v) > 0, written))
       AND (empty({tag_keys:Array(String)}) OR arrayAll((k, v) -> multiIf(
             k = 'error' AND v = 'true' AND StatusCode = 'Error', true,
             k = 'span.kind' AND v = lower(SpanKind), true,
@@ -27,6 +34,14 @@ FROM
     UNION ALL
     SELECT TraceId, toUnixTimestamp64Nano(Timestamp) AS at
     FROM event_spans
+    LEFT JOIN
+    (
+        SELECT sequence_number, attributes
+        FROM event_attributes
+        WHERE tenant = {tenant:String} AND notEmpty({tag_keys:Array(String)})
+          AND ingested_at >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
+          AND arrayAll(v -> position(payload, v) > 0, written)
+    ) AS told ON told.sequence_number = event_spans.SequenceNumber
     WHERE TenantId = {tenant:String}
       AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
       AND Timestamp >= fromUnixTimestamp64Nano({start:Int64})
@@ -42,7 +57,8 @@ FROM
             k = 'otel.status_code' AND v = upper(StatusCode), true,
             k = 'otel.status_description' AND v = StatusMessage, true,
             k = 'service.name' AND v = ServiceName, true,
-            mapContains(SpanAttributes, k) AND SpanAttributes[k] = v),
+            if(RunId = '', mapContains(SpanAttributes, k) AND SpanAttributes[k] = v,
+               mapContains(attributes, k) AND attributes[k] = v)),
           {tag_keys:Array(String)}, {tag_values:Array(String)}))
 )
 GROUP BY TraceId
