@@ -16,7 +16,7 @@ _CREATE = re.compile(
     r"(?P<verb>CREATE (?P<again>OR REPLACE )?(?P<what>TABLE|VIEW|MATERIALIZED VIEW))"
     r"(?: IF NOT EXISTS)? (?P<name>\w+)"
 )
-_DROP_VIEW = re.compile(r"DROP VIEW IF EXISTS (?P<name>\w+)")
+_DROP = re.compile(r"DROP (?P<what>VIEW|TABLE) IF EXISTS (?P<name>\w+)")
 _ALTER = re.compile(r"ALTER TABLE (?P<name>\w+)")
 _MERGE_TREE = re.compile(r"ENGINE\s*=\s*(?P<family>\w*MergeTree)(?:\s*\((?P<args>[^()]*)\))?")
 _SHARD_COLUMNS = ("trace_id", "TraceId", "emitter_id")
@@ -44,8 +44,13 @@ def cluster_schema(*, cluster: str, database: str) -> list[str]:
 def _on_cluster(statement: str, cluster: str, database: str, sharded: set[str]) -> list[str]:
     if statement.startswith(("INSERT INTO ", "TRUNCATE TABLE ")):
         return []  # fills a later table from the rows of an earlier one: here there are none yet
-    if (dropped := _DROP_VIEW.fullmatch(statement)) is not None:
-        return [f"DROP VIEW IF EXISTS {database}.{dropped['name']} ON CLUSTER {cluster}"]
+    if (dropped := _DROP.fullmatch(statement)) is not None:
+        names = [dropped["name"]]
+        if dropped["name"] in sharded:
+            sharded.discard(dropped["name"])
+            names.append(f"{dropped['name']}_local")
+        on = f"ON CLUSTER {cluster}"
+        return [f"DROP {dropped['what']} IF EXISTS {database}.{name} {on}" for name in names]
     created, altered = _CREATE.match(statement), _ALTER.match(statement)
     if altered is not None:
         return _altered(statement, altered, cluster, database, sharded)

@@ -100,25 +100,34 @@ _EXECUTIONS: Final = (
 )
 
 
-def _event_spans(*, attributes: bool) -> str:
-    """A query on `agent_events` for the spans that no event tells whole.
+_TYPES: Final = (*_EXECUTIONS, *_PIPELINES, *sorted(semconv.CALLS))
+"""Events that let a span be known."""
 
-    Without their attributes, it says in which run they are found instead.
-    """
-    made = (
-        f"\n        {_FIELDS} AS fields,\n        {_attributes()} AS pairs," if attributes else ""
-    )
-    failed = "payload" if attributes else "if(status = 'failed', payload, '')"
-    told = f"{_map('pairs.1', 'pairs.2')} AS SpanAttributes" if attributes else "trace_id AS RunId"
-    types = _list([*_EXECUTIONS, *_PIPELINES, *sorted(semconv.CALLS)])
-    tool = f"if(event_type = '{semconv.TOOL_CALLED}', payload, '')" if not attributes else "payload"
-    name = f"""multiIf(
+
+def _span_name(tool: str) -> str:
+    """SQL for the name of the span that an event lets be known."""
+    return f"""multiIf(
             has({_list(_PIPELINES)}, event_type), trim(concat('{semconv.INVOKE_WORKFLOW} ', pipeline_type)),
             has({_list(_EXECUTIONS)}, event_type), trim(concat('{semconv.INVOKE_AGENT} ', agent_name)),
             event_type = '{semconv.TOOL_CALLED}',
-            trim(concat('{semconv.EXECUTE_TOOL} ', JSONExtractString({tool}, 'tool_name'))),
+            trim(concat('{semconv.EXECUTE_TOOL} ', {tool})),
             event_type = '{semconv.LLM_CALLED}', trim(concat('chat ', llm_model)),
             splitByChar('.', event_type)[2])"""
+
+
+def _told_or_known(told: str, tool: str) -> str:
+    """SQL for the name of the span that an event tells, or lets be known; else empty."""
+    return (
+        f"multiIf({told} != '' AND startsWith(event_type, 'agent.'), {told},"
+        f" event_type NOT IN {_list(_TYPES)}, '', {_span_name(tool)})"
+    )
+
+
+_OPENS: Final = f"event_type IN {_list(_OPEN)}"
+
+
+def _event_spans(name: str, told: str, more: str = "") -> str:
+    """A query on `agent_events` for the spans that no event tells whole."""
     # Events of one execution share these; a call is told by one event.
     key = f"""multiIf(
             has({_list(_PIPELINES)}, event_type), 'pipeline',
@@ -136,28 +145,30 @@ def _event_spans(*, attributes: bool) -> str:
     name AS SpanName,
     if(event_type = '{semconv.LLM_CALLED}', 'Client', 'Internal') AS SpanKind,
     service AS ServiceName,
-    {told},
+    {_map("pairs.1", "pairs.2")} AS SpanAttributes,
     if(failed, 'Error', 'Unset') AS StatusCode,
     if(failed, concat(error_type, if(error_message = '', '', ': '), error_message), '') AS StatusMessage,
     if(is_open, 'open', 'closed') AS State,
     emitter_id AS EmitterId,
     sequence_number AS SequenceNumber,
-    ingested_at AS IngestedAt
+    ingested_at AS IngestedAt{more}
 FROM
 (
     SELECT
         tenant, otel_trace_id, trace_id, span_id, parent_span_id, timestamp, event_type, service,
-        emitter_id, sequence_number, ingested_at, error_type,{made}
+        emitter_id, sequence_number, ingested_at, error_type,{" payload," if more else ""}
+        {_FIELDS} AS fields,
+        {_attributes()} AS pairs,
         {key} AS key,
         {name} AS name,
         has({_list(_OPEN)}, event_type) AS is_open,
         if(is_open, 0, least(ifNull(duration_ms, 0), 31536000000) * 1000000) AS took,
         status = 'failed' AS failed,
-        JSONExtractString({failed}, 'error_message') AS error_message
+        JSONExtractString(payload, 'error_message') AS error_message
     FROM agent_events
-    WHERE event_type IN {types}
-        AND (event_type IN {_list(_OPEN)} OR span_id = ''
-             OR position(payload, '"span_start_unix_nano"') = 0)
+    WHERE event_type IN {_list(_TYPES)}
+        AND ({_OPENS} OR span_id = ''
+             OR {told})
 )"""
 
 
@@ -167,8 +178,17 @@ def _span_hash(key: str) -> str:
 
 FRAGMENTS: Final = {
     "event_fields": _FIELDS,
-    "event_spans_query": _event_spans(attributes=True),
-    "bare_event_spans_query": _event_spans(attributes=False),
+    "event_spans_query": _event_spans(
+        _span_name("JSONExtractString(payload, 'tool_name')"),
+        told="position(payload, '\"span_start_unix_nano\"') = 0",
+    ),
+    "untold_spans_query": _event_spans(
+        "span_name", told="span_began = 0", more=",\n    payload AS Told"
+    ),
+    "span_name": _told_or_known("t.span_name", "t.tool_name"),
+    "span_name_of_payload": _told_or_known(
+        "JSONExtractString(payload, 'span_name')", "JSONExtractString(payload, 'tool_name')"
+    ),
     "own_attribute_pairs": _attributes(),
     "own_attributes": _map("pairs.1", "pairs.2"),
     "own_mark_pairs": _marks(),

@@ -34,14 +34,6 @@ FROM
     UNION ALL
     SELECT TraceId, toUnixTimestamp64Nano(Timestamp) AS at
     FROM event_spans
-    LEFT JOIN
-    (
-        SELECT sequence_number, attributes
-        FROM event_attributes
-        WHERE tenant = {tenant:String} AND notEmpty({tag_keys:Array(String)})
-          AND ingested_at >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
-          AND arrayAll(v -> position(payload, v) > 0, written)
-    ) AS told ON told.sequence_number = event_spans.SequenceNumber
     WHERE TenantId = {tenant:String}
       AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
       AND Timestamp >= fromUnixTimestamp64Nano({start:Int64})
@@ -51,14 +43,14 @@ FROM
       AND Duration >= {min_duration:UInt64} AND Duration <= {max_duration:UInt64}
       -- How long one takes that has only begun, nobody knows.
       AND (State = 'closed' OR NOT {by_duration:UInt8})
+      AND arrayAll(v -> position(Told, v) > 0, written)
       AND (empty({tag_keys:Array(String)}) OR arrayAll((k, v) -> multiIf(
             k = 'error' AND v = 'true' AND StatusCode = 'Error', true,
             k = 'span.kind' AND v = lower(SpanKind), true,
             k = 'otel.status_code' AND v = upper(StatusCode), true,
             k = 'otel.status_description' AND v = StatusMessage, true,
             k = 'service.name' AND v = ServiceName, true,
-            if(RunId = '', mapContains(SpanAttributes, k) AND SpanAttributes[k] = v,
-               mapContains(attributes, k) AND attributes[k] = v)),
+            mapContains(SpanAttributes, k) AND SpanAttributes[k] = v),
           {tag_keys:Array(String)}, {tag_values:Array(String)}))
 )
 GROUP BY TraceId

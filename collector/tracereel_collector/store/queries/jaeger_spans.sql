@@ -20,21 +20,11 @@ FROM
         SELECT
             TraceId, SpanId, ParentSpanId, '', SpanName, SpanKind, ServiceName,
             CAST(map('service.name', ServiceName) AS Map(LowCardinality(String), String)),
-            'tracereel', '', if(RunId = '', SpanAttributes, attributes), toUnixTimestamp64Nano(Timestamp), Duration,
+            'tracereel', '', SpanAttributes, toUnixTimestamp64Nano(Timestamp), Duration,
             StatusCode, StatusMessage,
             [], [], [], [], [], [], [],
             CAST(map() AS Map(LowCardinality(String), UInt8)), if(State = 'closed', 2, 3), EmitterId, SequenceNumber
         FROM event_spans
-        LEFT JOIN
-        (
-            SELECT sequence_number, attributes
-            FROM event_attributes
-            WHERE tenant = {tenant:String} AND trace_id IN
-            (
-                SELECT RunId FROM event_spans
-                WHERE TenantId = {tenant:String} AND TraceId IN {traces:Array(String)} AND RunId != ''
-            )
-        ) AS told ON told.sequence_number = event_spans.SequenceNumber
         WHERE TenantId = {tenant:String} AND TraceId IN {traces:Array(String)}
     )
     ORDER BY rank, SequenceNumber
