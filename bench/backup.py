@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from bench.load import event_bodies, span_bodies
 from tests.support.collector import CollectorProcess
 from tracereel_collector.config import Settings
-from tracereel_collector.data_dir import embedded_store, maintenance_store
+from tracereel_collector.data_dir import maintenance_store, reached_store
 from tracereel_collector.engine import EngineSettings, Supervisor
 from tracereel_collector.model import Kind, QueuedBody
 
@@ -26,7 +26,7 @@ BATCH = 5_000
 def fill(settings: Settings, kind: Kind, records: int) -> None:
     """Store so many, as delivery does."""
     bodies = (event_bodies if kind is Kind.EVENTS else span_bodies)(7, BATCH)
-    with embedded_store(settings) as reached:
+    with reached_store(settings) as reached:
         store = maintenance_store(reached.address)
         for number in range(1, records // BATCH + 1):
             body = QueuedBody(

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -9,12 +10,19 @@ from tracereel_collector.config import Settings
 from tracereel_collector.errors import CollectorError, StartupError
 
 WAIT_SECONDS = 60.0
+_PLACE = re.compile(r"(Disk|File|S3|AzureBlobStorage)\([^()`;]*\)")
 
 
 def configure_backup(parser: argparse.ArgumentParser) -> None:
     """From where, whereto."""
     parser.add_argument("directory", type=Path, metavar="DIR", help="where to; made if absent")
     parser.add_argument("--data-dir", type=Path, help="data directory of the collector")
+    parser.add_argument("--store", help="the server, where the collector uses one")
+    parser.add_argument(
+        "--server-to",
+        metavar="PLACE",
+        help="where the server keeps its part, in ClickHouse's words: Disk('backups', 'monday')",
+    )
     parser.add_argument(
         "--wait",
         type=float,
@@ -28,6 +36,7 @@ def configure_restore(parser: argparse.ArgumentParser) -> None:
     """From where, whereto."""
     parser.add_argument("directory", type=Path, metavar="DIR", help="what `backup` made")
     parser.add_argument("--data-dir", type=Path, help="the new data directory; empty or absent")
+    parser.add_argument("--store", help="the server, where the backup is of one")
 
 
 def run_backup(args: argparse.Namespace) -> int:
@@ -35,8 +44,14 @@ def run_backup(args: argparse.Namespace) -> int:
     from tracereel_collector.backup.save import make_backup
 
     try:
+        settings = _settings(args)
+        _check_place(settings, args.server_to)
         made = make_backup(
-            _settings(args, "backup"), args.directory, wait_seconds=args.wait, say=_say
+            settings,
+            args.directory,
+            wait_seconds=args.wait,
+            server_place=args.server_to,
+            say=_say,
         )
     except CollectorError as error:
         return _fail("backup", error)
@@ -54,7 +69,7 @@ def run_restore(args: argparse.Namespace) -> int:
     from tracereel_collector.backup.bring_back import restore_backup
 
     try:
-        settings = _settings(args, "restore")
+        settings = _settings(args)
         made = restore_backup(settings, args.directory, say=_say)
     except CollectorError as error:
         return _fail("restore", error)
@@ -68,14 +83,20 @@ def run_restore(args: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(args: argparse.Namespace, command: str) -> Settings:
-    settings = Settings.load({"data_dir": args.data_dir}, os.environ)
-    if settings.store != "embedded":
+def _settings(args: argparse.Namespace) -> Settings:
+    return Settings.load({"data_dir": args.data_dir, "store": args.store}, os.environ)
+
+
+def _check_place(settings: Settings, place: str | None) -> None:
+    if (settings.store == "embedded") != (place is None):
         raise StartupError(
-            f"tracereel {command} saves the embedded store, and this collector uses a server",
-            hint="docs/operations.md says how to back up a server and its collectors' queues",
+            "--server-to is for collectors that use a server, and they need it",
+            hint="such as --server-to \"Disk('backups', 'monday')\"",
         )
-    return settings
+    if place is not None and not _PLACE.fullmatch(place):
+        raise StartupError(
+            f"--server-to {place!r}: expected a place in ClickHouse's words, Disk('backups', 'monday')"
+        )
 
 
 def _say(line: str) -> None:

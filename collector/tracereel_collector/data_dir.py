@@ -24,11 +24,11 @@ OnEvent = Callable[[str, Mapping[str, object]], None]
 
 @dataclass(frozen=True, slots=True)
 class ReachedStore:
-    """The embedded store of a data directory."""
+    """The store of a collector."""
 
     address: StoreAddress
     is_served: bool
-    """Whether a collector has it; else it runs for us alone."""
+    """Whether a collector runs; else the data directory, and an embedded store, are ours alone."""
 
 
 @contextmanager
@@ -46,31 +46,34 @@ def held(data_dir: Path) -> Iterator[None]:
 
 
 @contextmanager
-def embedded_store(settings: Settings) -> Iterator[ReachedStore]:
-    """The store of a data directory, whether a collector runs or not.
+def reached_store(settings: Settings) -> Iterator[ReachedStore]:
+    """The store of a data directory's collector, whether that runs or not.
 
     Raises:
-        StartupError: there is no such directory, or its store does not start.
+        StartupError: there is no such directory, or its embedded store does not start.
     """
     data_dir = settings.data_dir
-    if not (data_dir / STORE_DIR).is_dir():
+    embedded = settings.store == "embedded"
+    if embedded and not (data_dir / STORE_DIR).is_dir():
         raise StartupError(
             f"there is no embedded store in {data_dir}", hint="choose another with --data-dir"
         )
+    server = None if embedded else StoreAddress.parse(settings.store)
     try:
         lock = _lock(data_dir, make=False)
     except StartupError as error:
         if not isinstance(error.__cause__, StoreInUseError):
             raise
-        yield ReachedStore(_address_of_running(data_dir), is_served=True)
+        yield ReachedStore(server or _address_of_running(data_dir), is_served=True)
         return
+    engine = None
     try:
-        engine = start_engine(settings)
-        try:
-            yield ReachedStore(engine_address(engine), is_served=False)
-        finally:
-            engine.stop()
+        engine = start_engine(settings) if server is None else None
+        address = server or engine_address(engine)  # type: ignore[arg-type] # one of the two is
+        yield ReachedStore(address, is_served=False)
     finally:
+        if engine is not None:
+            engine.stop()
         lock.release()
 
 
@@ -150,10 +153,10 @@ __all__ = [
     "QUEUE_FILE",
     "EngineStartError",
     "ReachedStore",
-    "embedded_store",
     "engine_address",
     "held",
     "maintenance_store",
     "queue_limits",
+    "reached_store",
     "start_engine",
 ]

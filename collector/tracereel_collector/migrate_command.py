@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from tracereel.cli.progress import progress
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _copied(settings: Settings, to: str) -> dict[str, tuple[int, int]]:
-    from tracereel_collector.data_dir import QUEUE_FILE, embedded_store, maintenance_store
+    from tracereel_collector.data_dir import QUEUE_FILE, maintenance_store, reached_store
     from tracereel_collector.offline import drain
     from tracereel_collector.store.clickhouse import StoreAddress
     from tracereel_collector.store.copying import StoreCopy
@@ -54,7 +55,7 @@ def _copied(settings: Settings, to: str) -> dict[str, tuple[int, int]]:
             f"--to {scheme}: expected clickhouse[s]://user:pass@host:port/db, or http[s]://…"
         )
     address = StoreAddress.parse(f"{_SCHEMES.get(scheme, scheme)}://{rest}")
-    with embedded_store(settings) as reached:
+    with reached_store(replace(settings, store="embedded")) as reached:
         if reached.is_served:
             raise StartupError(
                 f"a collector runs on {settings.data_dir}",

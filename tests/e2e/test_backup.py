@@ -14,6 +14,7 @@ from tests.support.collector import CollectorProcess, http
 from tests.support.conservation import conserved
 from tests.support.oracle_process import Oracle
 from tests.support.waiting import wait_until
+from tracereel_collector.engine import EngineSettings, Supervisor
 
 
 def tracereel(*words, env=None):
@@ -125,6 +126,8 @@ def test_a_backup_after_a_crash_finishes_the_batch_whose_end_was_not_written_dow
     wait_until(lambda: collector.process.poll() is not None, message="it should have died")
 
     assert tracereel("backup", tmp_path / "saved", "--data-dir", collector.data_dir)[0] == 0
+    manifest = json.loads((tmp_path / "saved" / "manifest.json").read_text())
+    assert (manifest["tables"]["agent_events"], manifest["waiting_bodies"]) == (30, 0)
     assert tracereel("restore", tmp_path / "saved", "--data-dir", tmp_path / "new")[0] == 0
 
     restored = new_collector(tmp_path / "new").start()
@@ -222,3 +225,39 @@ def test_where_there_is_no_data_that_is_said(tmp_path):
     assert status == 2
     assert "there is no queue in" in errors
     assert not (tmp_path / "none").exists()
+
+
+def test_a_collector_on_a_server_is_saved_with_what_the_server_saves(new_collector, tmp_path):
+    """The server is a second engine, reached over HTTP."""
+    with Supervisor(EngineSettings(store_dir=tmp_path / "server")) as server:
+        dsn = f"clickhouse://u:{server.secret}@{server.host}:{server.port}/first"
+        other = f"clickhouse://u:{server.secret}@{server.host}:{server.port}/second"
+        collector = new_collector(arguments=("--store", dsn)).start()
+        assert collector.post_events([event(n) for n in range(20)]).status == 200
+        words = ("--data-dir", collector.data_dir, "--store", dsn)
+
+        status, _, errors = tracereel("backup", tmp_path / "saved", *words)
+        assert status == 2
+        assert "--server-to is for collectors that use a server, and they need it" in errors
+        status, said, errors = tracereel(
+            "backup", tmp_path / "saved", *words, "--server-to", "File('monday.tar')"
+        )
+        assert (status, errors) == (0, "")
+        assert "20 events" in said
+        assert not (tmp_path / "saved" / "store.tar").exists()
+        collector.stop()
+
+        status, _, errors = tracereel(
+            *("restore", tmp_path / "saved", "--data-dir", tmp_path / "new", "--store", dsn)
+        )
+        assert status == 2
+        assert "the database first has rows in agent_events already" in errors
+        status, _, errors = tracereel(
+            *("restore", tmp_path / "saved", "--data-dir", tmp_path / "new", "--store", other)
+        )
+        assert (status, errors) == (0, "")
+        restored = new_collector(tmp_path / "new", arguments=("--store", other)).start()
+        assert restored.replay("backup-3").json()["summary"]["total_events"] == 3
+        assert restored.post_events([event(n) for n in range(20, 25)]).json()["status"] == "stored"
+        assert delivered(restored)["stored"] == 25
+        restored.stop()

@@ -11,18 +11,18 @@ from tracereel_collector.auth.keystore import FILE as KEYS_FILE
 from tracereel_collector.backup.manifest import AUDIT, KEYS, QUEUE, STORE, Manifest
 from tracereel_collector.config import Settings
 from tracereel_collector.data_dir import (
-    DATABASE,
     QUEUE_FILE,
     STORE_DIR,
-    embedded_store,
     maintenance_store,
+    reached_store,
 )
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.errors import StartupError
 from tracereel_collector.queue.snapshot import give_new_id, queue_facts
 from tracereel_collector.store.archive import read_archive
+from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.sql import migrations
-from tracereel_collector.store.tables import count_all
+from tracereel_collector.store.tables import count_all, missing_rows
 
 _UNFINISHED = ".restoring"
 
@@ -47,6 +47,7 @@ def restore_backup(settings: Settings, source: Path, *, say: Say = lambda _: Non
         )
     manifest = Manifest.read(source)
     _refuse_newer(manifest)
+    _refuse_other_store(settings, manifest)
     manifest.check(source)
     say(f"the backup of {manifest.made} is whole")
     made = data_dir.with_name(data_dir.name + _UNFINISHED)
@@ -54,7 +55,12 @@ def restore_backup(settings: Settings, source: Path, *, say: Say = lambda _: Non
         shutil.rmtree(made)
     (made / QUEUE_FILE).parent.mkdir(parents=True)
     made.chmod(0o700)
-    _bring_store(replace(settings, data_dir=made), source, manifest)
+    if manifest.server_place is None:
+        _bring_store(replace(settings, data_dir=made), source, manifest)
+    else:
+        address = StoreAddress.parse(settings.store)
+        with closing(maintenance_store(address)) as store:
+            _read(store, manifest, manifest.server_place, into=address.database)
     shutil.copyfile(source / QUEUE, made / QUEUE_FILE)
     if not queue_facts(made / QUEUE_FILE).open_batches:
         give_new_id(made / QUEUE_FILE)
@@ -79,6 +85,20 @@ def _refuse_newer(manifest: Manifest) -> None:
         )
 
 
+def _refuse_other_store(settings: Settings, manifest: Manifest) -> None:
+    embedded = settings.store == "embedded"
+    if manifest.server_place is not None and embedded:
+        raise StartupError(
+            f"the backup's store is a server's, at {manifest.server_place}",
+            hint="name the server with --store",
+        )
+    if manifest.server_place is None and not embedded:
+        raise StartupError(
+            "the backup has an embedded store, and --store names a server",
+            hint="restore it embedded, then use tracereel migrate-store",
+        )
+
+
 def _bring_store(settings: Settings, source: Path, manifest: Manifest) -> None:
     files = EngineSettings(store_dir=settings.data_dir / STORE_DIR)
     files.backup_dir.mkdir(parents=True)
@@ -89,17 +109,21 @@ def _bring_store(settings: Settings, source: Path, manifest: Manifest) -> None:
         shutil.copyfile(source / STORE, archive)
     try:
         with (
-            embedded_store(settings) as reached,
+            reached_store(settings) as reached,
             closing(maintenance_store(reached.address)) as store,
         ):
-            read_archive(store, database=DATABASE, name=STORE)
-            found = count_all(store)
+            _read(store, manifest, f"File('{STORE}')", into=reached.address.database)
     finally:
         archive.unlink(missing_ok=True)
-    if found != manifest.tables:
-        wrong = {
-            name: (manifest.tables.get(name, 0), found.get(name, 0))
-            for name in {*found, *manifest.tables}
-            if found.get(name) != manifest.tables.get(name)
-        }
+
+
+def _read(store: ClickHouseStore, manifest: Manifest, place: str, *, into: str) -> None:
+    store.prepare()
+    if filled := sorted(name for name, rows in count_all(store).items() if rows):
+        raise StartupError(
+            f"the database {into} has rows in {filled[0]} already",
+            hint="restore into one that is empty, or not there yet",
+        )
+    read_archive(store, database=manifest.database, place=place, into=into)
+    if wrong := missing_rows(store, manifest.tables, count_all(store)):
         raise StartupError(f"the store was not restored whole (table: saved, found): {wrong}")

@@ -29,6 +29,9 @@ class Manifest:
     """In the queue and not in the store: they are delivered after a restore."""
     files: dict[str, tuple[int, str]]
     """Bytes and SHA-256 of each, by path."""
+    database: str
+    server_place: str | None = None
+    """Where a server has put its part, in ClickHouse's words; None where `store.tar` is it."""
     format: int = FORMAT
 
     def write(self, directory: Path) -> None:

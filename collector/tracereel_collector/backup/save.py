@@ -14,11 +14,10 @@ from tracereel_collector.auth.keystore import FILE as KEYS_FILE
 from tracereel_collector.backup.manifest import AUDIT, KEYS, QUEUE, STORE, Manifest, fingerprint
 from tracereel_collector.config import Settings
 from tracereel_collector.data_dir import (
-    DATABASE,
     QUEUE_FILE,
     STORE_DIR,
-    embedded_store,
     maintenance_store,
+    reached_store,
 )
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.errors import StartupError, UnavailableError
@@ -37,31 +36,44 @@ Say = Callable[[str], None]
 
 
 def make_backup(
-    settings: Settings, target: Path, *, wait_seconds: float, say: Say = lambda _: None
+    settings: Settings,
+    target: Path,
+    *,
+    wait_seconds: float,
+    server_place: str | None = None,
+    say: Say = lambda _: None,
 ) -> Manifest:
     """Save queue, store, keys and audit log as they are at one moment.
+
+    A server keeps its part itself, at `server_place`.
 
     Raises:
         StartupError: the data or the target cannot be used, or there is too little room.
         UnavailableError: the store does not answer, or was written to for too long.
     """
     _refuse_unless_empty(target)
-    queue_file = settings.data_dir / QUEUE_FILE
-    if not queue_file.is_file():
+    if not (settings.data_dir / QUEUE_FILE).is_file():
         raise StartupError(
             f"there is no queue in {settings.data_dir}", hint="choose another with --data-dir"
         )
-    with embedded_store(settings) as reached, closing(maintenance_store(reached.address)) as store:
-        archive = _place_for_archive(settings, store)
-        try:
+    with reached_store(settings) as reached, closing(maintenance_store(reached.address)) as store:
+        if not reached.is_served:
+            settle(settings, store)
+        database = reached.address.database
+        if server_place is not None:
             target.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if not reached.is_served:
-                settle(settings, store)
-            manifest = _save(settings, store, target, archive, wait_seconds, say)
-            # Where both are on one disk this is a new name; else a copy, with delivery going on.
-            shutil.move(archive, target / STORE)
-        finally:
-            archive.unlink(missing_ok=True)
+            manifest = _save(settings, store, target, database, server_place, wait_seconds, say)
+            manifest = replace(manifest, server_place=server_place)
+        else:
+            archive = _place_for_archive(settings, store)
+            target.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                place = f"File('{archive.name}')"
+                manifest = _save(settings, store, target, database, place, wait_seconds, say)
+                # Where both are on one disk this is a new name; else a copy, with delivery going on.
+                shutil.move(archive, target / STORE)
+            finally:
+                archive.unlink(missing_ok=True)
     if (settings.data_dir / AUDIT).is_dir():
         shutil.copytree(settings.data_dir / AUDIT, target / AUDIT)
     complete = replace(manifest, files=_fingerprints(target))
@@ -74,7 +86,8 @@ def _save(
     settings: Settings,
     store: ClickHouseStore,
     target: Path,
-    archive: Path,
+    database: str,
+    place: str,
     wait_seconds: float,
     say: Say,
 ) -> Manifest:
@@ -84,11 +97,9 @@ def _save(
     while True:
         with writers.paused(timeout=max(0.0, deadline - time.monotonic())):
             paused_at = time.monotonic()
-            facts = queue_facts(settings.data_dir / QUEUE_FILE)
-            if not facts.open_batches:
+            if not queue_facts(settings.data_dir / QUEUE_FILE).open_batches:
                 copy_sqlite(settings.data_dir / QUEUE_FILE, target / QUEUE)
-                facts = queue_facts(target / QUEUE)
-                write_archive(store, database=DATABASE, name=archive.name)
+                write_archive(store, database=database, place=place)
                 tables = count_all(store)
                 migrations = applied_migrations(store)
                 if (settings.data_dir / KEYS_FILE).is_file():
@@ -102,6 +113,7 @@ def _save(
             )
         time.sleep(0.1)
     say(f"queue and store saved; delivery paused for {time.monotonic() - paused_at:.1f} s")
+    facts = queue_facts(target / QUEUE)
     return Manifest(
         tracereel=version("tracereel"),
         made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -110,6 +122,7 @@ def _save(
         counters=facts.counters,
         waiting_bodies=facts.waiting_bodies,
         files={},
+        database=database,
     )
 
 

@@ -20,22 +20,22 @@ class Asks(Protocol):
         ...
 
 
-def write_archive(store: Asks, *, database: str, name: str) -> None:
-    """Write all tables and views to a file of that name among the engine's backups.
+def write_archive(store: Asks, *, database: str, place: str) -> None:
+    """Write all tables and views to a place, in ClickHouse's words: `File('x.tar')`, `Disk(…)`.
 
     Raises:
         StoreUnavailableError: it failed; the message says why.
     """
-    _wait(store, f"BACKUP DATABASE `{database}` TO File('{name}') ASYNC")
+    _wait(store, f"BACKUP DATABASE `{database}` TO {place} ASYNC")
 
 
-def read_archive(store: Asks, *, database: str, name: str) -> None:
-    """Make the tables and views of an archive anew, with their rows.
+def read_archive(store: Asks, *, database: str, place: str, into: str) -> None:
+    """Make the tables and views of an archive anew, with their rows, in a database of any name.
 
     Raises:
         StoreUnavailableError: it failed; the message says why.
     """
-    _wait(store, f"RESTORE DATABASE `{database}` FROM File('{name}') ASYNC")
+    _wait(store, f"RESTORE DATABASE `{database}` AS `{into}` FROM {place} ASYNC")
 
 
 def _wait(store: Asks, statement: str) -> None:

@@ -13,7 +13,7 @@ from tracereel_collector.errors import StartupError, StoreUnavailableError
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.sql import MERGE_TREE_SETTINGS, query
-from tracereel_collector.store.tables import Table, count_all, stored_tables
+from tracereel_collector.store.tables import Table, count_all, missing_rows, stored_tables
 
 SLICE_BYTES: Final = 48 * 1024 * 1024
 BESIDE: Final = "copy_of_"
@@ -113,7 +113,7 @@ class StoreCopy:
                 self._copy_part(table.name, part, columns, into=beside)
             copy = Table(beside, table.engine, table.partition_key)
             arrived = _count(self._target, copy, partition)
-            if arrived != rows:
+            if arrived != rows and not (table.forgets and arrived < rows):
                 raise StoreUnavailableError(
                     f"{table.name}, partition {partition}: {rows} rows were read and {arrived} arrived",
                     hint="run it again",
@@ -150,9 +150,10 @@ class StoreCopy:
             for name, rows in here.items()
             if name not in _NOT_COPIED
         }
-        if wrong := {name: pair for name, pair in both.items() if pair[0] != pair[1]}:
+        copied = {name: pair[0] for name, pair in both.items()}
+        if wrong := missing_rows(self._target, {name: here[name] for name in both}, copied):
             raise StoreUnavailableError(
-                f"the stores differ (table: rows there, rows here): {wrong}",
+                f"the stores differ (table: rows here, rows there): {wrong}",
                 hint="once a collector has used the target, they do",
             )
         return both

@@ -26,6 +26,8 @@ class Table:
     name: str
     engine: str
     partition_key: str
+    forgets: str = ""
+    """Not empty where rows go by themselves when they are old enough, whenever parts are merged."""
 
     @property
     def source(self) -> str:
@@ -47,6 +49,22 @@ def count_all(store: Reads) -> dict[str, int]:
 def count(store: Reads, table: Table) -> int:
     """Rows of a table."""
     return int(store.select(f"SELECT count() FROM {table.source}", {}, fmt="TabSeparated"))
+
+
+def missing_rows(
+    store: Reads, expected: Mapping[str, int], found: Mapping[str, int]
+) -> dict[str, tuple[int, int]]:
+    """Tables that have not as many rows as they should: expected, found.
+
+    Of tables that forget by themselves, some rows may have gone meanwhile.
+    """
+    forgetting = {table.name for table in stored_tables(store) if table.forgets}
+    return {
+        name: (expected.get(name, 0), found.get(name, 0))
+        for name in sorted({*expected, *found})
+        if expected.get(name, 0) != found.get(name, 0)
+        and not (name in forgetting and found.get(name, 0) < expected.get(name, 0))
+    }
 
 
 def stored_bytes(store: Reads) -> int:
