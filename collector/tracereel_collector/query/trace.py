@@ -117,12 +117,12 @@ def head_of(analysis: Analysis) -> dict[str, Any]:
 
 def listed(analysis: Analysis, roots: Sequence[Step]) -> list[ShownStep]:
     """Every step once, each behind its parent: a flat list, however deep the tree is."""
-    origin = analysis.run.began
+    origin, totals = analysis.run.began, analysis.totals
     depths: dict[int, int] = {}
     shown = []
     for step in walk(roots):
         depth = depths.get(id(step.parent), -1) + 1
-        depths[id(step)] = depth
-        usage = analysis.totals[id(step)]
-        shown.append(shown_step(step, depth=depth, origin=origin, usage=usage))
+        if step.children:
+            depths[id(step)] = depth
+        shown.append(shown_step(step, depth=depth, origin=origin, usage=totals[id(step)]))
     return shown
