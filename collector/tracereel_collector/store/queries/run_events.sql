@@ -1,5 +1,6 @@
--- The events of runs in causal order, each once. What has no column is in the payload: decoding it is
--- left to the reader, for the engine would take longer to plan that than to answer.
+-- The events of a run in causal order, each once; or those of one step. What has no column is in the
+-- payload: decoding it is left to the reader, for the engine would take longer to plan that than to
+-- answer. Of one run (`=`, not `IN`) they are stored in this order: a page reads no further than it must.
 SELECT
     sequence_number,
     formatDateTime(ingested_at, '%Y-%m-%dT%H:%i:%S.%fZ') AS ingested,
@@ -35,8 +36,9 @@ SELECT
     error_category,
     payload
 FROM agent_events
-WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
+WHERE tenant = {tenant:String} AND trace_id = {trace_id:String}
     AND (hlc, sequence_number) > ({after_position:UInt64}, {after_number:UInt64})
+    AND ({step_id:String} = '' OR span_id = {step_id:String} OR event_id = {step_id:String})
 ORDER BY hlc, sequence_number
-LIMIT 1 BY trace_id, event_id
+LIMIT 1 BY event_id
 LIMIT {limit:UInt32}
