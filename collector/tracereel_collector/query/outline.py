@@ -14,7 +14,7 @@ _FIELDS: Final[dict[str, Callable[[Step], Any]]] = {
     "status": lambda step: step.status,
     "agent": lambda step: step.agent,
     "duration_ms": lambda step: None if step.end is None else (step.end - step.start) / MILLI,
-    "attempt": lambda step: None if step.closing is None else step.closing.said.attempt,
+    "attempt": lambda step: None if step.closing is None else step.closing.attempt,
     "confidence": lambda step: None if step.closing is None else step.closing.confidence,
     "children": lambda step: len(step.children),
     "clock_shift_ms": lambda step: step.shift / MILLI if step.shift else None,

@@ -4,23 +4,21 @@ import itertools
 
 import msgspec
 
-from tracereel_collector.query.run.events import Facts, with_facts
 from tracereel_collector.query.run.rows import EventRow, RunRows, SpanRow
 
 BEGAN = 1_769_162_400_000_000_000
 MILLI = 1_000_000
 _numbers = itertools.count(1)
 _SAID = {
-    "time": "timestamp",
-    "span_start": "span_start_unix_nano",
-    "span_end": "span_end_unix_nano",
     "call_name": "tool_name",
-    "input": "input_summary",
-    "output": "output_summary",
     "reason": "retry_reason",
-    "repeats": "repeats_execution_id",
+    "duration_ms": "own_duration_ms",
+    "confidence": "own_confidence",
+    "error_message": "error_message_given",
 }
-"""What the model calls a fact, and a field of an event that tells it."""
+"""What the model makes of several fields, and one of them that tells it."""
+_RAW = {"arguments": "arguments", "input": "input_summary", "output": "output_summary"}
+_RAW |= {"chosen": "chosen_value"}
 
 
 def event(event_type, at=0.0, *, start=None, hlc=None, **fields):
@@ -34,19 +32,18 @@ def event(event_type, at=0.0, *, start=None, hlc=None, **fields):
     fields.setdefault("status", words.get(kind, kind if kind in ("failed", "cancelled") else ""))
     fields.setdefault("trace_id", "trc")
     fields.setdefault("event_id", f"evt_{number}")
-    sent = {_SAID.get(name, name): value for name, value in fields.items()}
-    said = {name: sent[name] for name in Facts.__struct_fields__ if name in sent}
-    row = EventRow(
+    told = {_SAID.get(name, name): fields[name] for name in fields.keys() - _RAW.keys()}
+    raw = {_RAW[name]: fields[name] for name in fields.keys() & _RAW.keys()}
+    return EventRow(
         sequence_number=number,
         ingested_at="2026-01-23T10:00:00.000000Z",
+        time="2026-01-23T10:00:00Z",
         unix_nano=moment,
         hlc=moment if hlc is None else BEGAN + round(hlc * MILLI),
         event_type=f"agent.{event_type}",
-        payload=msgspec.json.encode({"timestamp": "2026-01-23T10:00:00Z", **said}).decode(),
-        **{name: value for name, value in sent.items() if name not in said},
+        **told,
+        **{name: msgspec.Raw(msgspec.json.encode(value)) for name, value in raw.items()},
     )
-    with_facts([row], whole=False)
-    return row
 
 
 def span(span_id, parent, start, end, **fields):

@@ -1,10 +1,13 @@
 """An event as it was sent becomes a row of the model: what has no column is taken from its payload."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Raw
+
+from tracereel._clock import otel_trace_id
 
 TEXT: Final = 2_000
 """Longest text of a step, in characters."""
@@ -15,18 +18,92 @@ Text = Annotated[str, Meta(max_length=TEXT)]
 Count = Annotated[int, Meta(ge=0, le=_MAX_COUNT)]
 
 
-class Facts(msgspec.Struct, frozen=True, gc=False):
-    """What the model of a run takes from an event as it was sent, where it is as the contract says."""
+_STORED: Final = ("sequence_number", "ingested_at", "unix_nano", "hlc", "payload")
+_NAMES: Final = {
+    # What an event calls so is its own affair: these come from the columns.
+    **{name: f"column {name}" for name in _STORED},
+    "time": "timestamp",
+    "span_start": "span_start_unix_nano",
+    "span_end": "span_end_unix_nano",
+    "tokens": "llm_tokens_used",
+    "prompt_tokens": "llm_prompt_tokens",
+    "completion_tokens": "llm_completion_tokens",
+    "cost_usd": "llm_cost_usd",
+    "own_duration_ms": "duration_ms",
+    "own_confidence": "confidence",
+    "repeats": "repeats_execution_id",
+    "chosen_value": "chosen",
+    "error_message_given": "error_message",
+}
+_IMPLIED: Final = {"completed": "success", "failed": "failed", "cancelled": "cancelled"}
 
-    timestamp: Text | None = None
-    span_name: Text | None = None
-    span_start_unix_nano: Count | None = None
-    span_end_unix_nano: Count | None = None
+
+class StoredEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One line of `run_events.sql`, in its order of columns."""
+
+    sequence_number: int
+    ingested_at: str
+    unix_nano: int
+    hlc: int
+    payload: str
+
+
+class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
+    """One event of a run: what the model takes of it, and where it stands among the others.
+
+    All but a few columns are in the payload too, and one text is quicker to read than thirty columns.
+    """
+
+    sequence_number: int = 0
+    ingested_at: str = ""
+    unix_nano: int = 0
+    hlc: int = 0
+    payload: str = ""
+    time: Text = ""
+    """When it happened, as its sender wrote it."""
+    event_id: Text = ""
+    event_type: Text = ""
+    trace_id: Text = ""
+    otel_trace_id: Text = ""
+    parent_trace_id: Text = ""
+    span_id: Text = ""
+    parent_span_id: Text = ""
+    request_id: Text = ""
+    session_id: Text = ""
+    user_id: Text = ""
+    execution_id: Text = ""
+    service: Text = ""
+    emitter_id: Text = ""
+    trace_seq: Count = 0
+    agent_name: Text = ""
+    pipeline_type: Text = ""
+    status: Text = ""
+    execution_time_ms: Count | None = None
+    execution_time_before_failure_ms: Count | None = None
+    execution_time_before_cancel_ms: Count | None = None
+    total_execution_time_ms: Count | None = None
+    own_duration_ms: Count | None = None
+    decision_duration_ms: Count | None = None
+    own_confidence: float | None = None
+    final_confidence: float | None = None
+    fallback_confidence: float | None = None
+    llm_provider: Text = ""
+    llm_model: Text = ""
+    tokens: Count | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    cost_usd: float | None = None
+    error_type: Text = ""
+    error_code: Text = ""
+    error_category: Text = ""
+    span_name: Text = ""
+    span_start: Count = 0
+    span_end: Count = 0
     attempt: Count | None = None
-    step_type: Text | None = None
-    tool_name: Text | None = None
-    step_name: Text | None = None
-    retrieval_name: Text | None = None
+    step_type: Text = ""
+    tool_name: Text = ""
+    step_name: Text = ""
+    retrieval_name: Text = ""
     arguments: Raw = _NOTHING
     input_messages: Raw = _NOTHING
     query: Raw = _NOTHING
@@ -40,105 +117,54 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     output_summary: Raw = _NOTHING
     result_summary: Raw = _NOTHING
     fallback_output_summary: Raw = _NOTHING
-    reasoning: Text | None = None
-    decision_type: Text | None = None
-    chosen: Raw = _NOTHING
-    error_message: Text | None = None
-    original_error: Text | None = None
-    primary_error: Text | None = None
-    stage: Text | None = None
+    reasoning: Text = ""
+    decision_type: Text = ""
+    chosen_value: Raw = _NOTHING
+    error_message_given: Text = ""
+    original_error: Text = ""
+    primary_error: Text = ""
+    stage: Text = ""
     retry_attempt: Count | None = None
-    retry_reason: Text | None = None
-    trigger_reason: Text | None = None
-    cancel_reason: Text | None = None
+    retry_reason: Text = ""
+    trigger_reason: Text = ""
+    cancel_reason: Text = ""
     delay_seconds: float | None = None
-    primary_agent: Text | None = None
-    fallback_agent: Text | None = None
+    primary_agent: Text = ""
+    fallback_agent: Text = ""
     fallback_successful: bool | None = None
     quality_delta: float | None = None
     wasted_cost_usd: float | None = None
-    repeats_execution_id: Text | None = None
+    repeats: Text = ""
+    """The execution that it is another try at."""
     trace_event_count: Count | None = None
-    final_outcome: Text | None = None
-
-
-NO_FACTS: Final = Facts()
-
-
-class EventRow(msgspec.Struct, array_like=True, gc=False):
-    """One event of a run: a line of `run_events.sql`, in its order of columns, and what it said."""
-
-    sequence_number: int
-    ingested_at: str
-    unix_nano: int
-    hlc: int
-    event_id: str
-    event_type: str
-    trace_id: str
-    otel_trace_id: str = ""
-    parent_trace_id: str = ""
-    span_id: str = ""
-    parent_span_id: str = ""
-    request_id: str = ""
-    session_id: str = ""
-    user_id: str = ""
-    execution_id: str = ""
-    service: str = ""
-    emitter_id: str = ""
-    trace_seq: int = 0
-    agent_name: str = ""
-    pipeline_type: str = ""
-    status: str = ""
-    duration_ms: int | None = None
-    confidence: float | None = None
-    llm_provider: str = ""
-    llm_model: str = ""
-    tokens: int | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cost_usd: float | None = None
-    error_type: str = ""
-    error_code: str = ""
-    error_category: str = ""
-    payload: str = ""
-    said: Facts = NO_FACTS
-    """No column: put here by `with_facts`."""
+    final_outcome: Text = ""
 
     @property
-    def time(self) -> str:
-        """When it happened, as its sender wrote it."""
-        return self.said.timestamp or ""
+    def duration_ms(self) -> int | None:
+        """How long it says it took."""
+        for said in (
+            self.execution_time_ms,
+            self.execution_time_before_failure_ms,
+            self.execution_time_before_cancel_ms,
+            self.total_execution_time_ms,
+            self.own_duration_ms,
+        ):
+            if said is not None:
+                return said
+        return self.decision_duration_ms
 
     @property
-    def span_name(self) -> str:
-        """What its span is called."""
-        return self.said.span_name or ""
-
-    @property
-    def span_start(self) -> int:
-        """When its span began, in unix nanoseconds; 0 where it does not say."""
-        return self.said.span_start_unix_nano or 0
-
-    @property
-    def span_end(self) -> int:
-        """When its span ended."""
-        return self.said.span_end_unix_nano or 0
-
-    @property
-    def attempt(self) -> int | None:
-        """Which try it was."""
-        return self.said.attempt
-
-    @property
-    def step_type(self) -> str:
-        """What kind of step a step is."""
-        return self.said.step_type or ""
+    def confidence(self) -> float | None:
+        """How sure it says it is."""
+        for said in (self.own_confidence, self.final_confidence):
+            if said is not None:
+                return said
+        return self.fallback_confidence
 
     @property
     def call_name(self) -> str:
         """What was called: a tool, a step or a retrieval."""
-        said = self.said
-        return said.tool_name or said.step_name or said.retrieval_name or ""
+        return self.tool_name or self.step_name or self.retrieval_name
 
     @property
     def input(self) -> str:
@@ -161,138 +187,89 @@ class EventRow(msgspec.Struct, array_like=True, gc=False):
         return hash(self._made())
 
     @property
-    def reasoning(self) -> str:
-        """Why."""
-        return self.said.reasoning or ""
-
-    @property
-    def decision_type(self) -> str:
-        """What was decided about."""
-        return self.said.decision_type or ""
-
-    @property
     def chosen(self) -> str:
         """What was decided, for people."""
-        return _words(_first(self.said.chosen))
+        return _words(_first(self.chosen_value))
 
     @property
     def error_message(self) -> str:
         """What went wrong, in words."""
-        said = self.said
-        return said.error_message or said.original_error or said.primary_error or ""
-
-    @property
-    def stage(self) -> str:
-        """Where in an execution it went wrong."""
-        return self.said.stage or ""
-
-    @property
-    def retry_attempt(self) -> int | None:
-        """Which try failed."""
-        return self.said.retry_attempt
+        return self.error_message_given or self.original_error or self.primary_error
 
     @property
     def reason(self) -> str:
         """Why it was tried again, taken over or cancelled."""
-        said = self.said
-        return said.retry_reason or said.trigger_reason or said.cancel_reason or ""
-
-    @property
-    def delay_seconds(self) -> float | None:
-        """How long was waited before the next try."""
-        return self.said.delay_seconds
-
-    @property
-    def primary_agent(self) -> str:
-        """Who should have done it."""
-        return self.said.primary_agent or ""
-
-    @property
-    def fallback_agent(self) -> str:
-        """Who took over."""
-        return self.said.fallback_agent or ""
-
-    @property
-    def fallback_successful(self) -> bool | None:
-        """Whether taking over helped."""
-        return self.said.fallback_successful
-
-    @property
-    def quality_delta(self) -> float | None:
-        """How much worse the other's result is."""
-        return self.said.quality_delta
-
-    @property
-    def wasted_cost_usd(self) -> float | None:
-        """What was spent for nothing, as its sender says."""
-        return self.said.wasted_cost_usd
-
-    @property
-    def repeats(self) -> str:
-        """The execution that it is another try at."""
-        return self.said.repeats_execution_id or ""
-
-    @property
-    def trace_event_count(self) -> int | None:
-        """How many events its emitter says the run has."""
-        return self.said.trace_event_count
-
-    @property
-    def final_outcome(self) -> str:
-        """How a pipeline says it ended."""
-        return self.said.final_outcome or ""
+        return self.retry_reason or self.trigger_reason or self.cancel_reason
 
     def _given(self) -> bytes:
-        said = self.said
         return _first(
-            *(said.arguments, said.input_messages, said.query),
-            *(said.user_prompt, said.input_data, said.input_summary),
+            *(self.arguments, self.input_messages, self.query),
+            *(self.user_prompt, self.input_data, self.input_summary),
         )
 
     def _made(self) -> bytes:
-        said = self.said
         return _first(
-            *(said.result, said.output_messages, said.documents, said.output_data),
-            *(said.output_summary, said.result_summary, said.fallback_output_summary),
+            *(self.result, self.output_messages, self.documents, self.output_data),
+            *(self.output_summary, self.result_summary, self.fallback_output_summary),
         )
 
 
-_FACTS: Final = msgspec.json.Decoder(Facts)
-_FIELDS: Final = msgspec.structs.fields(Facts)
-# Users' own events may call their fields what they like, and put anything into them.
-_ANYTHING: Final = msgspec.json.Decoder(
-    msgspec.defstruct(
-        "Anything",
-        [(each.name, Raw if each.type is Raw else Any, each.default) for each in _FIELDS],
-    )
-)
+_ROWS: Final = msgspec.json.Decoder(EventRow)
+_OBJECTS: Final = msgspec.json.Decoder(dict[str, Raw])
+_FIELDS: Final = {each.encode_name: each for each in msgspec.structs.fields(EventRow)}
 
 
-def with_facts(rows: Iterable[EventRow], *, whole: bool) -> None:
-    """Take from each payload what the model needs; it is kept only where it is wanted `whole`."""
-    decode = _FACTS.decode
-    for row in rows:
+def event_rows(stored: Iterable[StoredEvent], *, whole: bool) -> list[EventRow]:
+    """The rows of events; with their payloads only where they are wanted `whole`."""
+    decode = _ROWS.decode
+    made = []
+    for each in stored:
         try:
-            row.said = decode(row.payload)
+            row = decode(each.payload)
         except msgspec.DecodeError:
-            row.said = _whatever(row.payload)
-        if not whole:
-            row.payload = ""
+            row = _whatever(each.payload)
+        row.sequence_number = each.sequence_number
+        row.ingested_at = each.ingested_at
+        row.unix_nano = each.unix_nano
+        row.hlc = each.hlc
+        row.payload = each.payload if whole else ""
+        if not row.status:
+            row.status = _IMPLIED.get(row.event_type.rpartition(".")[2], "")
+        if not row.otel_trace_id:
+            row.otel_trace_id = _otel_trace_id(row.trace_id)
+        made.append(row)
+    return made
 
 
-def _whatever(payload: str) -> Facts:
-    """What can be made of an event whose fields hold something else than the contract says."""
+_otel_trace_id: Final = lru_cache(1_000)(otel_trace_id)
+
+
+def _whatever(payload: str) -> EventRow:
+    """The row of an event whose fields hold nothing, or something else than the contract says.
+
+    Users' own events may call their fields what they like, and put anything into them.
+    """
     try:
-        said = _ANYTHING.decode(payload)
+        said = _OBJECTS.decode(payload)
     except (
         msgspec.DecodeError
     ):  # the door lets none such in; a row of another origin may be anything
-        return NO_FACTS
-    kept = {each.name: getattr(said, each.name) for each in _FIELDS}
-    for each in _FIELDS:
-        if each.type is not Raw and kept[each.name] is not None:
-            kept[each.name] = _MENDED[each.type](kept[each.name])
-    return Facts(**kept)
+        return EventRow()
+    kept: dict[str, Any] = {}
+    for name, raw in said.items():
+        field = _FIELDS.get(name)
+        if field is None or bytes(raw) == b"null":
+            continue
+        kept[field.name] = raw if field.type is Raw else _mended(raw, field.type)
+    return EventRow(**{name: value for name, value in kept.items() if value is not None})
+
+
+def _mended(raw: Raw, wanted: Any) -> Any:
+    """The value as it should be, or what can be made of it; None for nothing."""
+    try:
+        return msgspec.json.decode(raw, type=wanted)
+    except msgspec.DecodeError:
+        return _text(msgspec.json.decode(raw)) if wanted is Text else None
 
 
 def _first(*values: Raw) -> bytes:
@@ -317,25 +294,3 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value[:TEXT]
     return msgspec.json.encode(value)[: TEXT * 4].decode(errors="ignore")[:TEXT]
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= _MAX_COUNT else None
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < 2**63 else None
-
-
-def _truth(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-_MENDED: Final = {
-    Text | None: _text,
-    Count | None: _count,
-    float | None: _number,
-    bool | None: _truth,
-}

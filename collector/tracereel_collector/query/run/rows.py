@@ -9,7 +9,7 @@ import msgspec
 from tracereel._clock import otel_trace_id
 from tracereel_collector.errors import NotFoundError
 from tracereel_collector.query.run.events import EventRow as EventRow
-from tracereel_collector.query.run.events import with_facts
+from tracereel_collector.query.run.events import StoredEvent, event_rows
 from tracereel_collector.store.sql import query
 
 MAX_EVENTS = 50_000
@@ -133,7 +133,7 @@ BEGINNING = Cursor()
 _PAYLOADS = msgspec.json.Decoder(tuple[int, str, str])
 _LEDGER = msgspec.json.Decoder(LedgerRow)
 _COUNTS = msgspec.json.Decoder(Counts)
-_EVENTS = msgspec.json.Decoder(EventRow)
+_EVENTS = msgspec.json.Decoder(StoredEvent)
 _SPANS = msgspec.json.Decoder(SpanRow)
 _EMITTERS = msgspec.json.Decoder(EmitterRow)
 _AROUND = msgspec.json.Decoder(tuple[str, str])
@@ -332,10 +332,7 @@ class RunReader:
             query("linked_events" if others else "run_events"), asked, fmt="JSONCompactEachRow"
         )
         rows = _EVENTS.decode_lines(answer)
-        more = len(rows) > most
-        del rows[most:]
-        with_facts(rows, whole=whole)
-        return rows, more
+        return event_rows(rows[:most], whole=whole), len(rows) > most
 
     def _around(self, tenant: str, trace_ids: list[str], derived: str) -> _Around:
         answer = self.store.select(

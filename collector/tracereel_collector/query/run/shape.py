@@ -16,7 +16,7 @@ from tracereel_collector.query.run.usage import Usage
 MAX_DECISIONS = 100
 """Most decisions shown of one step; `decision_count` counts all."""
 _FINE = frozenset({"success", "running"})
-_NO_EVENT = EventRow(0, "", 0, 0, "", "", "")
+_NO_EVENT = EventRow()
 _NO_SPAN = SpanRow(0, "", "", "")
 _LAST = 253_402_300_799 * 10**9
 """The end of the year 9999."""
@@ -95,7 +95,7 @@ def shown_step(step: Step, *, depth: int, origin: int, usage: Usage) -> ShownSte
         reported_duration_ms=step.reported_ms,
         agent=step.agent,
         service=step.service,
-        attempt=said.said.attempt,
+        attempt=said.attempt,
         model=said.llm_model or (opening.llm_model if opening is not None else "") or span.model,
         provider=said.llm_provider
         or (opening.llm_provider if opening is not None else "")
