@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.collector import CollectorProcess, http
+from tests.support.collector import CollectorProcess
 from tests.support.contract import example
 from tests.support.keys import make_key
 from tests.support.waiting import wait_until
