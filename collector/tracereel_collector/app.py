@@ -20,6 +20,7 @@ from tracereel_collector.alerts.watch import Watcher
 from tracereel_collector.alerts.webhook import Webhook
 from tracereel_collector.api.build import build_api
 from tracereel_collector.api.parts import DeliveryNotice, Parts, QueryThreads
+from tracereel_collector.api.playback import Playbacks
 from tracereel_collector.auth import Gate
 from tracereel_collector.auth.administration import Administration
 from tracereel_collector.auth.audit import AuditLog
@@ -288,6 +289,7 @@ class Collector:
             delivered=self._delivered,
             tail=self._tail,
             replay=Replay(reader, traces),
+            playbacks=Playbacks(),
             traces=traces,
             completeness=Completeness(reader, traces),
             comparison=Comparison(traces),

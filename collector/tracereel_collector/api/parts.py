@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from fastapi import Request
 from prometheus_client import CollectorRegistry
 
+from tracereel_collector.api.playback import Playbacks
 from tracereel_collector.auth import Gate
 from tracereel_collector.auth.administration import Administration
 from tracereel_collector.connections import ConnectionLimits
@@ -154,6 +155,7 @@ class Parts:
     delivered: DeliveryNotice
     tail: LiveTail
     replay: Replay
+    playbacks: Playbacks
     tapes: Tapes
     traces: Traces
     completeness: Completeness

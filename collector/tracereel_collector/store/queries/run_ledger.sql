@@ -6,7 +6,9 @@ SELECT
     count() AS stored,
     uniqExact(event_id) AS events,
     if(emitter = '', [], arraySort(groupUniqArray({most:UInt32})(trace_seq))) AS numbers,
-    max(JSONExtract(payload, 'trace_event_count', 'Nullable(UInt64)')) AS told,
+    -- Few events say it; only those are decoded.
+    max(if(position(payload, 'trace_event_count') = 0, NULL,
+        JSONExtract(payload, 'trace_event_count', 'Nullable(UInt64)'))) AS told,
     toUnixTimestamp64Nano(min(timestamp)) AS first_at,
     toUnixTimestamp64Nano(max(timestamp)) AS last_at,
     formatDateTime(max(ingested_at), '%Y-%m-%dT%H:%i:%S.%fZ') AS last_ingested
