@@ -5,8 +5,8 @@ in the collector with the envelope of an event around. Records, by `r`:
 
 - `run`: where it began: entry point, arguments, versions, environment;
 - `open`: a call begins: number `n`, parent `p`, kind `k`, `name`, function `f`, form `c`, arguments
-  `a` and their hash `h`, lane `l` (which thread), task `j`, microseconds `t`, `i` when inside another
-  boundary, effect `e`;
+  `a`, of long ones their hash `h`, lane `l` (which thread), task `j`, microseconds `t`, `i` when inside
+  another boundary, effect `e`;
 - `chunk`, `end`: it gave a part of a stream, it ended (`how`, value `v`); `q` is their order among all,
   `g` which turn of the event loop, `s` whether it had to wait, `w` whether a plain function gave a
   coroutine;
@@ -246,7 +246,7 @@ def _call(record: Mapping[str, Any], given: int) -> Call:
         function=record.get("f", ""),
         form=record["c"],
         arguments=record.get("a"),
-        arguments_hash=record.get("h", ""),
+        arguments_hash=record.get("h") or _hash(record.get("a")),
         lane=record.get("l", 0),
         at=record["t"],
         inner=bool(record.get("i")),
@@ -254,6 +254,13 @@ def _call(record: Mapping[str, Any], given: int) -> Call:
         task=record.get("j", 0),
         after=given,
     )
+
+
+def _hash(arguments: str | None) -> str:
+    """The hash of arguments that are short enough to stand in the record."""
+    if arguments is None or not arguments.startswith("="):
+        return ""
+    return payloads.hash_of(payloads.read(arguments, {}))
 
 
 def _give(calls: dict[int, Call], record: Mapping[str, Any], begun: int) -> None:
