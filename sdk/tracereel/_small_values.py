@@ -53,7 +53,7 @@ def is_small_and_plain(value: Any) -> bool:
 
 
 def copy(value: Any) -> Any:
-    """A little plain data once more, as JSON has it: a list for a tuple, null for NaN. Null if it is more."""
+    """A little plain data once more, as JSON has it: lists for tuples, null for NaN; null if it is more."""
     kind = type(value)
     if not (kind is dict or kind is list or kind is tuple) or not is_small_and_plain(value):
         return None
