@@ -24,6 +24,7 @@ from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.replayable import Replayable
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
@@ -155,6 +156,7 @@ class Parts:
     tail: LiveTail
     replay: Replay
     tapes: Tapes
+    replayable: Replayable
     traces: Traces
     completeness: Completeness
     comparison: Comparison

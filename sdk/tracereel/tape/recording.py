@@ -152,6 +152,8 @@ class Recordings:
                 self._settings.describe(tape, call, owner, function, form)
             if execution is not None:
                 execution.tape = call
+            if boundary:
+                parent.covered = True
             return call
         except Exception as error:  # noqa: BLE001 - ours: then the call just runs
             _guard.report("tape", error)
@@ -160,6 +162,8 @@ class Recordings:
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
         """A `with` block has ended; the run too, if it is the outermost."""
         with quietly("tape"):
+            if execution.kind in tape_format.BOUNDARIES:
+                self._runs_again(execution)
             tape = execution.trace.tape
             if not isinstance(tape, RunTape):
                 return
@@ -168,6 +172,13 @@ class Recordings:
             if execution.parent is None or execution.parent.trace is not execution.trace:
                 tape.close("block", None)
                 execution.trace.tape = None
+
+    def _runs_again(self, execution: "Execution") -> None:
+        """A block is not served: its code runs in a replay too, except for calls in it."""
+        node = self._node_of(execution, execution)
+        if node is not None and not (execution.kind == "llm" and node.covered):
+            reason = f"the block of {execution.kind} {execution.name!r} runs again"
+            node.tape.problem("partly", reason)
 
     def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
         """Nothing is forced."""
@@ -211,8 +222,6 @@ class Recordings:
             )
             if parent is tape.root:
                 self._settings.describe(tape, found, around, None, "block")
-            if around.kind in tape_format.BOUNDARIES:
-                tape.problem("partly", f"the block of {around.kind} {around.name!r} runs again")
         return found
 
 

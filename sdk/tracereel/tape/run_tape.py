@@ -44,12 +44,14 @@ class Sink(Protocol):
 class Node:
     """A call that has begun: its tape, its number, and whether it is inside a boundary."""
 
-    __slots__ = ("inside", "number", "tape")
+    __slots__ = ("covered", "inside", "number", "tape")
 
     def __init__(self, tape: "RunTape", number: int = 0, *, inside: bool = False) -> None:
         self.tape = tape
         self.number = number
         self.inside = inside
+        self.covered = False
+        """Of a block: whether a call in it is served."""
 
 
 class RunTape:

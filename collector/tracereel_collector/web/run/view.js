@@ -11,6 +11,7 @@ import { Events, linesOf } from "./events.js";
 import { Run } from "./model.js";
 import { chainLine, figures, overview, warnings } from "./overview.js";
 import { Player } from "./player.js";
+import { replayBadge, replaySections } from "./replayable.js";
 import { Waterfall } from "./waterfall.js";
 
 const PAGE = 5000;
@@ -23,6 +24,7 @@ export async function show(place, address, signal) {
   let timeline = [];
   let ofStep = new Map();
   let completeness = null;
+  let replayable = null;
 
   const head = h("header", { class: "run-head" });
   const panel = h("div", { class: "panel-body", id: "panel", role: "tabpanel", tabindex: "-1" });
@@ -46,7 +48,7 @@ export async function show(place, address, signal) {
     drawTabs();
     if (tab === "events") { panel.replaceChildren(events.element); events.rows.redraw(); events.seek(player.moment); }
     else if (tab === "step") showStep();
-    else panel.replaceChildren(overview(run, { onSelect: select }));
+    else panel.replaceChildren(overview(run, { onSelect: select, more: replaySections(replayable) }));
     panel.classList.toggle("fixed", tab === "events");
   }
 
@@ -74,7 +76,7 @@ export async function show(place, address, signal) {
     const otel = run.document.otel_trace_ids?.[0] ?? id;
     head.replaceChildren(
       h("div", { class: "run-title" }, link("#/runs", "Runs", { class: "quiet" }), h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
-        h("h1", {}, name), badge(run.state), h("code", { class: "quiet", title: id }, shortId(id)), copyButton(id, "Copy id"),
+        h("h1", {}, name), badge(run.state), replayBadge(replayable), h("code", { class: "quiet", title: id }, shortId(id)), copyButton(id, "Copy id"),
         h("span", { class: "quiet" }, clock(run.document.time)),
         h("span", { class: "end" },
           link(made("compare", [id]), "Compare"), link(where, "JSON"), link(path("v1", "replay", id), "Replay"), link(path("api", "traces", otel), "Jaeger"))),
@@ -98,8 +100,9 @@ export async function show(place, address, signal) {
 
   /** Events come after the picture, page by page: it need not wait for them. */
   async function readEvents() {
-    completeness = await ask(`${where}/completeness`, { signal }).catch(() => null);
+    [completeness, replayable] = await Promise.all([`${where}/completeness`, `${where}/replayable`].map((each) => ask(each, { signal }).catch(() => null)));
     drawHead();
+    if (tab === "run") show("run");
     const read = [];
     let after = null;
     do {
