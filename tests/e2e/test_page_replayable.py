@@ -32,7 +32,7 @@ def run_with(collector, trace_id, *records, replays=()):
     ]
     given = {"trace_id": trace_id, "tape_version": 1, "part": 0}
     events = [
-        started(trace_id, pipeline_type="booking"),
+        started(trace_id),
         ended(trace_id),
         event(
             "agent.tape.recorded",

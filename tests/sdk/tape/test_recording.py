@@ -313,7 +313,7 @@ def test_a_graph_of_its_own_is_a_run_that_ends(taped: Any) -> None:
         return f"rain in {place}"
 
     def look(state: dict[str, Any]) -> dict[str, Any]:
-        return {"said": search(state["said"])["query"] + weather.invoke({"place": "Lima"})}
+        return {"said": f"{search(state['said'])} {weather.invoke({'place': 'Lima'})}"}
 
     graph = StateGraph(dict)
     graph.add_node("look", look)
