@@ -41,8 +41,10 @@ def _translated(value: str, words: Mapping[str, Sequence[str]], default: str) ->
     return f"transform({value}, {_list(spellings)}, {_list(canonical)}, {default})"
 
 
-def _first(*texts: str) -> str:
+def first(*texts: str) -> str:
     """SQL for the first text that is not empty."""
+    if len(texts) < 2:
+        return texts[0] if texts else "''"
     *others, last = texts
     branches = "".join(f"{text} != '', {text}, " for text in others)
     return f"multiIf({branches}{last})"
@@ -157,12 +159,12 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "ModelRequested": (
         "LowCardinality(String)",
-        _first("said_model_requested", "asked_in_json", "said_model"),
+        first("said_model_requested", "asked_in_json", "said_model"),
         "the model that was asked for",
     ),
     "ModelServed": (
         "LowCardinality(String)",
-        _first("said_model_served", "said_model"),
+        first("said_model_served", "said_model"),
         "the model that answered, if it said so",
     ),
     "PromptTokens": (
@@ -205,7 +207,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "AgentName": (
         "LowCardinality(String)",
-        _first(
+        first(
             "said_agent",
             "if(call_kind = 'agent', entity, '')",
         ),
@@ -214,7 +216,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     "WorkflowName": ("LowCardinality(String)", "said_workflow", "the workflow or pipeline"),
     "ToolName": (
         "LowCardinality(String)",
-        _first("said_tool", "if(call_kind = 'tool', entity, '')"),
+        first("said_tool", "if(call_kind = 'tool', entity, '')"),
         "the tool that was called",
     ),
     "ToolCallId": ("String", "said_tool_call_id", "the model's id of the call"),
@@ -228,7 +230,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "ErrorType": (
         "LowCardinality(String)",
-        _first(
+        first(
             "said_error",
             "`Events.Attributes`[indexOf(`Events.Name`, 'exception')]['exception.type']",
             "if(StatusCode = 'Error', '_OTHER', '')",
@@ -257,24 +259,27 @@ def _definition(name: str, kind: str, comment: str) -> str:
     return f"{name} {kind} CODEC(ZSTD(1)) COMMENT '{quoted}'"
 
 
-def _translation() -> str:
-    """A query that gives the columns of `spans_in` and the canonical ones."""
+def translation(source: str, *, said: bool = False) -> str:
+    """A query that gives the columns of a source and the canonical ones.
+
+    Where the source has a column `said_…` for each slot, they are not looked for in the attributes,
+    and do not go on.
+    """
+    way = _STEPS[3:] if said else _STEPS
+    passing = [name for step in (_STEPS[2:] if said else _STEPS) for name in step]
     steps = ",\n    ".join(f"{sql} AS {name}" for name, sql in _LAST_STEP.items())
     added = ",\n    ".join(f"{sql} AS {name}" for name, (_, sql, _) in COLUMNS.items())
-    text = (
-        f"WITH {steps}\n"
-        f"SELECT * EXCEPT ({', '.join(name for step in _STEPS for name in step)}),\n    {added}"
-    )
-    for step in reversed(_STEPS):
+    text = f"WITH {steps}\nSELECT * EXCEPT ({', '.join(passing)}),\n    {added}"
+    for step in reversed(way):
         text += "\nFROM (SELECT *, " + ", ".join(f"{sql} AS {name}" for name, sql in step.items())
-    return f"{text}\nFROM spans_in{')' * len(_STEPS)}"
+    return f"{text}\nFROM {source}{')' * len(way)}"
 
 
 FRAGMENTS: Final = {
     "canonical_definitions": ",\n    ".join(
         _definition(name, kind, comment) for name, (kind, _, comment) in COLUMNS.items()
     ),
-    "translated_spans": _translation(),
+    "translated_spans": translation("spans_in"),
     "direct_kinds": repr(DIRECT_KINDS),
 }
 """What the `.sql` files call `$name`."""

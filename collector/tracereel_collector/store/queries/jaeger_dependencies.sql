@@ -3,7 +3,7 @@
 WITH mixed AS
 (
     SELECT TraceId
-    FROM otel_spans
+    FROM whole_spans
     WHERE TenantId = {tenant:String}
       AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
       AND Timestamp >= fromUnixTimestamp64Nano({start:Int64})
@@ -19,7 +19,7 @@ SELECT
 FROM
 (
     SELECT TraceId, SpanId, ParentSpanId, ServiceName
-    FROM otel_spans
+    FROM whole_spans
     WHERE TenantId = {tenant:String} AND TraceId IN mixed AND ParentSpanId != ''
       AND Timestamp >= fromUnixTimestamp64Nano({start:Int64})
       AND Timestamp <= fromUnixTimestamp64Nano({end:Int64})
@@ -27,7 +27,7 @@ FROM
 INNER JOIN
 (
     SELECT TraceId, SpanId, ServiceName
-    FROM otel_spans
+    FROM whole_spans
     WHERE TenantId = {tenant:String} AND TraceId IN mixed
 ) AS p ON p.TraceId = c.TraceId AND p.SpanId = c.ParentSpanId
 WHERE p.ServiceName != c.ServiceName

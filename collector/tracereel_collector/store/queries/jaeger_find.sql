@@ -1,10 +1,16 @@
 -- The traces with a span that meets every condition, the newest first. A span arrives after it began:
--- older partitions need not be read, less a day for clocks that run ahead.
+-- older partitions need not be read, less a day for clocks that run ahead. Attributes that are made of an
+-- event are made of those only that have the plain ones of the values in them.
+WITH
+    arrayFilter((v, k) -> match(v, '^[A-Za-z0-9_.: -]+$') AND k NOT IN
+        ('error', 'span.kind', 'service.name', 'gen_ai.operation.name')
+        AND NOT startsWith(k, 'otel.') AND NOT startsWith(k, 'exception.'),
+        {tag_values:Array(String)}, {tag_keys:Array(String)}) AS written
 SELECT TraceId, max(at) AS latest
 FROM
 (
     SELECT TraceId, toUnixTimestamp64Nano(Timestamp) AS at
-    FROM otel_spans
+    FROM whole_spans
     WHERE TenantId = {tenant:String}
       AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
       AND Timestamp >= fromUnixTimestamp64Nano({start:Int64})
@@ -12,6 +18,7 @@ FROM
       AND ({any_service:UInt8} OR ServiceName = {service:String})
       AND ({operation:String} = '' OR SpanName = {operation:String})
       AND Duration >= {min_duration:UInt64} AND Duration <= {max_duration:UInt64}
+      AND (Told = '' OR arrayAll(v -> position(Told, v) > 0, written))
       AND (empty({tag_keys:Array(String)}) OR arrayAll((k, v) -> multiIf(
             k = 'error' AND v = 'true' AND StatusCode = 'Error', true,
             k = 'span.kind' AND v = lower(SpanKind), true,
@@ -36,6 +43,7 @@ FROM
       AND Duration >= {min_duration:UInt64} AND Duration <= {max_duration:UInt64}
       -- How long one takes that has only begun, nobody knows.
       AND (State = 'closed' OR NOT {by_duration:UInt8})
+      AND arrayAll(v -> position(Told, v) > 0, written)
       AND (empty({tag_keys:Array(String)}) OR arrayAll((k, v) -> multiIf(
             k = 'error' AND v = 'true' AND StatusCode = 'Error', true,
             k = 'span.kind' AND v = lower(SpanKind), true,
