@@ -39,10 +39,22 @@ class Gatherer:
         """Have a tape write soon."""
         self._waiting.add(tape)
         if self._thread is None:
-            self._start()
+            self.start()
         self._bell.set()
 
-    def _start(self) -> None:
+    def write(self) -> None:
+        """Have everybody who waits write now."""
+        waiting = self._waiting
+        while waiting:
+            try:
+                tape = waiting.pop()
+            except KeyError:  # the thread was faster
+                return
+            with _guard.Guard("tape"):
+                tape.write()
+
+    def start(self) -> None:
+        """Begin, if that has not been done."""
         with self._lock:
             if self._thread is None:
                 thread = self._thread = _native.thread(self._run, name="tracereel-tapes")
@@ -54,24 +66,21 @@ class Gatherer:
                     )
 
     def _run(self) -> None:
-        # As it is here: in a forked child there is another.
-        bell, waiting = self._bell, self._waiting
+        bell = self._bell
         while True:
             bell.wait(3600.0)
-            time_to_gather(MOMENT)
+            _sleep(MOMENT)
             bell.clear()
-            while waiting:
-                tape = waiting.pop()
-                with _guard.Guard("tape"):
-                    tape.write()
-                del tape
+            self.write()
 
 
-time_to_gather: Final = time.sleep
+_sleep: Final = time.sleep
 """The real one, also in a re-execution, where sleeps are skipped."""
 _tapes: Final["weakref.WeakSet[Any]"] = weakref.WeakSet()
 _gatherer: Final = Gatherer()
 soon: Final = _gatherer.add
+start: Final = _gatherer.start
+write_all: Final = _gatherer.write
 
 
 def know(tape: Any) -> None:

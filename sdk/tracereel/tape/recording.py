@@ -32,6 +32,7 @@ class RecordedCall(Live, Node):
         self, tape: RunTape, *, boundary: bool, gate: Any = None, root: "Trace | None" = None
     ) -> None:
         self.tape = tape
+        self.covered = False
         self._boundary = boundary
         self._root = root
         # Asked like this it does not raise where no loop runs, which every plain call would pay for.
@@ -152,7 +153,7 @@ class Recordings:
                 self._settings.describe(tape, call, owner, function, form)
             if execution is not None:
                 execution.tape = call
-            if boundary:
+            if kind == "llm":
                 parent.covered = True
             return call
         except Exception as error:  # noqa: BLE001 - ours: then the call just runs
@@ -174,9 +175,14 @@ class Recordings:
                 execution.trace.tape = None
 
     def _runs_again(self, execution: "Execution") -> None:
-        """A block is not served: its code runs in a replay too, except for calls in it."""
+        """A block is not served: its code runs in a replay too, except for calls in it.
+
+        That is enough for a model: a framework tells of the call that its client makes beside it.
+        """
         node = self._node_of(execution, execution)
-        if node is not None and not (execution.kind == "llm" and node.covered):
+        around = getattr(execution.parent, "tape", None)
+        covered = node is not None and (node.covered or getattr(around, "covered", False))
+        if node is not None and not (execution.kind == "llm" and covered):
             reason = f"the block of {execution.kind} {execution.name!r} runs again"
             node.tape.problem("partly", reason)
 

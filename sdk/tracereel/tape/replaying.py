@@ -19,7 +19,7 @@ from tracereel._privacy import Privacy
 from tracereel._recorder import Recorder
 from tracereel._shipper import FlushResult
 from tracereel.redaction import Redaction, Rule
-from tracereel.tape import codec, guards, header
+from tracereel.tape import codec, gathering, guards, header
 from tracereel.tape import format as tape_format
 from tracereel.tape.divergence import (
     Divergence,
@@ -116,6 +116,8 @@ class Replaying:
             raise TapeError(
                 f"the run {tape.trace_id} cannot be replayed: {'; '.join(tape.reasons)}"
             )
+        if self._branch:
+            gathering.start()  # before threads are counted: those that come later are the program's
         player = self._player = Player(tape, self._options, _privacy(tape))
         player.report.notes += [f"Note: {reason}." for reason in tape.reasons]
         self._install(player)

@@ -51,7 +51,7 @@ class Node:
         self.number = number
         self.inside = inside
         self.covered = False
-        """Of a block: whether a call in it is served."""
+        """Whether a call of a model in it is served."""
 
 
 class RunTape:

@@ -83,6 +83,40 @@ def test_calls_that_ended_before_one_that_hangs_are_on_the_tape(
     process.communicate()
 
 
+def test_a_forked_child_leaves_the_tape_of_its_parent_alone(child: Child, tmp_path: Path) -> None:
+    process = child(
+        """
+        import os
+        import tracereel
+        tracereel.configure(record="all", endpoint="http://127.0.0.1:9", exit_timeout=0.0)
+
+        @tracereel.traced_tool("step")
+        def step(number):
+            return number
+
+        @tracereel.traced_agent("worker")
+        def worker():
+            step(1)
+            child = os.fork()
+            if child == 0:
+                step(99)
+                os._exit(0)
+            os.waitpid(child, 0)
+            step(2)
+
+        worker()
+        """
+    )
+    assert process.wait(60) == 0
+    tape = spooled(tmp_path)
+
+    assert tape.complete
+    assert [tape.data(call.arguments) for call in tape.boundaries()] == [
+        {"number": 1},
+        {"number": 2},
+    ]
+
+
 def test_a_killed_program_leaves_a_tape_that_replays_to_the_cut(
     child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -301,6 +301,16 @@ def test_a_block_of_a_tool_is_not_served_and_the_tape_says_so(taped: Any) -> Non
     assert tape.reasons == ("the block of tool 'by hand' runs again",)
 
 
+def test_a_block_of_a_model_whose_call_is_served_is_as_good_as_served(taped: Any) -> None:
+    @traced_agent("a")
+    def agent(*, wrapped: bool) -> Any:
+        with traced_llm("m"):
+            return boundary("client", "llm", {}, lambda: 1) if wrapped else 1
+
+    assert taped(lambda: agent(wrapped=True))[1].state == "yes"
+    assert taped(lambda: agent(wrapped=False))[1].reasons == ("the block of llm 'm' runs again",)
+
+
 def test_a_graph_of_its_own_is_a_run_that_ends(taped: Any) -> None:
     from langchain_core.tools import tool
     from langgraph.graph import START, StateGraph
