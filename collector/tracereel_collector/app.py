@@ -62,6 +62,7 @@ from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.replayable import Replayable
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
@@ -266,6 +267,7 @@ class Collector:
         search = Search(store, time.time_ns)
         reader = RunReader(store)
         traces = Traces(reader)
+        replayable = Replayable(store)
         self.parts = Parts(
             gate=self._gate,
             administration=Administration(self._keys, self._audit),
@@ -292,8 +294,9 @@ class Collector:
             playbacks=Playbacks(),
             traces=traces,
             completeness=Completeness(reader, traces),
-            comparison=Comparison(traces),
+            comparison=Comparison(traces, replayable),
             tapes=Tapes(store),
+            replayable=replayable,
             emitters=Emitters(store),
             jaeger=Jaeger(store, now_unix_nano=time.time_ns),
             sql=self._new_sql(store),

@@ -273,6 +273,10 @@ class Recorder:
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""
         deadline = time.monotonic() + timeout
+        if self.tape is not None:
+            from tracereel.tape import gathering
+
+            gathering.write_all()
         if self._other_spans is not None:
             self._other_spans.flush(0.0)  # it delivers while we wait for the events
         self._shipper.drain(timeout, at_exit=at_exit)

@@ -25,6 +25,7 @@ from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.replayable import Replayable
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
@@ -157,6 +158,7 @@ class Parts:
     replay: Replay
     playbacks: Playbacks
     tapes: Tapes
+    replayable: Replayable
     traces: Traces
     completeness: Completeness
     comparison: Comparison
