@@ -11,7 +11,7 @@ from tracereel._recorder import Recorder
 from tracereel.integrations._dialects import Dialect, Result
 from tracereel.integrations._scope import ClientScope, FailedAnswerError, copied, spec_of
 from tracereel.integrations._tool_memory import ToolMemory
-from tracereel.metrics import tokens_remaining_from_headers
+from tracereel.metrics import tokens_remaining
 from tracereel.providers.base import UNKNOWN_MODEL, Normalized, StreamTimings, Usage
 from tracereel.providers.emission import message_fields
 from tracereel.providers.normalizer import BatchResultNormalizer
@@ -103,8 +103,16 @@ class ModelCall:
 
     def headers(self, headers: Any) -> None:
         """The head of an answer has come."""
-        left = tokens_remaining_from_headers(self.provider, headers)
-        if left is not None and self._scope is not None:
+        raw = getattr(headers, "raw", None)
+        if type(raw) is list:  # httpx: reading all of its headers by name would be dear
+            headers = [pair for pair in raw if b"ratelimit" in pair[0].lower()]
+            if not headers:
+                return
+        left = tokens_remaining(headers)
+        if left is None:
+            return
+        self._recorder.metrics.set_tokens(self.provider, left)
+        if self._scope is not None:
             self._scope.extra["llm_tokens_remaining"] = left
 
     def retried(
@@ -167,7 +175,7 @@ class ModelCall:
         if (scope := self._scope) is not None:
             self._describe(scope, answer, data, timings)
         for event in answer.events[:MAX_MESSAGES]:
-            self._emit(message_fields(event))
+            self._add(message_fields(event))
         failure = next((each.failure for each in answer.events if each.failure is not None), None)
         if error is None and failure is not None and answer.stop_reason == "error":
             error = FailedAnswerError(failure)
@@ -201,6 +209,8 @@ class ModelCall:
             scope.cancel()
         else:
             scope.complete(None)
+        for left in scope.before:  # the closing event could not be made
+            scope.execution.emit(left)
 
     def _note(
         self, usage: Usage | None, model: str | None, finish: str | None, ids: tuple[str, ...]
@@ -254,7 +264,19 @@ class ModelCall:
             if timings.tokens_per_second is not None:
                 extra["tokens_per_second"] = round(timings.tokens_per_second, 3)
 
+    def _add(self, fields: dict[str, Any]) -> None:
+        """An event of the answer, which is closed right after it."""
+        self._address(fields)
+        if self._scope is None:
+            self.execution.emit(fields)
+        else:
+            self._scope.before.append(fields)
+
     def _emit(self, fields: dict[str, Any]) -> None:
+        self._address(fields)
+        self.execution.emit(fields)
+
+    def _address(self, fields: dict[str, Any]) -> None:
         execution = self.execution
         agent = execution.agent
         if agent.kind == "agent":
@@ -262,7 +284,6 @@ class ModelCall:
         fields["request_id"] = execution.request_id
         if "llm_provider" in fields:
             fields["llm_provider"] = self.provider
-        execution.emit(fields)
 
     def _tell_results(self, results: Iterable[Result]) -> None:
         for event in self._memory.answered(results, self.provider, self.model):
@@ -312,7 +333,7 @@ class ModelCall:
         }
         if error is not None:
             event.update(error_fields(error) if failed else {"status": semconv.CANCELLED})
-        self._emit(event)
+        self._add(event)
 
 
 def begin(

@@ -27,9 +27,7 @@ class _Delta(msgspec.Struct):
     @property
     def is_text(self) -> bool:
         others = self.refusal, self.tool_calls, self.function_call, self.annotations
-        return others == (None, None, None, None) and not (
-            self.reasoning_content or self.reasoning
-        )
+        return others == (None, None, None, None) and not (self.reasoning_content or self.reasoning)
 
 
 class _DeltaChoice(msgspec.Struct):
