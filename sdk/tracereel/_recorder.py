@@ -75,7 +75,7 @@ class Recorder:
             self._sampler = Sampler(
                 config.sample_rate,
                 keep_cost_usd=config.sample_keep_cost_usd,
-                store=lambda event, trace, closes_run: self._store([event], trace, closes_run),
+                store=self._store,
                 drop=self.drop,
             )
         self._logs = Logs(logger)
@@ -187,47 +187,47 @@ class Recorder:
         self, events: list[dict[str, Any]], trace: Trace, *, closes_run: bool, seconds: float | None
     ) -> None:
         """The same for events of one moment, by one write; the last of them may close the run."""
-        last = events[-1]
-        if self._sampler is not None:
+        if self._sampler is not None or type(self)._store is not Recorder._store:  # noqa: SLF001
             for event in events[:-1]:
                 self.record(event, trace)
-            self.record(last, trace, closes_run=closes_run, seconds=seconds)
+            self.record(events[-1], trace, closes_run=closes_run, seconds=seconds)
             return
         try:
-            self._store(events, trace, closes_run)
+            self._write(events, trace, closes_run)
         except Exception as error:  # noqa: BLE001
             _guard.report("spool", error)
             self.drop("internal_error", len(events))
         for event in events:
-            self._tell_of(event, seconds if event is last else None)
+            self._tell_of(event, seconds if event is events[-1] else None)
 
     def _tell_of(self, event: dict[str, Any], seconds: float | None) -> None:
         try:
             self.metrics.observe(event, seconds)
         except Exception as error:  # noqa: BLE001
             _guard.report("metrics", error)
-        try:
+        with _guard.Guard("logs"):
             self._logs.write(event)
-        except Exception as error:  # noqa: BLE001
-            _guard.report("logs", error)
 
     def keep(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool = False) -> None:
         """Write a clean event down, and nothing else."""
         try:
-            if self._sampler is None:
-                self._store([event], trace, closes_run)
-            else:
+            if self._sampler is not None:
                 self._sampler.offer(event, trace, closes_run=closes_run)
+            else:
+                self._store(event, trace, closes_run)
         except Exception as error:  # noqa: BLE001
             _guard.report("spool", error)
             self.drop("internal_error")
 
-    def _store(self, events: list[dict[str, Any]], trace: Trace | None, closes_run: bool) -> None:
+    def _store(self, event: dict[str, Any], trace: Trace | None, closes_run: bool) -> None:
+        self._write([event], trace, closes_run)
+
+    def _write(self, events: list[dict[str, Any]], trace: Trace | None, closes_run: bool) -> None:
         reason = self._spool.append_all(events, trace, closes_run=closes_run)
-        if reason is not None:
+        if reason is None:
+            self._shipper.wake()
+        else:
             self.drop(reason, len(events))
-            return
-        self._shipper.wake()
 
     def drop(self, reason: str, events: int = 1) -> None:
         """Account for events that are not recorded."""
@@ -235,8 +235,7 @@ class Recorder:
             self._dropped += events
             self._drops[reason] += events
         with _guard.Guard("metrics"):
-            for _ in range(events):
-                self.metrics.count_drop(reason)
+            self.metrics.count_drop(reason, events)
         if reason not in ("no_execution", "duplicate_tool_call", SAMPLED_OUT):
             _guard.warn_once(
                 f"drop:{reason}",

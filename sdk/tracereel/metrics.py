@@ -94,10 +94,10 @@ class Metrics(SeriesSet):
         """Count events of our own line: recorded, delivered, rejected or dropped."""
         in_turn(self._outcomes[outcome].add, amount)
 
-    def count_drop(self, reason: str) -> None:
-        """Count an event that could not be recorded."""
-        self.count_events("dropped")
-        in_turn(lambda: self.dropped(reason).add())
+    def count_drop(self, reason: str, events: int = 1) -> None:
+        """Count events that could not be recorded."""
+        self.count_events("dropped", events)
+        in_turn(lambda: self.dropped(reason).add(events))
 
     def count_spans(self, delivered: int, dropped: Mapping[str, int]) -> None:
         """Count spans of other instrumentations: delivered, or dropped by reason."""

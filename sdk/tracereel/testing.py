@@ -52,11 +52,7 @@ class _MemoryRecorder(Recorder):
         self.events: list[Event] = []
         self._write_lock = threading.RLock()
 
-    def _store(self, events: list[Event], trace: Trace | None, closes_run: bool) -> None:
-        for event in events:
-            self._store_one(event, trace, closes_run and event is events[-1])
-
-    def _store_one(self, event: Event, trace: Trace | None, closes_run: bool) -> None:
+    def _store(self, event: Event, trace: Trace | None, closes_run: bool) -> None:
         # By way of JSON: what a test sees is what would have been sent, and nothing changes later.
         whole: Event = msgspec.json.decode(_values.encode(event))
         with self._write_lock:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import Any, Final
 
 from tracereel import _context, _guard, _recorder, _values, semconv
@@ -336,6 +337,53 @@ class ModelCall:
         self._add(event)
 
 
+class InnerCall(ModelCall):
+    """The same call, seen at the client that a framework makes it with: the framework tells of it.
+
+    Only what the framework does not see, retries and what is left of the quota, is learnt here.
+    """
+
+    __slots__ = ("_outer",)
+
+    def __init__(self, outer: ModelCall, dialect: Dialect) -> None:
+        self._outer = outer
+        self.dialect, self.model, self.provider = dialect, outer.model, outer.provider
+        self.ended = True
+        self._scope = None
+        self._around = outer.execution
+        self._attempt_tick = outer.start_tick
+        framework_told(outer)  # the next request in this context is another one
+
+    def headers(self, headers: Any) -> None:
+        self._outer.headers(headers)
+
+    def retried(
+        self, *, error: str, reason: str, strategy: str, delay: float, attempts: int | None
+    ) -> None:
+        self._outer.retried(
+            error=error, reason=reason, strategy=strategy, delay=delay, attempts=attempts
+        )
+
+    def resumed(self) -> None:
+        self._outer.resumed()
+
+    def detach(self) -> None:
+        """Nothing was attached."""
+
+
+_told: ContextVar[tuple[ModelCall, ...]] = ContextVar("tracereel_framework_calls", default=())
+
+
+def framework_tells_of(call: ModelCall) -> None:
+    """A framework is about to make this call with its provider's client, which may be wrapped too."""
+    _told.set((*(each for each in _told.get() if not each.ended), call))
+
+
+def framework_told(call: ModelCall) -> None:
+    """The client has been asked: what is asked in this context from now on is something else."""
+    _told.set(tuple(each for each in _told.get() if each is not call and not each.ended))
+
+
 def begin(
     dialect: Dialect,
     body: Any,
@@ -348,6 +396,9 @@ def begin(
     recorder = _recorder.active()
     if recorder is None:
         return None
+    for told in _told.get():
+        if not told.ended:
+            return InnerCall(told, dialect)
     try:
         asked = body if isinstance(body, dict) else {}
         call = ModelCall(
