@@ -49,6 +49,9 @@ class _QuietRecorder(Recorder):
     def record(self, event: dict[str, Any], trace: "Trace | None", **_: Any) -> None:
         del event, trace
 
+    def record_all(self, events: list[Any], trace: Any, **_: Any) -> None:
+        del events, trace
+
     def keep(self, event: dict[str, Any], trace: "Trace | None", **_: Any) -> None:
         del event, trace
 
