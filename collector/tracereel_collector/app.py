@@ -17,6 +17,7 @@ from tracereel_collector.alerts.watch import Watcher
 from tracereel_collector.alerts.webhook import Webhook
 from tracereel_collector.api.build import build_api
 from tracereel_collector.api.parts import DeliveryNotice, Parts, QueryThreads
+from tracereel_collector.api.playback import Playbacks
 from tracereel_collector.auth import Gate
 from tracereel_collector.auth.administration import Administration
 from tracereel_collector.auth.audit import AuditLog
@@ -66,6 +67,7 @@ from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.replayable import Replayable
 from tracereel_collector.query.retention import Retention
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.scores import Scores
@@ -265,6 +267,7 @@ class Collector:
         search = Search(store, time.time_ns)
         reader = RunReader(store)
         traces = Traces(reader)
+        replayable = Replayable(store)
         self.parts = Parts(
             gate=self._gate,
             administration=Administration(self._keys, self._audit),
@@ -288,10 +291,12 @@ class Collector:
             delivered=self._delivered,
             tail=self._tail,
             replay=Replay(reader, traces),
+            playbacks=Playbacks(),
             traces=traces,
             completeness=Completeness(reader, traces),
-            comparison=Comparison(traces),
+            comparison=Comparison(traces, replayable),
             tapes=Tapes(store),
+            replayable=replayable,
             emitters=Emitters(store),
             jaeger=Jaeger(store, now_unix_nano=time.time_ns),
             sql=self._new_sql(store),

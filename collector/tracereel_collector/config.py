@@ -71,8 +71,10 @@ class Settings:
     body_seconds: float = _setting(30.0, "Time for a body, plus a second per 128 KiB of it.")
 
     commit_bytes: int = _setting(16 * MIB, "Most bytes that share one commit of the queue.")
-    batch_bytes: int = _setting(24 * MIB, "Most bytes in one insert.")
-    batch_records: int = _setting(50_000, "Most records in one insert.")
+    batch_bytes: int = _setting(
+        48 * MIB, "Most bytes in one insert; half as many where they are OTLP, which unfolds."
+    )
+    batch_records: int = _setting(100_000, "Most records in one insert.")
     linger_seconds: float = _setting(1.0, "Longest time a batch waits to fill up.")
     retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from fastapi import Request
 from prometheus_client import CollectorRegistry
 
+from tracereel_collector.api.playback import Playbacks
 from tracereel_collector.auth import Gate
 from tracereel_collector.auth.administration import Administration
 from tracereel_collector.connections import ConnectionLimits
@@ -24,6 +25,7 @@ from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.replayable import Replayable
 from tracereel_collector.query.retention import Retention
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
@@ -175,7 +177,9 @@ class Parts:
     delivered: DeliveryNotice
     tail: LiveTail
     replay: Replay
+    playbacks: Playbacks
     tapes: Tapes
+    replayable: Replayable
     traces: Traces
     completeness: Completeness
     comparison: Comparison

@@ -33,6 +33,7 @@ REFUSALS = 2
 REFUSALS_ALONE = 20
 """For a single record that memory is short for: some twenty seconds, then the next may go on."""
 BUSY_RECORDS = 1_000
+OTLP_KINDS = frozenset({Kind.SPANS, Kind.LOGS, Kind.METRICS})
 QUIET_SHARE = 0.1
 
 
@@ -59,6 +60,10 @@ class BatchLimits:
     max_records: int
     max_bytes: int
     linger_seconds: float
+
+    def bytes_of(self, kind: Kind) -> int:
+        """Most bytes of a kind: the engine holds an OTLP request several times as large as it came."""
+        return self.max_bytes // 2 if kind in OTLP_KINDS else self.max_bytes
 
 
 class DeliveryWorker:
@@ -125,7 +130,7 @@ class DeliveryWorker:
             if not self._queue.wait_for_bytes(kind, 1, timeout=IDLE_SECONDS):
                 self._queue.tidy()
                 return
-            self._queue.wait_for_bytes(kind, limits.max_bytes, timeout=self._linger(kind))
+            self._queue.wait_for_bytes(kind, limits.bytes_of(kind), timeout=self._linger(kind))
         with self._writing() as may_write:
             if may_write and (batch := self._next_batch(kind)) is not None:
                 self._deliver(batch)
@@ -147,7 +152,7 @@ class DeliveryWorker:
     def _next_batch(self, kind: Kind) -> Batch | None:
         limits = self._limits
         return self._queue.next_batch(
-            kind, max_records=limits.max_records, max_bytes=limits.max_bytes
+            kind, max_records=limits.max_records, max_bytes=limits.bytes_of(kind)
         )
 
     def _linger(self, kind: Kind) -> float:

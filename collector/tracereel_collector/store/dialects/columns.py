@@ -67,6 +67,16 @@ def _counted(count: str, applies: str = "direct") -> str:
     return f"nullIf({count} * {applies} + {applies} - 1, -1)"
 
 
+def provider_of(name: str) -> str:
+    """SQL for a provider's name in OpenTelemetry's spelling."""
+    return _translated(f"lower({name})", PROVIDERS, f"lower({name})")
+
+
+def kind_of(operation: str) -> str:
+    """SQL for the kind of call that an operation's name stands for."""
+    return _translated(operation, KINDS, "'other'")
+
+
 _STEPS: Final[tuple[dict[str, str], ...]] = (
     {
         "codes": f"arrayMap(k -> CAST(transform(k, {_list([*_CODES])}, {_list([*_CODES.values()])}, 0)"
@@ -101,7 +111,7 @@ _STEPS: Final[tuple[dict[str, str], ...]] = (
         "call_kind": f"""multiIf(
             said_announcement = 'pending_span', '',
             said_mcp_method != '' AND (kind_word = '' OR SpanKind = 'Server'), 'mcp',
-            kind_word != '', {_translated("kind_word", KINDS, "'other'")},
+            kind_word != '', {kind_of("kind_word")},
             said_tool != '', 'tool',
             concat(said_model_requested, said_model_served, said_model, asked_in_json) != '', 'llm',
             '')""",
@@ -154,7 +164,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "Provider": (
         "LowCardinality(String)",
-        _translated("lower(said_provider)", PROVIDERS, "lower(said_provider)"),
+        provider_of("said_provider"),
         "who ran the model, in OpenTelemetry's spelling",
     ),
     "ModelRequested": (

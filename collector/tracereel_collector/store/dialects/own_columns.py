@@ -8,11 +8,18 @@ from typing import Final
 
 from tracereel import semconv
 from tracereel_collector.store.dialects import own
-from tracereel_collector.store.dialects.columns import COLUMNS, first, translation
+from tracereel_collector.store.dialects.columns import (
+    COLUMNS,
+    first,
+    kind_of,
+    provider_of,
+    translation,
+)
 from tracereel_collector.store.dialects.names import SLOTS
 
 _KNOWN: Final = {**semconv.SPAN_ATTRIBUTES, **own.MORE_ATTRIBUTES}
 _IS_CALL: Final = f"event_type = '{semconv.LLM_CALLED}'"
+_CLOSES: Final = "span_id != '' AND span_began > 0 AND span_name != ''"
 _TEXTS: Final = "Map(LowCardinality(String), String)"
 _BASE: Final = (
     *("Timestamp", "TraceId", "SpanId", "ParentSpanId", "TraceState", "SpanName", "SpanKind"),
@@ -67,7 +74,7 @@ _FIELDS: Final = sorted(
 )
 
 
-def _spans_of_events(where: str) -> str:
+def _spans_of_events() -> str:
     """A query on `agent_events` for the spans that events tell whole, as rows of `otel_spans`."""
     types = ", ".join(f"{name} String" for name in (*_FIELDS, "error_message", "stack_trace"))
     said = ",\n        ".join(f"{sql} AS {name}" for name, sql in _SAID.items())
@@ -118,7 +125,7 @@ def _spans_of_events(where: str) -> str:
                 JSONExtract(payload, 'Tuple({types})') AS t,
                 {own.FRAGMENTS["event_fields"]} AS fields
             FROM agent_events
-            WHERE {where}
+            WHERE {_CLOSES}
         )
     )
 )""",
@@ -126,12 +133,13 @@ def _spans_of_events(where: str) -> str:
     )
 
 
-_CLOSES = "span_id != '' AND span_began > 0 AND span_name != ''"
-
 FRAGMENTS: Final = {
     "span_columns": SPAN_COLUMNS,
     "told_span_columns": _TYPED,
-    "told_spans_query": _spans_of_events(_CLOSES),
-    "told_calls_query": _spans_of_events(f"{_IS_CALL} AND {_CLOSES}"),
+    "told_spans_query": _spans_of_events(),
+    # Planned with every insert, so it is said shortly what the columns above say of a model call.
+    "told_closes": _CLOSES,
+    "told_provider": provider_of("llm_provider"),
+    "told_kind": kind_of("lower(JSONExtractString(payload, 'operation'))"),
 }
 """What the `.sql` files call `$name`."""

@@ -180,17 +180,14 @@ ASOF LEFT JOIN priced_models AS p
 
 CREATE MATERIALIZED VIEW events_to_model_usage TO model_usage AS
 SELECT
-    TenantId,
-    toDate(IngestedAt) AS Day,
-    Provider,
-    if(ModelServed = '', ModelRequested, ModelServed) AS Model,
+    tenant AS TenantId,
+    toDate(ingested_at) AS Day,
+    $told_provider AS Provider,
+    if(llm_model = '', JSONExtractString(payload, 'llm_model_requested'), llm_model) AS Model,
     count() AS Calls,
-    countIf(isNull(CostUsd) AND isNotNull(TotalTokens)) AS CallsWithoutCost
-FROM
-(
-$told_calls_query
-)
-WHERE CallKind IN $direct_kinds
+    countIf(isNull(llm_cost_usd) AND isNotNull(coalesce(llm_tokens_used, llm_prompt_tokens))) AS CallsWithoutCost
+FROM agent_events
+WHERE event_type = $own_client_type AND $told_closes AND $told_kind IN $direct_kinds
 GROUP BY TenantId, Day, Provider, Model;
 
 CREATE MATERIALIZED VIEW events_to_span_names TO span_names AS
