@@ -23,9 +23,24 @@ def record(
     The spool adds the numbers.
     """
     # A request id that we made is known to be harmless; others are looked at like everything else.
-    recorder.clean(event, execution.trace.request_id)
+    recorder.clean([event], execution.trace.request_id)
     whole = _whole(event, execution, recorder, now_ns)
     recorder.record(whole, execution.trace, closes_run=closes_run, seconds=seconds)
+
+
+def record_all(
+    events: list[dict[str, Any]],
+    execution: Execution,
+    recorder: Recorder,
+    now_ns: int,
+    *,
+    closes_run: bool = False,
+    seconds: float | None = None,
+) -> None:
+    """Record what happened at one moment of an execution: one look, one write, in this order."""
+    recorder.clean(events, execution.trace.request_id)
+    whole = [_whole(event, execution, recorder, now_ns) for event in events]
+    recorder.record_all(whole, execution.trace, closes_run=closes_run, seconds=seconds)
 
 
 def record_tape(event: dict[str, Any], execution: Execution, recorder: Recorder) -> None:

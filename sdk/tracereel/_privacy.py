@@ -7,6 +7,7 @@ is copied.
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from tracereel import _guard, _values, semconv
@@ -98,12 +99,41 @@ class Privacy:
 
         A text that is `trusted`, the same object, is not looked at.
         """
+        self.clean_all([event], trusted)
+
+    def clean_all(self, events: list[dict[str, Any]], trusted: str | None = None) -> None:
+        """Make events fit to leave that say much the same: texts they share are looked at once."""
+        texts: list[str] = []
+        labels: list[str] = []
+        sensitive = False
+        for event in events:
+            sensitive = self._gather(event, trusted, texts, labels) or sensitive
+        if not self._searches:
+            return
+        texts += labels
+        if not sensitive:
+            if len(events) > 1:
+                texts = list(dict.fromkeys(texts))
+            if not self._own and not suspicious("\n".join(texts)):
+                self._remember(labels)
+                return
+            if not any(self._differs(text) for text in texts):
+                self._remember(labels)
+                return
+        untouched = self._untouched
+        for event in events:
+            for name, value in list(event.items()):
+                if name not in untouched and value is not trusted:
+                    event[name] = self._field(name, value)
+
+    def _gather(
+        self, event: dict[str, Any], trusted: str | None, texts: list[str], labels: list[str]
+    ) -> bool:
+        """Do what can be done without a search, and find its texts; whether a key is sensitive."""
         if not self.captures:
             strip_content(event)
         if self.acts:
             self.act(event)
-        texts: list[str] = []
-        labels: list[str] = []
         others: list[str] = []
         known, untouched = self._known, self._untouched
         for name, value in event.items():
@@ -118,25 +148,22 @@ class Privacy:
                     texts.append(value)
             elif not (kind is int or kind is float or kind is bool):
                 others.append(name)
-        sensitive = self._unfold(event, others, texts) if others else False
-        if not self._searches:
-            return
-        texts.extend(labels)
-        if not sensitive and not self._own and not suspicious("\n".join(texts)):
-            self._remember(labels)
-            return
-        if not sensitive and not any(self._differs(text) for text in texts):
-            self._remember(labels)
-            return
-        for name, value in list(event.items()):
-            if name not in untouched and value is not trusted:
-                event[name] = self._field(name, value)
+        return self._unfold(event, others, texts) if others else False
 
     def finds_nothing(self, texts: list[str], keys: list[str]) -> bool:
         """Whether a quick look at all texts and keys of some data finds nothing that could be hidden."""
         if not self._searches:
             return True
         return not self._own and not suspicious("\n".join(texts)) and not self._any_key(keys)
+
+    def suspects(self, text: bytes) -> bool:
+        """Whether the JSON text of some data may hold something to hide; keys are not looked at.
+
+        What is escaped in it may look different, so it counts.
+        """
+        if not self._searches:
+            return False
+        return bool(self._own) or b"\\" in text or suspicious(text.decode())
 
     def _any_key(self, keys: list[str]) -> bool:
         known = self._keys
@@ -353,23 +380,35 @@ class _Walk:
             return True
         if value is None or kind is int or kind is float or kind is bool:
             return True
-        self._left -= 1
-        if depth <= 0 or self._left <= 0:
+        if depth <= 0 or not (kind is list or kind is dict):
             return False
-        if kind is list:
-            return all(self.visit(item, depth - 1) for item in value)
-        return kind is dict and all(
-            type(key) is str and self._key(key) and self.visit(item, depth - 1)
-            for key, item in value.items()
-        )
+        self._left -= 1
+        if self._left <= 0 or (kind is dict and not self._take_keys(value)):
+            return False
+        add = self.texts.append
+        for item in value if kind is list else value.values():
+            kind = type(item)
+            if kind is str:
+                add(item)
+            elif kind is list or kind is dict:
+                if not self.visit(item, depth - 1):
+                    return False
+            elif item is not None and not (kind is int or kind is float or kind is bool):
+                return False
+        return True
 
-    def _key(self, key: str) -> bool:
-        found = self._keys.get(key)
-        if found is None:
-            if len(self._keys) >= _MAX_KNOWN:
-                self._keys.clear()
-            found = self._keys[key] = is_sensitive_key(key) or suspicious(key)
-        self.sensitive = self.sensitive or found
+    def _take_keys(self, keys: Iterable[Any]) -> bool:
+        known = self._keys
+        for key in keys:
+            if type(key) is not str:
+                return False
+            found = known.get(key)
+            if found is None:
+                if len(known) >= _MAX_KNOWN:
+                    known.clear()
+                found = known[key] = is_sensitive_key(key) or suspicious(key)
+            if found:
+                self.sensitive = True
         return True
 
 

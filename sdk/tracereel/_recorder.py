@@ -8,7 +8,7 @@ import os
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -111,7 +111,7 @@ class Recorder:
 
             self.tape = recordings_of(self)
         asked = weakref.WeakMethod(self._tell)
-        self.metrics.ask_when_collected(lambda: _call(asked()))
+        self.metrics.ask_when_collected(lambda: (tell := asked()) and tell())
         _guard.listen(self.metrics.count_internal_error)
         listen_to_redactions(self.metrics.count_redaction)
 
@@ -149,13 +149,14 @@ class Recorder:
                 self._traces, self._older_traces = {}, self._traces
             return found
 
-    def clean(self, event: dict[str, Any], trusted: str | None = None) -> None:
-        """Make an event fit to leave; a text that is `trusted`, by identity, is passed over."""
+    def clean(self, events: list[dict[str, Any]], trusted: str | None = None) -> None:
+        """Make events fit to leave; a text that is `trusted`, by identity, is passed over."""
         try:
-            self._privacy.clean(event, trusted)
+            self._privacy.clean_all(events, trusted)
         except Exception as error:  # noqa: BLE001
             # What could not be looked at does not leave.
-            strip_content(event)
+            for event in events:
+                strip_content(event)
             _guard.report("redaction", error)
 
     def owner(self, name: str, value: str) -> str:
@@ -180,40 +181,61 @@ class Recorder:
     ) -> None:
         """Write a clean event down, count it, log it; each whatever becomes of the others."""
         self.keep(event, trace, closes_run=closes_run)
+        self._tell_of(event, seconds)
+
+    def record_all(
+        self, events: list[dict[str, Any]], trace: Trace, *, closes_run: bool, seconds: float | None
+    ) -> None:
+        """The same for events of one moment, by one write; the last of them may close the run."""
+        if self._sampler is not None or type(self)._store is not Recorder._store:  # noqa: SLF001
+            for event in events[:-1]:
+                self.record(event, trace)
+            self.record(events[-1], trace, closes_run=closes_run, seconds=seconds)
+            return
+        try:
+            self._write(events, trace, closes_run)
+        except Exception as error:  # noqa: BLE001
+            _guard.report("spool", error)
+            self.drop("internal_error", len(events))
+        for event in events:
+            self._tell_of(event, seconds if event is events[-1] else None)
+
+    def _tell_of(self, event: dict[str, Any], seconds: float | None) -> None:
         try:
             self.metrics.observe(event, seconds)
         except Exception as error:  # noqa: BLE001
             _guard.report("metrics", error)
-        try:
+        with _guard.Guard("logs"):
             self._logs.write(event)
-        except Exception as error:  # noqa: BLE001
-            _guard.report("logs", error)
 
     def keep(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool = False) -> None:
         """Write a clean event down, and nothing else."""
         try:
-            if self._sampler is None:
-                self._store(event, trace, closes_run)
-            else:
+            if self._sampler is not None:
                 self._sampler.offer(event, trace, closes_run=closes_run)
+            else:
+                self._store(event, trace, closes_run)
         except Exception as error:  # noqa: BLE001
             _guard.report("spool", error)
             self.drop("internal_error")
 
     def _store(self, event: dict[str, Any], trace: Trace | None, closes_run: bool) -> None:
-        reason = self._spool.append(event, trace, closes_run=closes_run)
-        if reason is not None:
-            self.drop(reason)
-            return
-        self._shipper.wake()
+        self._write([event], trace, closes_run)
 
-    def drop(self, reason: str) -> None:
-        """Account for an event that is not recorded."""
+    def _write(self, events: list[dict[str, Any]], trace: Trace | None, closes_run: bool) -> None:
+        reason = self._spool.append_all(events, trace, closes_run=closes_run)
+        if reason is None:
+            self._shipper.wake()
+        else:
+            self.drop(reason, len(events))
+
+    def drop(self, reason: str, events: int = 1) -> None:
+        """Account for events that are not recorded."""
         with self._counts_lock:
-            self._dropped += 1
-            self._drops[reason] += 1
+            self._dropped += events
+            self._drops[reason] += events
         with _guard.Guard("metrics"):
-            self.metrics.count_drop(reason)
+            self.metrics.count_drop(reason, events)
         if reason not in ("no_execution", "duplicate_tool_call", SAMPLED_OUT):
             _guard.warn_once(
                 f"drop:{reason}",
@@ -256,8 +278,7 @@ class Recorder:
 
     def lost(self, events: int) -> None:
         """The shipper ends with events that were nowhere but in memory."""
-        for _ in range(events):
-            self.drop(SPOOL_ERROR)
+        self.drop(SPOOL_ERROR, events)
         with self._counts_lock:
             self._lost += events
 
@@ -273,6 +294,10 @@ class Recorder:
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""
         deadline = time.monotonic() + timeout
+        if self.tape is not None:
+            from tracereel.tape import gathering
+
+            gathering.write_all()
         if self._other_spans is not None:
             self._other_spans.flush(0.0)  # it delivers while we wait for the events
         self._shipper.drain(timeout, at_exit=at_exit)
@@ -325,11 +350,6 @@ class Recorder:
         child._forked_from = self
         child.clock = self.clock.copy()
         return child
-
-
-def _call(method: Callable[[], None] | None) -> None:
-    if method is not None:
-        method()
 
 
 _UNSET: Final = "unset"

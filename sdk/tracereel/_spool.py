@@ -63,8 +63,8 @@ _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 
 
-Draft = tuple[bytes, Trace | None, bool]
-"""An event ready for its numbers: its JSON, its trace, whether it ends the run."""
+Draft = tuple[list[bytes], Trace | None, bool]
+"""Events of a trace ready for their numbers: their JSON, and whether the last of them ends the run."""
 Entry = tuple[Trace | None, int, int, int, int]
 """What the books say once a line that is being written has reached the file: its trace, the number
 of the event, the size of the segment, events and bytes recorded. A plain tuple: one is made per event."""
@@ -172,7 +172,13 @@ class Spool:
 
     def append(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool) -> str | None:
         """Number and write an event; null when written, else the reason why it was dropped."""
-        draft = _values.encode(event), trace, closes_run
+        return self.append_all([event], trace, closes_run=closes_run)
+
+    def append_all(
+        self, events: list[dict[str, Any]], trace: Trace | None, *, closes_run: bool
+    ) -> str | None:
+        """The same for events that follow each other, by one write: all of them, or none."""
+        draft = [_values.encode(event) for event in events], trace, closes_run
         with self._lock:
             if self._writing:
                 # A signal handler or finaliser came in while this thread wrote: it goes after.
@@ -182,8 +188,10 @@ class Spool:
             try:
                 reason = self._write(*draft)
                 while self._reentered:
-                    if (late := self._write(*self._reentered.popleft())) is not None:
-                        self._on_late_drop(late)
+                    follows = self._reentered.popleft()
+                    if (late := self._write(*follows)) is not None:
+                        for _ in follows[0]:
+                            self._on_late_drop(late)
             except BaseException:
                 self._settle_interrupted()
                 raise
@@ -191,8 +199,8 @@ class Spool:
                 self._writing = False
         return reason
 
-    def _write(self, body: bytes, trace: Trace | None, closes_run: bool) -> str | None:
-        coming, filled = len(body), self._segment_size
+    def _write(self, bodies: list[bytes], trace: Trace | None, closes_run: bool) -> str | None:
+        coming, filled = sum(map(len, bodies)), self._segment_size
         if self._foreign_bytes + self._closed_bytes + filled + coming > self._max_bytes:
             return SPOOL_FULL
         if self._file < 0 or filled + coming > self._segment_bytes:
@@ -203,17 +211,24 @@ class Spool:
                 return SPOOL_ERROR
             if self._file < 0:
                 return SPOOL_ERROR
-        line = self._finish_line(body, trace, closes_run)
-        size = len(line)
+        count = len(bodies)
+        if count == 1:
+            lines = self._finish_line(bodies[0], trace, closes_run)
+        else:
+            lines = b"".join(
+                self._finish_line(body, trace, closes_run and number == count - 1, number)
+                for number, body in enumerate(bodies)
+            )
+        size = len(lines)
         entry = self._inflight = (
             trace,
-            self._sequence + 1,
+            self._sequence + count,
             self._segment_size + size,
-            self.recorded + 1,
+            self.recorded + count,
             self.recorded_bytes + size,
         )
         try:
-            written = os.write(self._file, line)
+            written = os.write(self._file, lines)
         except OSError:
             written = -1
         if written == size:
@@ -228,7 +243,7 @@ class Spool:
         """Count a line that is on disk; absolute values, so that doing it twice does no harm."""
         trace, sequence, self._segment_size, self.recorded, self.recorded_bytes = entry
         if trace is not None and sequence > self._sequence:
-            trace.recorded += 1
+            trace.recorded += sequence - self._sequence
         self._sequence = sequence
 
     def _settle_interrupted(self) -> None:
@@ -243,16 +258,21 @@ class Spool:
             # Part of a line: readers ignore it at the end of a segment, so this one ends here.
             self._close_segment()
 
-    def _finish_line(self, body: bytes, trace: Trace | None, closes_run: bool) -> bytes:
-        """Splice in what only the moment of writing knows: cheaper than encoding under the lock."""
-        head, number = body[:-1], self._sequence + 1
+    def _finish_line(
+        self, body: bytes, trace: Trace | None, closes_run: bool, before: int = 0
+    ) -> bytes:
+        """Splice in what only the moment of writing knows: cheaper than encoding under the lock.
+
+        `before` are the lines that the same write puts before this one.
+        """
+        head, number = body[:-1], self._sequence + 1 + before
         if trace is None:
             return _NUMBERED % (head, self._signature, number)
         if trace.emitter_id != self.emitter_id:
             # A trace that lives on after a fork or a new configuration is counted anew.
             trace.emitter_id = self.emitter_id
             trace.recorded = 0
-        place = trace.recorded + 1
+        place = trace.recorded + 1 + before
         if closes_run:
             return _CLOSES_RUN % (head, self._signature, number, place, place)
         return _IN_TRACE % (head, self._signature, number, place)

@@ -94,10 +94,10 @@ class Metrics(SeriesSet):
         """Count events of our own line: recorded, delivered, rejected or dropped."""
         in_turn(self._outcomes[outcome].add, amount)
 
-    def count_drop(self, reason: str) -> None:
-        """Count an event that could not be recorded."""
-        self.count_events("dropped")
-        in_turn(lambda: self.dropped(reason).add())
+    def count_drop(self, reason: str, events: int = 1) -> None:
+        """Count events that could not be recorded."""
+        self.count_events("dropped", events)
+        in_turn(lambda: self.dropped(reason).add(events))
 
     def count_spans(self, delivered: int, dropped: Mapping[str, int]) -> None:
         """Count spans of other instrumentations: delivered, or dropped by reason."""
@@ -275,14 +275,22 @@ def tokens_remaining_from_headers(
 
     Those of OpenAI (and of whoever speaks like it) and of Anthropic are understood.
     """
+    left = None
     with _guard.Guard("metrics"):
-        all_found = _remote.header_values(headers, _TOKEN_HEADER_NAMES)
-        for names in _TOKEN_HEADERS:
-            values = [value for name in names for value in all_found[name]]
-            told = [int(value) for value in values if _is_count(value)]
-            if told:
-                set_tokens_remaining(llm_provider, min(told), registry=registry)
-                return min(told)
+        left = tokens_remaining(headers)
+        if left is not None:
+            set_tokens_remaining(llm_provider, left, registry=registry)
+    return left
+
+
+def tokens_remaining(headers: object) -> int | None:
+    """What the rate-limit headers of a provider's answer say is left, if they do."""
+    all_found = _remote.header_values(headers, _TOKEN_HEADER_NAMES)
+    for names in _TOKEN_HEADERS:
+        values = [value for name in names for value in all_found[name]]
+        told = [int(value) for value in values if _is_count(value)]
+        if told:
+            return min(told)
     return None
 
 

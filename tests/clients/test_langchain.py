@@ -11,7 +11,7 @@ from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.language_models.llms import create_base_retry_decorator
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -27,6 +27,8 @@ from tests.clients.standin import BROKEN
 from tracereel import current_execution, record_decision, traced_agent
 from tracereel.integrations import langgraph
 from tracereel.integrations.langchain import TracereelHandler, instrument, uninstrument
+from tracereel.integrations.openai import instrument as instrument_openai
+from tracereel.integrations.openai import uninstrument as uninstrument_openai
 
 DONE = "agent.execution.completed"
 TOOL = "agent.tool.called"
@@ -323,6 +325,89 @@ def test_everything_is_recorded_between_instrument_and_uninstrument(model, confi
     model.invoke("Weather?")
 
     assert len(events.get_events(LLM)) == 2
+
+
+@pytest.mark.filterwarnings("ignore:Unexpected type for token usage")  # of LangChain itself
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "batch", "generate"])
+def test_a_call_that_the_client_records_too_is_recorded_once(way, model, config, events, standin):
+    """With the handler and the client's own hooks on; what only the client sees is told as well."""
+    instrument_openai()
+    try:
+        standin.will(BROKEN)
+        if way == "invoke":
+            model.invoke("Weather?", config)
+        elif way == "ainvoke":
+            in_a_loop(model, model.ainvoke("Weather?", config))
+        elif way == "stream":
+            for number, _ in enumerate(model.stream("Weather?", config)):
+                if number == 0:
+                    model.root_client.chat.completions.create(
+                        model="another", messages=[{"role": "user", "content": "Wind?"}]
+                    )
+        elif way == "batch":
+            model.batch(["Weather?", "Wind?"], config)
+        else:
+            model.generate([[HumanMessage("Weather?")], [HumanMessage("Wind?")]], **config)
+    finally:
+        uninstrument_openai()
+
+    calls = events.get_events(LLM)
+    assert len(calls) == (1 if way in ("invoke", "ainvoke") else 2)
+    assert sum(call.get("retry_count") or 0 for call in calls) == 1
+    assert len(events.get_events(RETRY)) == 1
+    assert {call["llm_tokens_used"] for call in calls} == {150}
+    assert {call["llm_provider"] for call in calls} == {"openai"}
+    assert {call["llm_tokens_remaining"] for call in calls} == {1234}
+
+
+def test_without_the_handler_the_client_records_the_call_alone(model, events):
+    instrument_openai()
+    try:
+        model.invoke("Weather?")
+    finally:
+        uninstrument_openai()
+
+    assert only_call(events)["llm_tokens_used"] == 150
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_traced_agent_inside_a_node_has_its_own_calls(way, model, config, events):
+    @traced_agent("specialist")
+    def ask():
+        return model.invoke("Weather?", config)
+
+    @traced_agent("specialist")
+    async def ask_async():
+        return await model.ainvoke("Weather?")
+
+    def route(state: State) -> State:
+        ask()
+        model.invoke("And the wind?", config)
+        return state
+
+    async def route_async(state: State) -> State:
+        await ask_async()
+        await model.ainvoke("And the wind?")
+        return state
+
+    graph = StateGraph(State)
+    graph.add_node("route", route if way == "invoke" else route_async)
+    graph.add_edge(START, "route")
+    graph.add_edge("route", END)
+    compiled = graph.compile(name="orchestrator")
+    if way == "invoke":
+        compiled.invoke({"city": "Lima"}, config)
+    else:
+        in_a_loop(model, compiled.ainvoke({"city": "Lima"}, config))
+
+    inner, _around = events.get_events(DONE)
+    (step,) = by_name(events, "route")
+    assert [each["agent_name"] for each in events.get_events(LLM)] == ["specialist", "orchestrator"]
+    first, second = events.get_events(LLM)
+    assert first["parent_span_id"] == inner["span_id"]
+    assert second["parent_span_id"] == step["span_id"]
+    assert inner["parent_span_id"] == step["span_id"]
+    assert inner["llm_tokens_used"] == 150
 
 
 def test_a_stream_of_a_graph_that_is_left_does_not_stay_current(model, config, events):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.providers import samples, wire
 from tracereel.providers import BatchResultNormalizer, adapter_for
+from tracereel.providers.streams.sse import SseDecoder
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 arguments = st.dictionaries(texts, st.one_of(st.integers(-9, 9), texts, st.none()), max_size=3)
@@ -99,6 +100,63 @@ def _check(provider: str, answer: Any, events: list[Any], body: bytes, chance: R
 
     assert by_chunk.result() == whole
     assert by_bytes.result() == whole
+    followed = _followed(provider, body, chance)
+    assert followed.result() == whole
+    assert followed.timings().token_chunks == by_chunk.timings().token_chunks
+
+
+def _followed(provider: str, body: bytes, chance: Random) -> Any:
+    adapter, frames = adapter_for(provider), SseDecoder()
+    for part in wire.cut_bytes(body, chance):
+        for frame in frames.take(part):
+            if adapter.follow(frame):
+                break
+    adapter.finish()
+    return adapter
+
+
+def _spoilt(value: Any, chance: Random) -> Any:
+    """The same data with something in it left out, or of another type."""
+    if chance.random() < 0.05:
+        return chance.choice([None, 7, -1, 0.0, True, "text_delta", [], {}, "end"])
+    if isinstance(value, dict):
+        kept = {k: v for k, v in value.items() if chance.random() > 0.03}
+        return {key: _spoilt(each, chance) for key, each in kept.items()}
+    return [_spoilt(each, chance) for each in value] if isinstance(value, list) else value
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    chance=chances,
+    kind=st.sampled_from(
+        [
+            ("anthropic", anthropic_answers, wire.anthropic_events),
+            ("openai", openai_answers, wire.openai_chunks),
+            ("openai", st.just(samples.RESPONSES), wire.responses_events),
+            ("google", google_answers, wire.google_chunks),
+        ]
+    ),
+    data=st.data(),
+)
+def test_a_stream_that_nobody_is_told_of_gives_the_same_result(chance, kind, data):
+    """The quick way through a stream agrees with the thorough one, of damaged streams too."""
+    provider, answers, stream = kind
+    whole = stream(data.draw(answers), chance)
+    events = [_spoilt(event, chance) for event in whole]
+    thorough = adapter_for(provider, keep_raw=False)
+    body = wire.sse(events)
+    for event in events:
+        thorough.process_bytes(wire.sse([event]))
+    thorough.finish()
+
+    quick = adapter_for(provider, keep_raw=False)
+    for frame in SseDecoder().take(body):
+        quick.follow(frame)
+    quick.finish()
+
+    assert quick.result() == thorough.result()
+    assert quick.timings().token_chunks == thorough.timings().token_chunks
+    assert quick.current_block_index == thorough.current_block_index
 
 
 @FEW

@@ -16,7 +16,7 @@ from tracereel import _guard
 from tracereel._wrapping import first_step
 from tracereel.integrations._model_call import ModelCall
 from tracereel.providers.streams.base import StreamAdapter
-from tracereel.providers.streams.sse import DONE, SseDecoder
+from tracereel.providers.streams.sse import SseDecoder
 
 MAX_WAITING: Final = 64
 """Pieces of a stream that wait to be looked at: together is cheaper, and memory is bounded."""
@@ -190,16 +190,12 @@ class StreamBody(Body):
         taken = self.taken
         pieces = taken[:]
         del taken[: len(pieces)]
-        process, feed = self._adapter.process_chunk, self._sse.feed
+        follow, take = self._adapter.follow, self._sse.take
         for tick, data in pieces:
             self._now = tick / 1e9
-            for frame in feed(data):
-                if frame is DONE:
+            for frame in take(data):
+                if follow(frame):
                     self._is_done = True
-                elif frame is not None:
-                    process(frame)
-                else:
-                    self._adapter.report_malformed("a frame's data is no JSON")
 
     def _end(self) -> None:
         self._adapter.finish()

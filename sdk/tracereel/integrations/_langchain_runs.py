@@ -12,7 +12,7 @@ from tracereel._scopes.base import Spec
 from tracereel._scopes.calls import ToolSpec
 from tracereel._scopes.steps import RetrievalSpec, StepSpec
 from tracereel.integrations._dialects import LANGCHAIN
-from tracereel.integrations._model_call import ModelCall
+from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
 from tracereel.integrations._runs import Run, Runs, open_scope, recorded
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.base import Approval, NormalizedEvent, StreamTimings
@@ -153,7 +153,18 @@ class LangChainRuns:
             )
 
         call = recorded(made, parent)
+        if call is not None:
+            framework_tells_of(call)
         self._runs.add(run_id, Run(parent, name, call=call))
+
+    def token(self, run_id: Any) -> None:
+        """A piece of an answer has come."""
+        run = self._runs.get(run_id)
+        if run is not None:
+            if not run.tokens and run.call is not None:
+                # Between the pieces of a stream the program's own code runs, in the same context.
+                framework_told(run.call)
+            run.token()
 
     def model_ends(self, run_id: Any, result: Any) -> None:
         """A model has answered."""
@@ -161,6 +172,7 @@ class LangChainRuns:
         if run is None or run.call is None:
             return
         call = run.call
+        framework_told(call)
         data = as_data(result)
         answer = BatchResultNormalizer(model=call.model, keep_raw=False).normalize_data(data)
         if answer.provider != "langchain" and call.provider == "langchain":
@@ -171,6 +183,7 @@ class LangChainRuns:
         """A model has not answered."""
         run = self._runs.end(run_id)
         if run is not None and run.call is not None:
+            framework_told(run.call)
             if run.tokens:
                 run.call.streams()
             run.call.failed(error)

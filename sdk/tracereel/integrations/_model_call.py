@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import Any, Final
 
 from tracereel import _context, _guard, _recorder, _values, semconv
@@ -11,7 +12,7 @@ from tracereel._recorder import Recorder
 from tracereel.integrations._dialects import Dialect, Result
 from tracereel.integrations._scope import ClientScope, FailedAnswerError, copied, spec_of
 from tracereel.integrations._tool_memory import ToolMemory
-from tracereel.metrics import tokens_remaining_from_headers
+from tracereel.metrics import tokens_remaining
 from tracereel.providers.base import UNKNOWN_MODEL, Normalized, StreamTimings, Usage
 from tracereel.providers.emission import message_fields
 from tracereel.providers.normalizer import BatchResultNormalizer
@@ -103,8 +104,16 @@ class ModelCall:
 
     def headers(self, headers: Any) -> None:
         """The head of an answer has come."""
-        left = tokens_remaining_from_headers(self.provider, headers)
-        if left is not None and self._scope is not None:
+        raw = getattr(headers, "raw", None)
+        if type(raw) is list:  # httpx: reading all of its headers by name would be dear
+            headers = [pair for pair in raw if b"ratelimit" in pair[0].lower()]
+            if not headers:
+                return
+        left = tokens_remaining(headers)
+        if left is None:
+            return
+        self._recorder.metrics.set_tokens(self.provider, left)
+        if self._scope is not None:
             self._scope.extra["llm_tokens_remaining"] = left
 
     def retried(
@@ -167,7 +176,7 @@ class ModelCall:
         if (scope := self._scope) is not None:
             self._describe(scope, answer, data, timings)
         for event in answer.events[:MAX_MESSAGES]:
-            self._emit(message_fields(event))
+            self._add(message_fields(event))
         failure = next((each.failure for each in answer.events if each.failure is not None), None)
         if error is None and failure is not None and answer.stop_reason == "error":
             error = FailedAnswerError(failure)
@@ -201,6 +210,8 @@ class ModelCall:
             scope.cancel()
         else:
             scope.complete(None)
+        for left in scope.before:  # the closing event could not be made
+            scope.execution.emit(left)
 
     def _note(
         self, usage: Usage | None, model: str | None, finish: str | None, ids: tuple[str, ...]
@@ -254,7 +265,19 @@ class ModelCall:
             if timings.tokens_per_second is not None:
                 extra["tokens_per_second"] = round(timings.tokens_per_second, 3)
 
+    def _add(self, fields: dict[str, Any]) -> None:
+        """An event of the answer, which is closed right after it."""
+        self._address(fields)
+        if self._scope is None:
+            self.execution.emit(fields)
+        else:
+            self._scope.before.append(fields)
+
     def _emit(self, fields: dict[str, Any]) -> None:
+        self._address(fields)
+        self.execution.emit(fields)
+
+    def _address(self, fields: dict[str, Any]) -> None:
         execution = self.execution
         agent = execution.agent
         if agent.kind == "agent":
@@ -262,7 +285,6 @@ class ModelCall:
         fields["request_id"] = execution.request_id
         if "llm_provider" in fields:
             fields["llm_provider"] = self.provider
-        execution.emit(fields)
 
     def _tell_results(self, results: Iterable[Result]) -> None:
         for event in self._memory.answered(results, self.provider, self.model):
@@ -312,7 +334,54 @@ class ModelCall:
         }
         if error is not None:
             event.update(error_fields(error) if failed else {"status": semconv.CANCELLED})
-        self._emit(event)
+        self._add(event)
+
+
+class InnerCall(ModelCall):
+    """The same call, seen at the client that a framework makes it with: the framework tells of it.
+
+    Only what the framework does not see, retries and what is left of the quota, is learnt here.
+    """
+
+    __slots__ = ("_outer",)
+
+    def __init__(self, outer: ModelCall, dialect: Dialect) -> None:
+        self._outer = outer
+        self.dialect, self.model, self.provider = dialect, outer.model, outer.provider
+        self.ended = True
+        self._scope = None
+        self._around = outer.execution
+        self._attempt_tick = outer.start_tick
+        framework_told(outer)  # the next request in this context is another one
+
+    def headers(self, headers: Any) -> None:
+        self._outer.headers(headers)
+
+    def retried(
+        self, *, error: str, reason: str, strategy: str, delay: float, attempts: int | None
+    ) -> None:
+        self._outer.retried(
+            error=error, reason=reason, strategy=strategy, delay=delay, attempts=attempts
+        )
+
+    def resumed(self) -> None:
+        self._outer.resumed()
+
+    def detach(self) -> None:
+        """Nothing was attached."""
+
+
+_told: ContextVar[tuple[ModelCall, ...]] = ContextVar("tracereel_framework_calls", default=())
+
+
+def framework_tells_of(call: ModelCall) -> None:
+    """A framework is about to make this call with its provider's client, which may be wrapped too."""
+    _told.set((*(each for each in _told.get() if not each.ended), call))
+
+
+def framework_told(call: ModelCall) -> None:
+    """The client has been asked: what is asked in this context from now on is something else."""
+    _told.set(tuple(each for each in _told.get() if each is not call and not each.ended))
 
 
 def begin(
@@ -327,6 +396,9 @@ def begin(
     recorder = _recorder.active()
     if recorder is None:
         return None
+    for told in _told.get():
+        if not told.ended:
+            return InnerCall(told, dialect)
     try:
         asked = body if isinstance(body, dict) else {}
         call = ModelCall(

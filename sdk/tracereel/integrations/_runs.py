@@ -13,6 +13,8 @@ from tracereel._scopes.arguments import Arguments
 from tracereel._scopes.base import Scope, Spec
 from tracereel.integrations._model_call import ModelCall
 
+_OF_A_FRAMEWORK: Final = "of_a_framework"
+"""A note on executions that are runs of a framework."""
 MAX_RUNS: Final = 10_000
 """Runs under way that are remembered; the oldest is given up beyond that, and ends as left."""
 
@@ -87,7 +89,12 @@ class Runs:
     def end(self, identity: Any) -> Run | None:
         """A run is over; null where nobody knows it."""
         with self._lock:
-            return self._runs.pop(identity, None)
+            run = self._runs.pop(identity, None)
+        if run is not None and run.scope is not None:
+            tape = run.scope.recorder.tape
+            if tape is not None:
+                tape.ended_block(run.scope.execution, None)
+        return run
 
 
 @contextmanager
@@ -98,11 +105,27 @@ def within(run: Run | None) -> Iterator[None]:
         yield
         return
     scope = holder.scope
+    if _is_inside(_context.current_execution(), scope.execution):
+        # The program has opened something of its own in there: that is where it happens.
+        yield
+        return
     attachment = _context.attach(scope.execution, scope.span_context)
     try:
         yield
     finally:
         _context.detach(attachment)
+
+
+def _is_inside(execution: Execution | None, other: Execution) -> bool:
+    """Whether there is nothing but the program's own between the two, from inside to outside.
+
+    What a framework has opened is known by its runs: one that is current here may be over already.
+    """
+    while execution is not None and execution is not other:
+        if _OF_A_FRAMEWORK in execution.notes:
+            return False
+        execution = execution.parent
+    return execution is not None
 
 
 def open_scope(spec: Spec, parent: Run | None, inputs: dict[str, Any]) -> Scope | None:
@@ -112,6 +135,8 @@ def open_scope(spec: Spec, parent: Run | None, inputs: dict[str, Any]) -> Scope 
         return spec.open(recorder, Arguments((), 0, (), inputs))
 
     scope: Scope | None = recorded(opened, parent)
+    if scope is not None:
+        scope.execution.notes[_OF_A_FRAMEWORK] = True
     return scope
 
 

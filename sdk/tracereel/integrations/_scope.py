@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tracereel import _values
+from tracereel import _emission, _recorder, _values
 from tracereel._recorder import Recorder
 from tracereel._scopes.arguments import Arguments
 from tracereel._scopes.calls import LlmScope, LlmSpec
@@ -52,7 +52,7 @@ def copied(value: Any) -> Any:
 class ClientScope(LlmScope):
     """A call of a model by its provider's client."""
 
-    __slots__ = ("dialect", "extra", "was_streamed")
+    __slots__ = ("before", "dialect", "extra", "was_streamed")
 
     def __init__(
         self, recorder: Recorder, spec: LlmSpec, body: dict[str, Any], dialect: Dialect
@@ -60,6 +60,8 @@ class ClientScope(LlmScope):
         self.dialect = dialect
         self.extra: dict[str, Any] = {}
         """Fields of the closing event that only the wire knows."""
+        self.before: list[dict[str, Any]] = []
+        """Events of the answer that wait for the closing one: they are written together."""
         self.was_streamed = False
         super().__init__(recorder, spec, Arguments((), 0, (), body))
 
@@ -84,6 +86,22 @@ class ClientScope(LlmScope):
             event["retry_count"] = self.execution.retry_count
         event.update(self.extra)
         return event
+
+    def _emit(
+        self,
+        event: dict[str, Any],
+        now_ns: int,
+        *,
+        closes_run: bool = False,
+        seconds: float | None = None,
+    ) -> None:
+        events, self.before = [*self.before, event], []
+        recorder = self.recorder
+        if recorder.closed:
+            recorder = _recorder.active() or recorder
+        _emission.record_all(
+            events, self.execution, recorder, now_ns, closes_run=closes_run, seconds=seconds
+        )
 
     def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any] | None:
         event = super().closing_failed(error, milliseconds)

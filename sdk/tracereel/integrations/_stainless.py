@@ -300,7 +300,7 @@ class Work:
         """An answer's head is there, and perhaps its body."""
         self._response = response
         self.call.headers(response.headers)
-        if not response.is_closed and response.is_success:
+        if not self.call.ended and not response.is_closed and response.is_success:
             self._is_watched = True
             _bodies.watch(response, self.call, self._adapter)
 

@@ -90,8 +90,7 @@ class TracereelHandler(BaseCallbackHandler):
     @_guarded
     def on_llm_new_token(self, token: Any = "", *, run_id: Any, **_about: Any) -> None:  # noqa: ARG002
         """A piece of the answer has come."""
-        if (run := self._runs.get(run_id)) is not None:
-            run.token()
+        self._runs.token(run_id)
 
     @_guarded
     def on_llm_end(self, response: Any, *, run_id: Any, **_about: Any) -> None:

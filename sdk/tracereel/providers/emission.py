@@ -27,8 +27,9 @@ def message_fields(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
         "message_id": event.message_id,
         "stop_reason": event.stop_reason,
         "stop_reason_raw": event.stop_reason_raw,
-        "raw": as_data(event.raw),
     }
+    if event.raw is not None:
+        fields["raw"] = as_data(event.raw)
     if (usage := event.usage) is not None:
         fields |= {
             "llm_prompt_tokens": usage.input_tokens,

@@ -46,6 +46,21 @@ _DETAILS_IN: Final = ("input_token_details", "input_tokens_details", "prompt_tok
 _DETAILS_OUT: Final = ("output_token_details", "output_tokens_details", "completion_tokens_details")
 _THOUGHTS: Final = ("thoughtsTokenCount", "thoughts_token_count")
 _TOOL_PROMPT: Final = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
+_MEANINGS: Final[dict[str, tuple[str, int]]] = {
+    name: (meaning, rank)
+    for meaning, names in (
+        ("input", _INPUT),
+        ("output", _OUTPUT),
+        ("read", _BESIDE_READ),
+        ("written", _BESIDE_WRITTEN),
+        ("thoughts", _THOUGHTS),
+        ("tool_prompt", _TOOL_PROMPT),
+        ("within", _WITHIN_READ),
+    )
+    for rank, name in enumerate(names)
+}
+"""Name of a count → what it counts, and which name wins where there are several."""
+_TELLING: Final = frozenset({"input", "output", "read", "written", "thoughts"})
 
 
 def usage_of(message: Any) -> Usage | None:
@@ -71,33 +86,45 @@ def read_usage(value: Any) -> Usage | None:
     """One usage object of any provider; null where it counts nothing."""
     if not isinstance(value, dict):
         return None
-    input_tokens = _first(value, _INPUT)
-    output_tokens = _first(value, _OUTPUT)
-    read, written = _first(value, _BESIDE_READ), _first(value, _BESIDE_WRITTEN)
-    thoughts = _first(value, _THOUGHTS)
-    if all(each is None for each in (input_tokens, output_tokens, read, written, thoughts)):
+    counts: dict[str, tuple[int, int]] = {}
+    for name, given in value.items():
+        place = _MEANINGS.get(name)
+        if place is None or given is None or (number := count(given)) is None:
+            continue
+        meaning, rank = place
+        if meaning not in counts or rank < counts[meaning][0]:
+            counts[meaning] = rank, number
+    if not counts.keys() & _TELLING:
         return None
-    total_in = (input_tokens or 0) + (_first(value, _TOOL_PROMPT) or 0)
+    told = {meaning: number for meaning, (_, number) in counts.items()}.get
+    read, written, thoughts = told("read"), told("written"), told("thoughts")
+    total_in = told("input", 0) + told("tool_prompt", 0)
     inside_in, inside_out = _details(value, _DETAILS_IN), _details(value, _DETAILS_OUT)
     if not inside_in:  # LangChain's details mean that its input has the cached parts in it already
         total_in += (read or 0) + (written or 0)
     if read is None:
-        read = _first(value, _WITHIN_READ)
+        read = told("within")
+    if inside_in:
+        read = _either(read, _first(inside_in, ("cache_read", "cached_tokens")))
+        written = _either(written, _first(inside_in, ("cache_creation", "cache_write_tokens")))
+    reasoning = thoughts
+    if inside_out and thoughts is None:
+        names = ("reasoning", "reasoning_tokens", "thinking_tokens")
+        reasoning = _first(inside_out, names)
     return Usage(
         input_tokens=total_in,
-        output_tokens=(output_tokens or 0) + (thoughts or 0),
-        cached_tokens=_either(read, _first(inside_in, ("cache_read", "cached_tokens"))),
-        cache_creation_tokens=_either(
-            written, _first(inside_in, ("cache_creation", "cache_write_tokens"))
-        ),
-        reasoning_tokens=_either(
-            thoughts, _first(inside_out, ("reasoning", "reasoning_tokens", "thinking_tokens"))
-        ),
+        output_tokens=told("output", 0) + (thoughts or 0),
+        cached_tokens=read,
+        cache_creation_tokens=written,
+        reasoning_tokens=reasoning,
     )
 
 
 def _details(value: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return next((mapping(value[name]) for name in names if value.get(name)), {})
+    for name in names:
+        if found := value.get(name):
+            return mapping(found)
+    return {}
 
 
 def _first(value: dict[str, Any], names: tuple[str, ...]) -> int | None:

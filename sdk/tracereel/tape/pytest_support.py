@@ -101,5 +101,8 @@ class _Discarding(Recorder):
     def record(self, event: Any, trace: Any, **_: Any) -> None:
         del event, trace
 
+    def record_all(self, events: list[Any], trace: Any, **_: Any) -> None:
+        del events, trace
+
     def keep(self, event: Any, trace: Any, **_: Any) -> None:
         del event, trace

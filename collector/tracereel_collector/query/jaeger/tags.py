@@ -1,8 +1,17 @@
-"""Conditions on the tags of a span, as SQL with bound names and values, one for each tag."""
+"""Conditions on the tags of a span, as SQL with bound names and values, one for each tag.
 
+Attributes of our own spans are made of events, which costs more than to look whether an event has the
+value in it at all: that comes first.
+"""
+
+import re
 from collections.abc import Mapping
 from typing import Final
 
+from tracereel import semconv
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.: -]+")
+"""Values that JSON writes as they are."""
 # What Jaeger calls a tag and we keep in a column: true where the value is that of the column.
 _OF_ALL: Final = {
     "error": "({value} = 'true' AND StatusCode = 'Error')",
@@ -22,7 +31,7 @@ _OF_EVENTS: Final = {**_OF_ALL, "service.name": "{value} = ServiceName"}
 
 
 def span_tags(tags: Mapping[str, str]) -> str:
-    """What must hold of a row of `otel_spans`; its resource and its events count as well."""
+    """What must hold of a row of `whole_spans`; its resource and its events count as well."""
     held = []
     for number, (key, value) in enumerate(tags.items()):
         inside = _entry("m", number, value)
@@ -32,15 +41,18 @@ def span_tags(tags: Mapping[str, str]) -> str:
             f"arrayExists(m -> {inside}, `Events.Attributes`)",
         ]
         held.append(_any(ways, _OF_SPANS.get(key), number))
+        if _is_written(key, value):
+            held.append(f"(Told = '' OR {_in_event(number)})")
     return " AND ".join(held) or "1"
 
 
 def event_tags(tags: Mapping[str, str]) -> str:
     """What must hold of a row of `event_spans`."""
-    held = [
-        _any([_entry("SpanAttributes", number, value)], _OF_EVENTS.get(key), number)
-        for number, (key, value) in enumerate(tags.items())
-    ]
+    held = []
+    for number, (key, value) in enumerate(tags.items()):
+        held.append(_any([_entry("SpanAttributes", number, value)], _OF_EVENTS.get(key), number))
+        if _is_written(key, value):
+            held.append(_in_event(number))
     return " AND ".join(held) or "1"
 
 
@@ -48,6 +60,16 @@ def tag_parameters(tags: Mapping[str, str]) -> dict[str, str]:
     """The names and values that both speak of."""
     keys = {f"tag_{number}": key for number, key in enumerate(tags)}
     return keys | {f"value_{number}": value for number, value in enumerate(tags.values())}
+
+
+def _is_written(key: str, value: str) -> bool:
+    """Whether an event with such an attribute has the value in it, letter for letter."""
+    derived = key in _OF_SPANS or key in _OF_EVENTS or key == semconv.OPERATION
+    return not derived and _PLAIN.fullmatch(value) is not None
+
+
+def _in_event(number: int) -> str:
+    return f"position(Told, {{value_{number}:String}}) > 0"
 
 
 def _entry(attributes: str, number: int, value: str) -> str:

@@ -15,7 +15,7 @@ FROM
             if(ParentSpanId = '' OR Timestamp < fromUnixTimestamp64Nano({start:Int64}), 0, cityHash64(ParentSpanId))
         ) AS parents,
         groupArray({spans:UInt32})(ServiceName) AS services
-    FROM otel_spans
+    FROM whole_spans
     WHERE TenantId = {tenant:String}
       AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
       AND Timestamp >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 3600000000000))

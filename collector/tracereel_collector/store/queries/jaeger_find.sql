@@ -5,7 +5,7 @@ SELECT TraceId, max(at) AS latest
 FROM
 (
     SELECT TraceId, toUnixTimestamp64Nano(Timestamp) AS at
-    FROM otel_spans
+    FROM whole_spans
     WHERE TenantId = {tenant:String}
       AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
       AND Timestamp >= fromUnixTimestamp64Nano({start:Int64})

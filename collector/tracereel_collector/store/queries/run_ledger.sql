@@ -14,5 +14,7 @@ SELECT
     formatDateTime(max(ingested_at), '%Y-%m-%dT%H:%i:%S.%fZ') AS last_ingested
 FROM agent_events
 WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
+  -- What came of a re-execution is kept with the run and is none of its events.
+  AND NOT (event_type = 'agent.tape.recorded' AND trace_seq = 0)
 GROUP BY trace_id, emitter
 ORDER BY trace_id, emitter

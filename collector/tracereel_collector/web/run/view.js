@@ -12,6 +12,7 @@ import { Run } from "./model.js";
 import { chainLine, figures, overview, warnings } from "./overview.js";
 import { Player } from "./player.js";
 import { readEvents, readRun, readStep } from "./reading.js";
+import { replayBadge, replaySections } from "./replayable.js";
 import { Waterfall } from "./waterfall.js";
 
 const FRESH_MS = 15 * 60_000;
@@ -24,6 +25,7 @@ export async function show(place, address, signal) {
   let ofStep = new Map();
   let eventsOfLong = null;
   let completeness = null;
+  let replayable = null;
 
   const head = h("header", { class: "run-head" });
   const panel = h("div", { class: "panel-body", id: "panel", role: "tabpanel", tabindex: "-1" });
@@ -53,7 +55,7 @@ export async function show(place, address, signal) {
       if (run.outlined) eventsOfLong ??= readLong().catch(told);
     }
     else if (tab === "step") showStep();
-    else panel.replaceChildren(overview(run, { onSelect: select }));
+    else panel.replaceChildren(overview(run, { onSelect: select, more: replaySections(replayable) }));
     panel.classList.toggle("fixed", tab === "events");
   }
 
@@ -87,7 +89,7 @@ export async function show(place, address, signal) {
     const otel = run.document.otel_trace_ids?.[0] ?? id;
     head.replaceChildren(
       h("div", { class: "run-title" }, link("#/runs", "Runs", { class: "quiet" }), h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
-        h("h1", {}, name), badge(run.state), h("code", { class: "quiet", title: id }, shortId(id)), copyButton(id, "Copy id"),
+        h("h1", {}, name), badge(run.state), replayBadge(replayable), h("code", { class: "quiet", title: id }, shortId(id)), copyButton(id, "Copy id"),
         h("span", { class: "quiet" }, clock(run.document.time)),
         h("span", { class: "end" },
           link(made("compare", [id]), "Compare"), link(where, "JSON"), link(path("v1", "replay", id), "Replay"), link(path("api", "traces", otel), "Jaeger"))),
@@ -107,8 +109,9 @@ export async function show(place, address, signal) {
       await readDetails(run.steps[0]);
       if (tab === "run") show("run");
     }
-    completeness = await ask(`${where}/completeness`, { signal }).catch(() => null);
+    [completeness, replayable] = await Promise.all([`${where}/completeness`, `${where}/replayable`].map((each) => ask(each, { signal }).catch(() => null)));
     drawHead();
+    if (tab === "run") show("run");
     if (run.outlined) { drawTabs(); return; }
     const read = [];
     await readEvents(id, (entries) => read.push(...entries), { signal });

@@ -1,14 +1,46 @@
 """The events of Anthropic's Messages streams."""
 
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from tracereel.providers.base import StreamEvent, ToolCall, Usage
 from tracereel.providers.blocks import REQUESTS, REQUESTS_AT_PROVIDER
 from tracereel.providers.citations import read_citation
 from tracereel.providers.failures import read_failure
-from tracereel.providers.reading import as_data, count, get, json_object, mapping, table, text, word
+from tracereel.providers.reading import (
+    as_data,
+    count,
+    get,
+    items,
+    json_object,
+    mapping,
+    table,
+    text,
+    word,
+)
 from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.usage import read_usage
+
+
+class _Delta(msgspec.Struct):
+    """A piece of a block, as far as it is text."""
+
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    partial_json: str = ""
+
+
+class _DeltaChunk(msgspec.Struct):
+    """The chunks that most of a stream is."""
+
+    type: str
+    index: int
+    delta: _Delta
+
+
+_read_delta: Final = msgspec.json.Decoder(_DeltaChunk).decode
 
 
 class _Block:
@@ -87,6 +119,28 @@ class AnthropicStreamAdapter(StreamAdapter):
             out.extend(self._close("error", None, failure))
         elif not isinstance(kind, str):
             self._report("malformed_chunk", "a chunk has no type", chunk)
+
+    def _take_text(self, data: bytes) -> bool:
+        if b'"content_block_delta"' not in data:
+            return False
+        chunk = _read_delta(data)
+        block = self._blocks.get(chunk.index)
+        if block is None or chunk.type != "content_block_delta":
+            return False
+        delta = chunk.delta
+        kind = delta.type
+        if kind == "text_delta":
+            parts, part = block.text, delta.text
+        elif kind == "input_json_delta":
+            parts, part = block.json, delta.partial_json
+        elif kind == "thinking_delta":
+            parts, part = block.thinking, delta.thinking
+        else:
+            return False
+        self._block = chunk.index
+        if part:
+            self._piece(parts, part)
+        return True
 
     def _count(self, usage: Any) -> None:
         """Counts are cumulative: the newest that is said replaces the one before."""
@@ -168,7 +222,7 @@ class AnthropicStreamAdapter(StreamAdapter):
         if self._blocks:
             return
         # Content that came whole with `message_start` and was not streamed after it.
-        for index, block in enumerate(self._message.get("content") or []):
+        for index, block in enumerate(items(self._message.get("content"))):
             self._block = index
             if not isinstance(block, dict):
                 continue

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from tracereel.providers.base import (
     UNKNOWN_MODEL,
     Citation,
@@ -22,7 +24,7 @@ from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import fields_text
 from tracereel.providers.stop_reasons import canonical_stop_reason
 from tracereel.providers.streams.room import MAX_KEPT_CHARACTERS, Room
-from tracereel.providers.streams.sse import DONE, SseDecoder
+from tracereel.providers.streams.sse import DONE, SseDecoder, decode_frame
 
 MAX_PROBLEMS: Final = 100
 """Problems of one stream that are kept; a stream of rubbish must not fill memory."""
@@ -113,6 +115,27 @@ class StreamAdapter:
             )
         return out
 
+    def follow(self, data: bytes | None) -> bool:
+        """Take in the data of a frame without telling its events, for who wants the result alone.
+
+        True where it says that the provider has sent everything. Most frames are a piece of text:
+        those are read without making objects of everything around it.
+        """
+        if data is not None and self._end is None:
+            try:
+                if self._take_text(data):
+                    return False
+            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+                pass  # of another shape: it is looked at as a whole
+        frame = decode_frame(data)
+        if frame is DONE:
+            return True
+        if frame is None:
+            self.report_malformed("a frame's data is no JSON")
+        else:
+            self.process_chunk(frame)
+        return False
+
     def process_bytes(self, data: bytes) -> list[StreamEvent]:
         """The events of some bytes of a `text/event-stream` body, however they are cut."""
         out: list[StreamEvent] = []
@@ -191,6 +214,10 @@ class StreamAdapter:
         """Takes in one chunk and adds its events."""
         raise NotImplementedError
 
+    def _take_text(self, data: bytes) -> bool:  # noqa: ARG002
+        """Takes in a chunk of JSON if it is a piece of a text that has begun, and nothing else."""
+        return False
+
     def _is_complete(self) -> bool:
         """Whether the provider has said that the answer is whole."""
         return self._stop_word is not None
@@ -221,6 +248,12 @@ class StreamAdapter:
         if not self._started:
             self._started = True
             out.append(self._emit("stream_start", raw))
+
+    def _piece(self, parts: list[str], part: str) -> None:
+        """Notes a piece of a text that nobody is told of."""
+        self._time = self._clock()
+        self._room.keep(parts, part)
+        self._token()
 
     def _token(self) -> None:
         """Notes that a token came."""

@@ -1,6 +1,8 @@
 """The chunks of OpenAI's chat completions; events of the Responses API are seen by their type."""
 
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from tracereel.providers.base import StreamEvent, ToolCall, Usage
 from tracereel.providers.citations import read_citation
@@ -9,6 +11,42 @@ from tracereel.providers.reading import as_data, count, get, json_object, table,
 from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.streams.openai_responses import ResponseParts
 from tracereel.providers.usage import read_usage
+
+
+class _Delta(msgspec.Struct):
+    """A piece of a choice; what is not null beside the content makes it more than text."""
+
+    content: str
+    refusal: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    tool_calls: Any = None
+    function_call: Any = None
+    annotations: Any = None
+
+    @property
+    def is_text(self) -> bool:
+        others = self.refusal, self.tool_calls, self.function_call, self.annotations
+        return others == (None, None, None, None) and not (self.reasoning_content or self.reasoning)
+
+
+class _DeltaChoice(msgspec.Struct):
+    """A choice of a chunk."""
+
+    index: int
+    delta: _Delta
+    finish_reason: Any = None
+    content_filter_results: Any = None
+
+
+class _DeltaChunk(msgspec.Struct):
+    """The chunks that most of a stream is."""
+
+    choices: tuple[_DeltaChoice]
+    usage: Any = None
+
+
+_read_delta: Final = msgspec.json.Decoder(_DeltaChunk).decode
 
 
 class _Call:
@@ -90,6 +128,35 @@ class OpenAIStreamAdapter(StreamAdapter):
             # The newest is the whole: servers that count as they go repeat it with every chunk.
             self._counts = as_data(usage)
             self._counted(out, chunk)
+
+    def _take_text(self, data: bytes) -> bool:
+        if self._parts is not None:
+            if b'"response.output_text.delta"' not in data:
+                return False
+            grown = self._parts.text_of(data)
+            if grown is None:
+                return False
+            self._block = self._parts.block_index
+            self._piece(*grown)
+            return True
+        if self._message_id is None or self._model is None or b'"delta"' not in data:
+            return False
+        chunk = _read_delta(data)
+        choice = chunk.choices[0]
+        whole = self._choices.get(choice.index)
+        if (
+            whole is None
+            or not whole.content
+            or chunk.usage is not None
+            or choice.finish_reason is not None
+            or choice.content_filter_results is not None
+            or not choice.delta.is_text
+        ):
+            return False
+        self._block = 1 if whole.reasoning else 0
+        if part := choice.delta.content:
+            self._piece(whole.content, part)
+        return True
 
     def _take_other(self, chunk: Any, out: list[StreamEvent]) -> None:
         kind = get(chunk, "type")

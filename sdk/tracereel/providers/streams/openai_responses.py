@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from tracereel.providers.base import Citation, Failure, ToolCall, Usage
 from tracereel.providers.citations import read_citation
 from tracereel.providers.failures import read_failure
@@ -51,6 +53,18 @@ class Told:
 _NOTHING: Final = Told()
 
 
+class _TextDelta(msgspec.Struct):
+    """The events that most of a stream is."""
+
+    type: str
+    output_index: int
+    delta: str
+    content_index: int = 0
+
+
+_read_delta: Final = msgspec.json.Decoder(_TextDelta).decode
+
+
 class ResponseParts:
     """A response that is being put together."""
 
@@ -84,6 +98,17 @@ class ResponseParts:
             self._take_response(as_data(get(event, "response")))
             return Told(is_end=kind in ENDS)
         return _NOTHING
+
+    def text_of(self, data: bytes) -> tuple[list[str], str] | None:
+        """Where a piece of text goes, and the piece; null where an event is more than that."""
+        event = _read_delta(data)
+        if event.type != "response.output_text.delta" or not event.delta:
+            return None
+        grown = self._growing.get((event.output_index, "content", event.content_index, "text"))
+        if grown is None:
+            return None
+        self.block_index = event.output_index
+        return grown, event.delta
 
     def _take_response(self, response: Any) -> None:
         self._response = mapping(response) or self._response

@@ -28,7 +28,11 @@ class SseDecoder:
 
     def feed(self, data: bytes) -> list[Any]:
         """The frames that are complete now: decoded JSON, `DONE`, or null where it is no JSON."""
-        frames: list[Any] = []
+        return [decode_frame(found) for found in self.take(data)]
+
+    def take(self, data: bytes) -> list[bytes | None]:
+        """The data of the frames that are complete now; null in the place of one that is too long."""
+        frames: list[bytes | None] = []
         is_whole = data[-2:] == b"\n\n" and len(data) <= MAX_FRAME_BYTES and b"\r" not in data
         if is_whole and self._is_between_frames:
             # Whole frames, as most servers write them: no line has to be kept for later.
@@ -61,7 +65,7 @@ class SseDecoder:
             self._data.clear()
             self._line[:] = b":"  # a comment: there was something in this line
 
-    def _end_line(self, frames: list[Any]) -> None:
+    def _end_line(self, frames: list[bytes | None]) -> None:
         line = bytes(self._line)
         self._line.clear()
         if line.startswith(b"data:"):
@@ -70,21 +74,30 @@ class SseDecoder:
             if self._is_too_long:
                 frames.append(None)
             elif self._data:
-                frames.append(_decoded(b"\n".join(self._data)))
+                frames.append(b"\n".join(self._data))
             self._data.clear()
             self._size = 0
             self._is_too_long = False
 
 
-def _add_whole(frame: bytes, frames: list[Any]) -> None:
+def _add_whole(frame: bytes, frames: list[bytes | None]) -> None:
     """Adds what a frame carries that came in one piece."""
+    # Nearly all are one line of data, most of them after one with the event's name.
+    _, found, rest = (b"\n" + frame).partition(b"\ndata:")
+    if not found:
+        return
+    if b"\n" not in rest:
+        frames.append(rest.removeprefix(b" "))
+        return
     lines = frame.split(b"\n")
     parts = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
-    if parts:
-        frames.append(_decoded(parts[0] if len(parts) == 1 else b"\n".join(parts)))
+    frames.append(parts[0] if len(parts) == 1 else b"\n".join(parts))
 
 
-def _decoded(data: bytes) -> Any:
+def decode_frame(data: bytes | None) -> Any:
+    """What the data of a frame says: decoded JSON, `DONE`, or null where it is no JSON."""
+    if data is None:
+        return None
     if data[:1] != b"{" and data.strip() == b"[DONE]":
         return DONE
     try:
