@@ -102,13 +102,13 @@ def send(url: str, rate: int, until: float, sent: list[int]) -> None:
 
 def live(page: Page, url: str, *, seconds: float, rate: int) -> None:
     """The list of runs while events come in."""
-    page.goto(f"{url}/#/runs")
-    page.locator(".runlist tbody tr").first.wait_for()
-    told(page, "the list of runs opens")
     sent: list[int] = []
     until = time.perf_counter() + seconds
     sender = threading.Thread(target=send, args=(url, rate, until, sent))
     sender.start()
+    page.goto(f"{url}/#/runs")
+    page.locator(".runlist tbody tr").first.wait_for()
+    told(page, "the list of runs opens")
     while sender.is_alive():
         page.wait_for_timeout(250)
     print(f"{sent[0] / seconds:,.0f} live events a second for {seconds:.0f} s")

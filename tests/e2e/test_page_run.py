@@ -121,12 +121,12 @@ def test_a_run_that_goes_on_grows(visit, seeded, collector, trace_id):
     collector.post_events([started(trace_id), tool(trace_id, "first")])
     page = visit.open(f"#/run/{trace_id}")
     expect(steps(page)).to_have_count(2)
-    expect(page.locator(".run-title .badge")).to_contain_text("running")
+    expect(page.locator(".run-title .badge").first).to_contain_text("running")
 
     collector.post_events([tool(trace_id, "second", 0)])
     expect(steps(page)).to_have_count(3)
     collector.post_events([ended(trace_id)])
-    expect(page.locator(".run-title .badge")).to_contain_text("success")
+    expect(page.locator(".run-title .badge").first).to_contain_text("success")
 
 
 def test_missing_events_are_shown_where_they_are_missing(visit, collector, trace_id):

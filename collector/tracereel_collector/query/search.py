@@ -23,8 +23,8 @@ FACET_VALUES = 20
 REACH = 6 * HOUR
 """How far outside of a window the rest of a run is looked for."""
 _WIDER = (HOUR, DAY, 8 * DAY)
-"""Without a window the newest are looked for in these, then in everything."""
-_WIDER_FILTERED = (DAY,)
+"""The newest are looked for in these before all of the window, or of everything, is."""
+_WIDER_FILTERED = (2 * HOUR, DAY)
 """The same where what is looked for may be rare: few questions, whatever comes of them."""
 _END_OF_TIME = (2**32 - 1) * SECOND
 
@@ -185,17 +185,17 @@ class Search:
         self, question: Question, reach: Reach, place: cursors.Place | None
     ) -> list[int | None]:
         """Where to begin looking, one after the other until there is enough."""
-        if question.window.start is not None:
-            return [question.window.start]
+        first = question.window.start
         if question.sort != "started_at" or question.order != "desc":
-            return [None]
+            return [first]
         newest = place.value if place is not None else reach.newest
         if question.window.end is not None:
             newest = min(newest, question.window.end)
         aligned = newest // HOUR * HOUR
         wider = _WIDER if question.filters == Filters() else _WIDER_FILTERED
         starts = [aligned - back for back in wider]
-        return [*(start for start in starts if start > reach.oldest), None]
+        oldest = reach.oldest if first is None else max(first, reach.oldest)
+        return [*(start for start in starts if start > oldest), first]
 
     def _places(
         self,

@@ -177,6 +177,23 @@ def test_without_a_window_the_newest_are_found_however_old_they_are(told, search
     assert ids(search()) == ["new", "old", "older"]
 
 
+@pytest.mark.parametrize("tags", [{}, {"agent": ("rare",)}])
+def test_in_a_window_the_newest_come_first_and_the_others_follow(told, search, tags):
+    """The end of the window is looked at before the whole of it."""
+    hours = [0, -1, -3, -5, -30, -200]
+    events = [run(f"{-each}h", begin=each * 3600, agent="rare") for each in hours]
+    told(*itertools.chain(*events))
+
+    for limit in (1, 2, 6):
+        assert (
+            ids(search(start=at(-29 * 3600), limit=limit, tags=tags))
+            == (["0h", "1h", "3h", "5h"][:limit])
+        )
+    first = search(start=at(-29 * 3600), limit=2, tags=tags)
+    rest = search(start=at(-29 * 3600), limit=2, tags=tags, cursor=first["next"])
+    assert ids(rest) == ["3h", "5h"]
+
+
 def test_a_run_that_began_before_the_window_is_not_in_it(told, search):
     told(*run("long", begin=-3000, took=7000), *run("short", begin=100))
 

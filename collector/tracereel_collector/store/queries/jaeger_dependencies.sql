@@ -1,6 +1,6 @@
 -- Which service calls which, by spans whose parent is another service's: one pass over the spans in the
 -- order in which they are stored, a trace at a time. Most traces are of one service and end there.
--- A parent may have begun before the window; of a trace, so many spans are looked at and no more.
+-- A parent may have begun up to ten minutes before the window; of a trace, so many spans are looked at and no more.
 SELECT
     if(called_by = '', {nameless:String}, called_by) AS parent,
     if(called = '', {nameless:String}, called) AS child,
@@ -18,7 +18,7 @@ FROM
     FROM whole_spans
     WHERE TenantId = {tenant:String}
       AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
-      AND Timestamp >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 3600000000000))
+      AND Timestamp >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 600000000000))
       AND Timestamp <= fromUnixTimestamp64Nano({end:Int64})
     GROUP BY TraceId
     HAVING min(ServiceName) != max(ServiceName)

@@ -7,7 +7,9 @@ SELECT
     payload
 FROM agent_events
 WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
-    AND (hlc, sequence_number) > ({after_position:UInt64}, {after_number:UInt64})
+    -- From the beginning there is nothing to compare: that is a fifth of what 50 events cost.
+    AND (({after_position:UInt64} = 0 AND {after_number:UInt64} = 0)
+        OR (hlc, sequence_number) > ({after_position:UInt64}, {after_number:UInt64}))
 ORDER BY hlc, sequence_number
 LIMIT 1 BY trace_id, event_id
 LIMIT {limit:UInt32}
