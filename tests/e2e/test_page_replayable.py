@@ -93,7 +93,7 @@ def test_a_run_says_whether_it_can_be_replayed_and_how(visit, family):
     page = visit.open(f"#/run/{family[0]}")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
 
-    expect(page.locator(".run-title .badge").nth(1)).to_have_text(re.compile("replayable$"))
+    expect(page.locator(".run-title .replay-yes")).to_have_text(re.compile("replayable$"))
     expect(page.locator(".command code")).to_have_text(f"tracereel replay {family[0]} --run")
     page.get_by_role("button", name="Copy command").click()
     expect(page.locator("#toast")).to_have_text("Copied")

@@ -11,7 +11,7 @@ const SIGNS = { yes: "↻", partly: "◐", no: "–" };
 export function replayBadge(found) {
   if (!found) return null;
   const state = SAID[found.replayable] ? found.replayable : "no";
-  return h("span", { class: `badge replay-${state}`, title: found.reasons.map(plain).join("\n") || `${count(found.calls)} recorded calls` },
+  return h("span", { class: `replay-mark replay-${state}`, title: found.reasons.map(plain).join("\n") || `${count(found.calls)} recorded calls` },
     h("i", { "aria-hidden": "true" }, SIGNS[state]), SAID[state]);
 }
 
