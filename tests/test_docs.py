@@ -21,6 +21,8 @@ from tracereel_collector.telemetry import (
     Pressure,
     PressureMetrics,
     QueueMetrics,
+    RetentionMetrics,
+    SelfMetrics,
     SessionMetrics,
     TailMetrics,
     UnpricedModelMetric,
@@ -58,6 +60,8 @@ def test_every_metric_is_described():
     TailMetrics.register(metrics)
     alerts_sent(metrics)
     ForwardMetrics.register(metrics)
+    RetentionMetrics.register(metrics)
+    SelfMetrics.register(metrics)
     counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
     metrics.register(PressureMetrics(lambda: Pressure()))

@@ -1,12 +1,9 @@
 """The composition root: makes the parts, joins them, starts and stops them in order."""
 
 import asyncio
-import hashlib
 import json
-import socket
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +17,7 @@ from tracereel_collector.alerts.watch import Watcher
 from tracereel_collector.alerts.webhook import Webhook
 from tracereel_collector.api.build import build_api
 from tracereel_collector.api.parts import DeliveryNotice, Parts, QueryThreads
+from tracereel_collector.api.playback import Playbacks
 from tracereel_collector.auth import Gate
 from tracereel_collector.auth.administration import Administration
 from tracereel_collector.auth.audit import AuditLog
@@ -33,9 +31,15 @@ from tracereel_collector.bells import Bell, hurried
 from tracereel_collector.bells import listen as listen_to
 from tracereel_collector.config import Settings
 from tracereel_collector.connections import ConnectionLimits, allow_open_files
+from tracereel_collector.data_dir import (
+    QUEUE_FILE,
+    engine_address,
+    queue_limits,
+    start_engine,
+)
 from tracereel_collector.deliver.deletion import Deletion
+from tracereel_collector.deliver.retention import RetentionWorker
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
-from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.forward.forwarder import Forwarder, ForwardLimits
@@ -53,6 +57,8 @@ from tracereel_collector.link import Link
 from tracereel_collector.live.hub import LiveTail, TailLimits
 from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.observe.build import SelfObservation, own_id_of, self_observation
+from tracereel_collector.preparation import Preparation
 from tracereel_collector.query.agent_health import AgentsLately
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.completeness import Completeness
@@ -61,6 +67,8 @@ from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.replayable import Replayable
+from tracereel_collector.query.retention import Retention
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
@@ -70,11 +78,11 @@ from tracereel_collector.query.sql.catalogue import Catalogues
 from tracereel_collector.query.tape import Tapes
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.unpriced import UnpricedModels
-from tracereel_collector.queue import DurableQueue, QueueLimits
+from tracereel_collector.queue import DurableQueue
+from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
-from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.people import PeoplesStore
-from tracereel_collector.store.prices import Price, known_prices, load_prices
+from tracereel_collector.store.prices import known_prices
 from tracereel_collector.telemetry import (
     DeliveryMetrics,
     ForwardMetrics,
@@ -82,6 +90,7 @@ from tracereel_collector.telemetry import (
     OtlpMetrics,
     PressureMetrics,
     QueueMetrics,
+    RetentionMetrics,
     SessionMetrics,
     SharedMetrics,
     TailMetrics,
@@ -93,7 +102,6 @@ log = structlog.get_logger(__name__)
 
 QUERY_THREADS = 8
 FORWARD_STOP_SECONDS = 3.0
-QUEUE_FILE = Path("queue", "queue.sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +112,6 @@ class _AsyncQueue:
 
     async def append(self, body: Body, /) -> Receipt:
         return await asyncio.wrap_future(self.queue.append(body))
-
-
-class _Preparation:
-    """Makes database and schema once, whenever the store first answers."""
-
-    def __init__(self, store: ClickHouseStore, queue: DurableQueue, prices: list[Price]) -> None:
-        self._store = store
-        self._queue = queue
-        self._prices = prices
-        self._lock = threading.Lock()
-        self._done = False
-
-    def __call__(self) -> None:
-        with self._lock:
-            if not self._done:
-                self._store.prepare()
-                for migration in migrate(self._store):
-                    log.info("migration_applied", number=migration.number, name=migration.name)
-                self._queue.number_after(self._store.highest_number())
-                if load_prices(self._store, self._prices):
-                    log.info("prices_loaded", rows=len(self._prices))
-                self._done = True
 
 
 class Collector:
@@ -146,12 +132,15 @@ class Collector:
         self._tail: LiveTail | None = None
         self._forwarder: Forwarder | None = None
         self._watcher: Watcher | None = None
+        self._retention: RetentionWorker | None = None
+        self._itself: SelfObservation | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
         self.store_address: StoreAddress
         self.parts: Parts
         # With several processes, what this one counts is shown by all, out of the shared files.
         self._registry = CollectorRegistry() if link is not None else _new_registry()
         self._shown = CollectorRegistry() if link is not None else self._registry
+        self._writers = StoreWriters((settings.data_dir / QUEUE_FILE).parent)
         self._keys = KeyStore(settings.data_dir / FILE)
         self._gate = self._new_gate()
 
@@ -176,10 +165,11 @@ class Collector:
         settings = self._settings
         self._gate.check()
         self._forward_target()
+        self._observe_itself()
         webhook = Webhook(settings.alert_webhook) if settings.alert_webhook else None
         prices = known_prices(Path(settings.price_file) if settings.price_file else None)
         queue = self._queue = DurableQueue(
-            settings.data_dir / QUEUE_FILE, _queue_limits(settings), shared=self._shared
+            settings.data_dir / QUEUE_FILE, queue_limits(settings), shared=self._shared
         )
         if queue.damaged_files:
             log.error(
@@ -189,7 +179,7 @@ class Collector:
             )
         self.store_address = self._find_store()
         store = self._store = self._new_store()
-        prepare = _Preparation(store, queue, prices)
+        prepare = Preparation(store, queue, prices)
         try:
             prepare()
         except StoreUnavailableError as error:
@@ -206,8 +196,19 @@ class Collector:
             metrics=DeliveryMetrics.register(self._registry),
             prepare=prepare,
             on_delivered=on_delivered,
+            writers=self._writers,
+            on_batch=self._itself.observer.batch_done if self._itself else None,
         )
         self._worker.start()
+        self._retention = RetentionWorker(
+            store,
+            queue,
+            self._writers,
+            default_days=settings.retention_days,
+            every_seconds=settings.retention_seconds,
+            metrics=RetentionMetrics.register(self._registry),
+        )
+        self._retention.start()
         if webhook is not None:
             self._watcher = Watcher(
                 queue,
@@ -225,11 +226,12 @@ class Collector:
 
     def _join_core(self, link: Link) -> None:
         """A worker's part: append to the queue that another process owns and empties."""
+        self._observe_itself()
         bell = Bell(link.bell_fd)
         self._bells.append(bell)
         self._queue = DurableQueue(
             self._settings.data_dir / QUEUE_FILE,
-            _queue_limits(self._settings),
+            queue_limits(self._settings),
             shared=True,
             ring=bell.appended,
         )
@@ -265,6 +267,7 @@ class Collector:
         search = Search(store, time.time_ns)
         reader = RunReader(store)
         traces = Traces(reader)
+        replayable = Replayable(store)
         self.parts = Parts(
             gate=self._gate,
             administration=Administration(self._keys, self._audit),
@@ -288,16 +291,19 @@ class Collector:
             delivered=self._delivered,
             tail=self._tail,
             replay=Replay(reader, traces),
+            playbacks=Playbacks(),
             traces=traces,
             completeness=Completeness(reader, traces),
-            comparison=Comparison(traces),
+            comparison=Comparison(traces, replayable),
             tapes=Tapes(store),
+            replayable=replayable,
             emitters=Emitters(store),
             jaeger=Jaeger(store, now_unix_nano=time.time_ns),
             sql=self._new_sql(store),
             scores=Scores(store),
             export=Export(store),
-            deletion=Deletion(queue, store, self._audit),
+            deletion=Deletion(queue, store, self._audit, self._writers),
+            retention=Retention(store, self._audit, default_days=settings.retention_days),
             search=search,
             sessions=Sessions(store, search),
             agents=Agents(store),
@@ -307,6 +313,7 @@ class Collector:
             registry=self._shown,
             http_metrics=HttpMetrics.register(self._registry),
             version=version("tracereel"),
+            observer=self._itself.observer if self._itself else None,
             cors_origins=parse_origins(settings.cors_origins),
             connection_limits=ConnectionLimits(
                 max_connections=settings.max_connections,
@@ -322,6 +329,8 @@ class Collector:
             self._tail.close()
         if self._watcher is not None:
             self._watcher.stop(timeout=1.0)
+        if self._retention is not None:
+            self._retention.stop(timeout=1.0)
         if self._worker is not None:
             self._worker.stop(timeout=self._settings.stop_seconds)
         if self._forwarder is not None:
@@ -336,6 +345,13 @@ class Collector:
             self._engine.stop()
         for bell in self._bells:
             bell.close()
+        if self._itself is not None:
+            self._itself.stop(timeout=min(FORWARD_STOP_SECONDS, self._settings.stop_seconds))
+
+    def _observe_itself(self) -> None:
+        self._itself = self_observation(self._settings, self._registry)
+        if self._itself is not None:
+            self._itself.start()
 
     def _new_gate(self) -> Gate:
         settings = self._settings
@@ -370,7 +386,6 @@ class Collector:
         settings, target = self._settings, self._forward_target()
         if target is None:
             return None
-        place = f"{socket.gethostname()}:{settings.data_dir}"
         return Forwarder(
             target,
             ForwardLimits(
@@ -380,8 +395,7 @@ class Collector:
                 signals=parse_signals(settings.forward_signals),
                 own_spans=settings.forward_events == "on",
             ),
-            # The same for all workers, and for this collector after a restart.
-            own_id=hashlib.sha256(place.encode()).hexdigest()[:16],
+            own_id=own_id_of(settings),
             metrics=ForwardMetrics.register(self._registry),
         )
 
@@ -408,14 +422,8 @@ class Collector:
     def _find_store(self) -> StoreAddress:
         if self._settings.store != "embedded":
             return StoreAddress.parse(self._settings.store)
-        engine = self._engine = start_engine(self._settings)
-        return StoreAddress(
-            host=engine.host,
-            port=engine.port,
-            username="tracereel",
-            password=engine.secret,
-            database="tracereel",
-        )
+        self._engine = start_engine(self._settings, on_event=_told_by_engine)
+        return engine_address(self._engine)
 
     def _engine_restarts(self) -> int:
         return int(self.store_state().get("restarts", 0))
@@ -434,6 +442,12 @@ class Collector:
         }
 
 
+def _told_by_engine(name: str, fields: Mapping[str, object]) -> None:
+    """That it comes and goes as it was told to is no news."""
+    tell = log.debug if name in ("engine.ready", "engine.stopped") else log.info
+    tell(name, **fields)
+
+
 def _read_state(file: Path) -> dict[str, Any]:
     """What the parent wrote down last."""
     try:
@@ -441,33 +455,6 @@ def _read_state(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {"kind": "unknown"}
     return state
-
-
-def _queue_limits(settings: Settings) -> QueueLimits:
-    return QueueLimits(
-        commit_bytes=settings.commit_bytes,
-        max_pending_bytes=settings.max_pending_bytes,
-        retain_seconds=settings.retain_seconds,
-        min_free_bytes=settings.min_free_bytes,
-    )
-
-
-def start_engine(settings: Settings) -> Supervisor:
-    """The embedded engine, started and answering.
-
-    Raises:
-        StartupError: it cannot start, or somebody else holds its directory.
-    """
-    engine = Supervisor(
-        EngineSettings(store_dir=settings.data_dir / "store"),
-        on_event=lambda name, fields: log.info(name, **fields),
-    )
-    try:
-        engine.start()
-    except BaseException:
-        engine.stop()
-        raise
-    return engine
 
 
 def _new_registry() -> CollectorRegistry:

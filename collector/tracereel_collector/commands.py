@@ -1,4 +1,4 @@
-"""The collector's commands: `tracereel serve`, `engine`, `quarantine` and `schema`."""
+"""The collector's commands, each with what configures and runs it."""
 
 import argparse
 import os
@@ -6,7 +6,13 @@ import sys
 from pathlib import Path
 
 from tracereel.cli.command import Command
-from tracereel_collector import quarantine_command, schema_command
+from tracereel_collector import (
+    backup_command,
+    migrate_command,
+    quarantine_command,
+    retention_command,
+    schema_command,
+)
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 
@@ -69,4 +75,28 @@ schema = Command(
     "print the tables and views, for a server or a cluster",
     schema_command.configure,
     schema_command.run,
+)
+backup = Command(
+    "backup",
+    "save queue, store and keys of one moment",
+    backup_command.configure_backup,
+    backup_command.run_backup,
+)
+restore = Command(
+    "restore",
+    "make a data directory out of a backup",
+    backup_command.configure_restore,
+    backup_command.run_restore,
+)
+retention = Command(
+    "retention",
+    "show or set how long rows are kept",
+    retention_command.configure,
+    retention_command.run,
+)
+migrate_store = Command(
+    "migrate-store",
+    "copy the embedded store into a ClickHouse server",
+    migrate_command.configure,
+    migrate_command.run,
 )

@@ -48,6 +48,14 @@ class Settings:
     forward_seconds: float = _setting(10.0, "Longest time for one request to it.")
     forward_age_seconds: float = _setting(300.0, "How long it is tried before a body is dropped.")
 
+    self_to: str = _setting(
+        "", "OTLP/HTTP endpoint for the collector's own spans and log lines; none."
+    )
+    self_headers: str = _setting("", "`name=value` pairs for it, separated by commas.")
+    self_signals: str = _setting("traces,logs", "What goes to it.")
+    self_share: float = _setting(1.0, "Share of requests and batches that make a span.")
+    self_queue: int = _setting(4096, "Most own spans and log lines that wait to be sent.")
+
     max_body_bytes: int = _setting(64 * MIB, "Largest request body, after decompression.")
     max_event_bytes: int = _setting(4 * MIB, "Largest single event.")
     max_attributes: int = _setting(1000, "Most attributes of a span, log record or point (OTLP).")
@@ -63,8 +71,10 @@ class Settings:
     body_seconds: float = _setting(30.0, "Time for a body, plus a second per 128 KiB of it.")
 
     commit_bytes: int = _setting(16 * MIB, "Most bytes that share one commit of the queue.")
-    batch_bytes: int = _setting(24 * MIB, "Most bytes in one insert.")
-    batch_records: int = _setting(50_000, "Most records in one insert.")
+    batch_bytes: int = _setting(
+        48 * MIB, "Most bytes in one insert; half as many where they are OTLP, which unfolds."
+    )
+    batch_records: int = _setting(100_000, "Most records in one insert.")
     linger_seconds: float = _setting(1.0, "Longest time a batch waits to fill up.")
     retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
 
@@ -74,6 +84,11 @@ class Settings:
 
     alert_webhook: str = _setting("", "Address that is told what is wrong; none.")
     alert_seconds: float = _setting(15.0, "How often it is looked for.")
+
+    retention_days: int = _setting(
+        0, "Days that rows of tenants without a rule are kept; 0 is for ever."
+    )
+    retention_seconds: float = _setting(60.0, "How often it is looked whether some are too old.")
 
     price_file: str = _setting("", "CSV of model prices that go before the built-in ones.")
     query_seconds: float = _setting(30.0, "Longest time a query may take.")
@@ -122,7 +137,7 @@ class Settings:
         problems += [
             f"{name}={getattr(self, name)!r}: expected 0 or more"
             for name in (
-                *("rate_records", "rate_bytes", "min_free_bytes"),
+                *("rate_records", "rate_bytes", "min_free_bytes", "retention_days"),
                 *("tail_readers", "tail_readers_per_tenant"),
             )
             if getattr(self, name) < 0
@@ -132,7 +147,7 @@ class Settings:
             for name in (
                 *("max_connections", "header_seconds", "body_seconds", "tail_beat_seconds"),
                 *("forward_queue_bytes", "forward_seconds", "forward_age_seconds"),
-                *("max_attributes", "max_attribute_bytes"),
+                *("max_attributes", "max_attribute_bytes", "retention_seconds", "self_queue"),
             )
             if getattr(self, name) <= 0
         ]
@@ -146,6 +161,8 @@ class Settings:
             for name in ("port", "grpc_port")
             if not 0 <= getattr(self, name) <= 65535
         ]
+        if not 0 <= self.self_share <= 1:
+            problems.append(f"self_share={self.self_share}: expected 0 to 1")
         if self.store != "embedded" and not self.store.startswith(
             ("clickhouse://", "clickhouses://")
         ):

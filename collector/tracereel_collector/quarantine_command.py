@@ -1,23 +1,17 @@
 """`tracereel quarantine`: looks into a running collector's quarantine, retries or drops what is in it."""
 
 import argparse
-import http.client
 import json
 import sys
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 from tracereel.cli import connection
 from tracereel.cli.terminal import clean
+from tracereel_collector.command_http import NoAnswerError, ask, message_of
 
 EXIT_NONE = 1
 EXIT_NO_ANSWER = 2
-SECONDS = 30.0
-
-
-class _NoAnswerError(Exception):
-    """The collector cannot be asked, or says no; the message is for the user."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         if args.verb == "show":
             return _show(args)
         return _each(args)
-    except _NoAnswerError as error:
+    except NoAnswerError as error:
         return _fail(str(error))
 
 
@@ -60,9 +54,9 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    status, answer = _ask(args, "GET", f"/v1/quarantine/{args.id}")
+    status, answer = ask(args, "GET", f"/v1/quarantine/{args.id}")
     if status != 200:
-        return _fail(_message(answer), EXIT_NONE)
+        return _fail(message_of(answer), EXIT_NONE)
     if args.json:
         print(json.dumps(answer))
     else:
@@ -77,14 +71,14 @@ def _each(args: argparse.Namespace) -> int:
     for entry_id in ids:
         path = f"/v1/quarantine/{entry_id}"
         status, answer = (
-            _ask(args, "POST", f"{path}/retry")
+            ask(args, "POST", f"{path}/retry")
             if args.verb == "retry"
-            else _ask(args, "DELETE", path)
+            else ask(args, "DELETE", path)
         )
         if status == 200:
             done += 1
         elif args.id != "all":
-            return _fail(_message(answer), EXIT_NONE)
+            return _fail(message_of(answer), EXIT_NONE)
     print(f"{done} {'queued for delivery' if args.verb == 'retry' else 'dropped'}")
     return 0
 
@@ -92,35 +86,12 @@ def _each(args: argparse.Namespace) -> int:
 def _entries(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     path: str | None = "/v1/quarantine?limit=1000"
     while path is not None:
-        status, answer = _ask(args, "GET", path)
+        status, answer = ask(args, "GET", path)
         if status != 200:
-            raise _NoAnswerError(_message(answer))
+            raise NoAnswerError(message_of(answer))
         yield from answer["entries"]
         following = answer["next"]
         path = f"/v1/quarantine?limit=1000&before={following}" if following else None
-
-
-def _ask(args: argparse.Namespace, method: str, path: str) -> tuple[int, dict[str, Any]]:
-    settings = connection.config_of(args)
-    address = urlsplit(settings.endpoint)
-    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-    headers = {"x-api-key": settings.api_key} if settings.api_key else {}
-    link = kind(address.hostname or "", address.port, timeout=SECONDS)
-    try:
-        link.request(method, address.path.rstrip("/") + path, headers=headers)
-        response = link.getresponse()
-        return response.status, json.loads(response.read())
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise _NoAnswerError(
-            f"no answer from {settings.endpoint}: {error}; {connection.START_HINT}"
-        ) from error
-    finally:
-        link.close()
-
-
-def _message(answer: dict[str, Any]) -> str:
-    error = answer.get("error")
-    return str(error.get("message")) if isinstance(error, dict) else str(answer)
 
 
 def _fail(message: str, status: int = EXIT_NO_ANSWER) -> int:

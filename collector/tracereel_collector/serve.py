@@ -6,13 +6,11 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
-from tracereel_collector.app import Collector, start_engine
+from tracereel_collector.app import Collector
 from tracereel_collector.config import Settings
-from tracereel_collector.engine.lock import StoreInUseError, StoreLock
+from tracereel_collector.data_dir import held, start_engine
 from tracereel_collector.errors import StartupError
 from tracereel_collector.serving import (
     doors_beside,
@@ -38,7 +36,7 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     workers = settings.workers or default_workers()
     demonstration = _Demo(settings)
-    with _held(settings.data_dir):
+    with held(settings.data_dir):
         sockets = listen_together(settings.host, settings.port, sockets=workers)
         url = _url(sockets[0])
         if settings.grpc_port:
@@ -104,7 +102,7 @@ def run_engine_alone(settings: Settings) -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with _held(settings.data_dir):
+    with held(settings.data_dir):
         engine = start_engine(settings)
         try:
             _say(
@@ -116,24 +114,6 @@ def run_engine_alone(settings: Settings) -> int:
             engine.stop()
     _say("stopped")
     return 0
-
-
-@contextmanager
-def _held(data_dir: Path) -> Iterator[None]:
-    """The data directory for us alone; a second collector is told who has it."""
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = StoreLock.acquire(data_dir / "serve.lock", wait_seconds=0, owner="another collector")
-    except StoreInUseError as error:
-        raise StartupError(str(error)) from error
-    except OSError as error:
-        raise StartupError(
-            f"cannot use {data_dir}: {error.strerror}", hint="choose another with --data-dir"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _url(listening: socket.socket) -> str:

@@ -91,13 +91,14 @@ class Beside(Protocol):
 
 
 def doors_beside(settings: Settings, parts: Parts, *, together: bool = False) -> list[Beside]:
-    """The doors besides HTTP that the settings ask for; `together` with other processes on a port."""
+    """What ends in order beside HTTP, and its other doors; `together` with other processes on a port."""
+    streams: list[Beside] = [parts.tail, parts.playbacks]
     if not settings.grpc_port:
-        return [parts.tail]
+        return streams
     from tracereel_collector.api.otlp_grpc import GrpcDoor  # only now: it is slow to import
 
     return [
-        parts.tail,
+        *streams,
         GrpcDoor(
             parts,
             host=settings.host,

@@ -180,6 +180,62 @@ class ForwardMetrics:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RetentionMetrics:
+    """What was removed because it was too old."""
+
+    deleted: Counter
+    sweeps: Counter
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "RetentionMetrics":
+        """Make them in a registry."""
+        return cls(
+            deleted=Counter(
+                "tracereel_retention_deleted_rows_total",
+                "Rows removed because their tenant keeps none so old.",
+                ["table"],
+                registry=registry,
+            ),
+            sweeps=Counter(
+                "tracereel_retention_sweeps_total",
+                "Times that what is too old was looked for, and whether that came to its end.",
+                ["outcome"],
+                registry=registry,
+            ),
+        )
+
+
+SELF_HEADER = "x-tracereel-self"
+"""On exports of a collector's own spans and log lines: whose they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfMetrics:
+    """What became of the collector's own spans and log lines."""
+
+    sent: Counter
+    dropped: Counter
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> "SelfMetrics":
+        """Make them in a registry."""
+        return cls(
+            sent=Counter(
+                "tracereel_self_sent_total",
+                "Own spans and log lines that the endpoint named has taken.",
+                ["signal"],
+                registry=registry,
+            ),
+            dropped=Counter(
+                "tracereel_self_dropped_total",
+                "Own spans and log lines that were not sent, by reason.",
+                ["signal", "reason"],
+                registry=registry,
+            ),
+        )
+
+
 class QueueMetrics(Collector):
     """The conservation counters, read from the queue's own transactions when they are asked for."""
 
@@ -341,6 +397,21 @@ class UnpricedModelMetric(Collector):
         yield family
 
 
+_tap: Callable[[structlog.typing.EventDict], None] | None = None
+
+
+def tap_log_lines(tap: Callable[[structlog.typing.EventDict], None] | None) -> None:
+    """Let somebody else see every log line too; None ends it."""
+    global _tap
+    _tap = tap
+
+
+def _tapped(_: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if _tap is not None:
+        _tap(line)
+    return line
+
+
 def configure_logging(*, json_lines: bool | None = None) -> None:
     """Log lines to stderr: readable on a terminal, JSON elsewhere."""
     as_json = not sys.stderr.isatty() if json_lines is None else json_lines
@@ -352,6 +423,7 @@ def configure_logging(*, json_lines: bool | None = None) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _tapped,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

@@ -77,8 +77,11 @@ class HybridClock:
     def tick(self) -> str:
         """The time of a new local event."""
         with self._lock:
-            now = self._last = max(self._last + 1, time.time_ns())
-            return f"{now:016x}"
+            now = time.time_ns()
+            if now <= self._last:
+                now = self._last + 1
+            self._last = now
+        return f"{now:016x}"
 
     def observe(self, remote: str) -> None:
         """Move past a value that came with a message, unless its clock is far ahead of ours."""

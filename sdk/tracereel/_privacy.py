@@ -156,6 +156,15 @@ class Privacy:
             return True
         return not self._own and not suspicious("\n".join(texts)) and not self._any_key(keys)
 
+    def suspects(self, text: bytes) -> bool:
+        """Whether the JSON text of some data may hold something to hide; keys are not looked at.
+
+        What is escaped in it may look different, so it counts.
+        """
+        if not self._searches:
+            return False
+        return bool(self._own) or b"\\" in text or suspicious(text.decode())
+
     def _any_key(self, keys: list[str]) -> bool:
         known = self._keys
         for key in keys:

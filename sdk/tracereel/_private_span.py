@@ -7,12 +7,11 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, TracerProvider
+from opentelemetry.trace import Span, SpanContext, Status, StatusCode, TracerProvider
 
 from tracereel import semconv
 from tracereel._privacy import ERRORS, Privacy, error_name
-from tracereel._spans import Spans, StartedSpan
+from tracereel._spans import Spans
 
 _ERRORS = frozenset(
     shown[field] for _, shown in semconv.SPAN_EVENTS.values() for field in ERRORS if field in shown
@@ -32,19 +31,9 @@ class PrivateSpans(Spans):
         super().__init__(provider, on_provider)
         self.privacy = privacy
 
-    def start(
-        self,
-        name: str,
-        attributes: dict[str, Any],
-        start_ns: int,
-        context: Context | None = None,
-        kind: SpanKind = SpanKind.INTERNAL,
-    ) -> StartedSpan:
-        """Begin a span; its name and first attributes have been cleaned by whoever made them."""
-        started = super().start(name, attributes, start_ns, context, kind)
-        if not started.records:
-            return started
-        return StartedSpan(PrivateSpan(started[0], self.privacy), *started[1:])
+    def _handed_out(self, span: Span) -> Span:
+        """Names and first attributes have been cleaned by whoever made them; the rest is to be."""
+        return PrivateSpan(span, self.privacy)
 
 
 class PrivateSpan(Span):

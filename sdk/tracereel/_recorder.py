@@ -18,7 +18,7 @@ from opentelemetry.trace import TracerProvider
 
 from tracereel import _exits, _goals, _guard, _memory_segments, _native, failures
 from tracereel import config as _config
-from tracereel._clock import HybridClock, random_id, sortable_id
+from tracereel._clock import HybridClock, random_id
 from tracereel._context import Trace
 from tracereel._heartbeat import Heartbeats
 from tracereel._privacy import Privacy, hashed, strip_content
@@ -27,6 +27,7 @@ from tracereel._sampling import SAMPLED_OUT, Sampler
 from tracereel._sender import Sender
 from tracereel._shipper import FlushResult, Shipper, ship_at_exit
 from tracereel._spool import SPOOL_ERROR, Spool
+from tracereel._traces import RememberedTraces
 from tracereel.config import Config
 from tracereel.errors import ConfigurationError
 from tracereel.failures import FailureRule
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
     from tracereel._other_spans import OtherSpans
     from tracereel.tape.taped import Session
-
-MAX_REMEMBERED_TRACES: Final = 4096
-"""Traces whose count is kept: sibling runs of one OpenTelemetry trace go on with it."""
 
 
 class Recorder:
@@ -92,15 +90,12 @@ class Recorder:
         self._shipper = Shipper(self._spool, sender, self, heartbeats=Heartbeats(config, sender))
         self._recorded = Recorded(lambda: self._spool.recorded)
         self.metrics.follow(self._recorded)
-        self._traces: dict[str, Trace] = {}
-        self._older_traces: dict[str, Trace] = {}
-        # Re-entrant: a signal handler may make a traced call while its own thread is in here.
-        self._traces_lock = _native.RLock()
+        self._traces = RememberedTraces()
+        self.trace = self._traces.trace
         self._counts_lock = _native.RLock()
         self._dropped = 0
         self._drops: Counter[str] = Counter()
         self._lost = 0
-        self._runs_opened = 0
         self._runs_told = 0
         self._delivered = 0
         self.closed = False
@@ -128,26 +123,6 @@ class Recorder:
                     self.config, self._privacy, self.metrics
                 )
             _other_spans.attach(provider, self._other_spans)
-
-    def trace(self, trace_id: str, suffix: str | None = None) -> Trace:
-        """The trace of a new root run; the same object while runs of that id follow each other.
-
-        A request id is made for a new one, from the suffix of another id if there is one.
-        """
-        self._runs_opened += 1
-        found = self._traces.get(trace_id)
-        return found if found is not None else self._remember(trace_id, suffix)
-
-    def _remember(self, trace_id: str, suffix: str | None) -> Trace:
-        # Two halves instead of an order of use: what was not asked for during one half's time goes.
-        with self._traces_lock:
-            found = self._traces.get(trace_id) or self._older_traces.get(trace_id)
-            if found is None:
-                found = Trace(trace_id, f"req_{suffix}" if suffix else sortable_id("req"))
-            self._traces[trace_id] = found
-            if len(self._traces) >= MAX_REMEMBERED_TRACES // 2:
-                self._traces, self._older_traces = {}, self._traces
-            return found
 
     def clean(self, events: list[dict[str, Any]], trusted: str | None = None) -> None:
         """Make events fit to leave; a text that is `trusted`, by identity, is passed over."""
@@ -205,8 +180,10 @@ class Recorder:
             self.metrics.observe(event, seconds)
         except Exception as error:  # noqa: BLE001
             _guard.report("metrics", error)
-        with _guard.Guard("logs"):
+        try:
             self._logs.write(event)
+        except Exception as error:  # noqa: BLE001
+            _guard.report("logs", error)
 
     def keep(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool = False) -> None:
         """Write a clean event down, and nothing else."""
@@ -254,7 +231,7 @@ class Recorder:
     def _tell(self) -> None:
         """Bring figures up to date that are not counted one by one."""
         with self._counts_lock:
-            opened = self._runs_opened - self._runs_told
+            opened = self._traces.opened - self._runs_told
             self._runs_told += opened
             events, size = self._shipper.waiting
             events = max(0, events - self._lost)
@@ -294,6 +271,10 @@ class Recorder:
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""
         deadline = time.monotonic() + timeout
+        if self.tape is not None:
+            from tracereel.tape import gathering
+
+            gathering.write_all()
         if self._other_spans is not None:
             self._other_spans.flush(0.0)  # it delivers while we wait for the events
         self._shipper.drain(timeout, at_exit=at_exit)

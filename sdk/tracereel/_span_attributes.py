@@ -44,6 +44,21 @@ class LateAttributes:
             )
         return self._allowed
 
+    @staticmethod
+    def begin(span: Span, attributes: dict[str, Any]) -> None:
+        """Give a span that has just begun its first attributes, clean; the dictionary becomes its own."""
+        held = getattr(span, "_attributes", None)
+        if (
+            type(held) is BoundedAttributes
+            and getattr(held, "_dict", None) == {}
+            and held.max_value_len is None
+            and (held.maxlen is None or len(attributes) <= held.maxlen)
+            and _PLAIN.issuperset(map(type, attributes.values()))
+        ):
+            held._dict = attributes  # noqa: SLF001
+        else:
+            span.set_attributes(attributes)
+
 
 def _is_blind(sampler: Any) -> bool:
     """Whether a sampler decides without looking at attributes."""

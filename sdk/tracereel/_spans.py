@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import (
+    INVALID_SPAN_CONTEXT,
     NonRecordingSpan,
     ProxyTracerProvider,
     Span,
@@ -71,35 +72,44 @@ class Spans:
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> StartedSpan:
         """Begin a span under whatever span is current, or under that of a context."""
-        around = trace.get_current_span(context).get_span_context()
-        parent = f"{around.span_id:016x}" if around.is_valid else None
         tracer = self._choose()
         if tracer is None:
+            around = trace.get_current_span(context).get_span_context()
             ids = _ids_within(around)
             span: Span = NonRecordingSpan(ids)
+            records = False
         else:
-            late = self._late is not None and self._late.allowed()
+            late = self._late if self._late is not None and self._late.allowed() else None
             span = tracer.start_span(
                 name,
                 context,
                 kind,
-                attributes=None if late else attributes,
+                attributes=attributes if late is None else None,
                 start_time=start_ns,
             )
-            if late:
-                write_clean(span, attributes)
             ids = span.get_span_context()
+            records = span.is_recording()
+            if late is not None and records:
+                late.begin(span, attributes)
+                # A span of OpenTelemetry's SDK knows what it began under: not looked up again.
+                around = getattr(span, "parent", None) or INVALID_SPAN_CONTEXT
+            else:
+                around = trace.get_current_span(context).get_span_context()
             if not ids.is_valid or ids.span_id == around.span_id:
                 # A no-op provider hands back an invalid span, or the one around: ids of our own.
                 ids = _ids_within(around)
         return StartedSpan(
-            span,
+            self._handed_out(span) if records else span,
             f"{ids.trace_id:032x}",
             f"{ids.span_id:016x}",
-            parent,
+            f"{around.span_id:016x}" if around.is_valid else None,
             trace.set_span_in_context(span, context),
-            tracer is not None and span.is_recording(),
+            records,
         )
+
+    def _handed_out(self, span: Span) -> Span:
+        """The span as our own code writes on it."""
+        return span
 
     def _choose(self) -> Tracer | None:
         provider = self._given or _global_provider()
@@ -187,17 +197,18 @@ def finish(
     failed: bool,
 ) -> None:
     """End a span with what its closing event, which is clean, says; a failure's error is recorded."""
+    behind = getattr(span, "behind", span)
     try:
-        if span.is_recording():
+        if behind.is_recording():
             attributes = closing_attributes(event)
             attributes[semconv.SPAN_TRACE_ID] = trace_id
-            write_clean(span, attributes)
+            write_clean(behind, attributes)
             if failed and error is not None:
                 _record(span, error)
                 message = f"{event.get('error_type')}: {event.get('error_message')}"
                 span.set_status(Status(StatusCode.ERROR, message))
     finally:
-        span.end(end_time=end_ns)
+        behind.end(end_time=end_ns)
 
 
 def write_clean(span: Span, attributes: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ import msgspec
 
 from tracereel import _guard
 from tracereel._small_values import MAX_INTEGER as MAX_INTEGER
-from tracereel._small_values import is_small_and_plain
+from tracereel._small_values import copy, is_small_and_plain
 from tracereel._texts import ELLIPSIS, shortened
 from tracereel._texts import HASHED_LIMIT as HASHED_LIMIT
 from tracereel._texts import SHORT_LIMIT as SHORT_LIMIT
@@ -175,7 +175,8 @@ def call_summary(arguments: Sequence[tuple[str, object]], limit: int = SUMMARY_L
 
 def plain(value: Any, *, nodes: int = _PLAIN_NODES, chars: int = _PLAIN_CHARS) -> Any:
     """A value as JSON data: bounded in depth, nodes and characters, unique string keys, no NaN."""
-    return _Plain(nodes, chars).convert(value, _PLAIN_DEPTH)
+    copied = copy(value)
+    return copied if copied is not None else _Plain(nodes, chars).convert(value, _PLAIN_DEPTH)
 
 
 def plain_dict(value: Any) -> dict[str, Any] | None:

@@ -120,10 +120,12 @@ def wrap(function: Function, spec: Spec) -> Function:
             if scope is None:
                 return await function(*args, **kwargs)
             tape = scope.recorder.tape
-            run = function if tape is None else taped().coroutine(tape, scope, function)
             try:
                 try:
-                    result = await run(*args, **kwargs)
+                    if tape is None:
+                        result = await function(*args, **kwargs)
+                    else:
+                        result = await taped().coroutine(tape, scope, function, args, kwargs)
                 except BaseException as error:
                     scope.fail(error)
                     raise
@@ -141,10 +143,12 @@ def wrap(function: Function, spec: Spec) -> Function:
         if scope is None:
             return function(*args, **kwargs)
         tape = scope.recorder.tape
-        run = function if tape is None else taped().sync(tape, scope, function)
         try:
             try:
-                result = run(*args, **kwargs)
+                if tape is None:
+                    result = function(*args, **kwargs)
+                else:
+                    result = taped().sync(tape, scope, function, args, kwargs)
             except BaseException as error:
                 scope.fail(error)
                 raise
@@ -279,6 +283,7 @@ def first_step(inner: AsyncGenerator[Any, Any]) -> Any:
         sys.set_asyncgen_hooks(*hooks)
 
 
+@functools.cache
 def taped() -> Any:
     """The module that keeps or plays tapes; loaded where there is one, nobody else pays for it."""
     from tracereel.tape import taped

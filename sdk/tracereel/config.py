@@ -168,7 +168,7 @@ class Config:
         "Off: decorated code runs as if undecorated. `OTEL_SDK_DISABLED=true` turns it off too.",
     )
     exit_timeout: float = _row(
-        2.0,
+        1.5,
         "TRACEREEL_EXIT_TIMEOUT",
         _seconds,
         "Longest time the exit of the program waits for delivery.",

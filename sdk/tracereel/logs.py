@@ -88,13 +88,14 @@ class Logs:
 
 def _line(name: str, level: str, keys: tuple[str, ...], event: Mapping[str, Any]) -> bytes:
     get = event.get
-    shown: dict[str, Any] = {"event": name}
-    for key in keys:
-        shown[key] = get(key)
-    # The event's own moment: the line of an event says the time that the event says.
-    shown["timestamp"] = get("timestamp")
-    shown["level"] = level
-    shown["logger"] = LOGGER_NAME
+    shown: dict[str, Any] = {
+        "event": name,
+        **dict(zip(keys, map(get, keys), strict=True)),
+        # The event's own moment: the line of an event says the time that the event says.
+        "timestamp": get("timestamp"),
+        "level": level,
+        "logger": LOGGER_NAME,
+    }
     return _values.encode(shown)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.collector import CollectorProcess, http
+from tests.support.collector import CollectorProcess
 from tests.support.contract import example
 from tests.support.keys import make_key
 from tests.support.waiting import wait_until
@@ -81,12 +81,6 @@ def asked(tmp_path_factory):
     headers = {"x-api-key": running.key}
     answer = wait_until(lambda: _accepted(running, headers))
     assert answer["accepted"] == len(running.sent), answer
-    document = http("GET", f"{running.url}/openapi.json").json()
-    running.routes = {
-        f"{method.upper()} {path}": {each["name"] for each in operation.get("parameters", ())}
-        for path, operations in document["paths"].items()
-        for method, operation in operations.items()
-    }
     yield running
     running.stop()
 
@@ -99,12 +93,6 @@ def _accepted(collector, headers):
 @pytest.fixture
 def client(asked):
     return Client(asked.url, asked.key)
-
-
-def needs(collector, route, parameter=None):
-    """Skip where the collector that is tested does not have a route (yet)."""
-    if parameter not in {None, *collector.routes.get(route, ())} or route not in collector.routes:
-        pytest.skip(f"this collector has no {route} {parameter or ''}")
 
 
 def test_a_run_is_replayed_with_every_event(client, asked):
@@ -127,8 +115,6 @@ def test_plain_code_and_coroutines_get_the_same_document(asked):
 
 
 def test_a_run_is_read_page_by_page_at_a_moment_and_played(client, asked):
-    needs(asked, "GET /v1/replay/{trace_id}", "stream")
-
     whole = [step.details["event_id"] for step in client.steps("trc_client_0", page_size=3)]
     assert whole == [f"trc_client_0-{n}" for n in range(4)]
     state = client.state("trc_client_0", 1)
@@ -150,9 +136,6 @@ def test_a_run_is_a_tree(client):
 
 
 def test_completeness_and_comparison(client, asked):
-    needs(asked, "GET /v1/traces/{trace_id}/completeness")
-    needs(asked, "GET /v1/traces/{a}/diff/{b}")
-
     assert client.completeness("trc_client_0").verdict == "unknown"
     assert client.diff("trc_client_0", "trc_client_0").same
     diff = client.diff("trc_client_0", "trc_client_1")
@@ -355,8 +338,6 @@ def test_every_command_prints_json(asked, name, trace_id):
 
 
 def test_two_runs_are_compared_in_the_terminal(asked):
-    needs(asked, "GET /v1/traces/{a}/diff/{b}")
-
     same = command(asked, "diff", "trc_client_0", "trc_client_0")
     other = command(asked, "diff", "trc_client_0", "trc_client_1")
 
@@ -367,8 +348,6 @@ def test_two_runs_are_compared_in_the_terminal(asked):
 
 
 def test_a_run_is_played_and_shown_at_a_moment_in_the_terminal(asked):
-    needs(asked, "GET /v1/replay/{trace_id}", "stream")
-
     played = command(asked, "replay", "trc_client_0", "--play", "--speed", "0")
     state = command(asked, "replay", "trc_client_0", "--at", "1")
 

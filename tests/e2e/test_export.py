@@ -138,7 +138,7 @@ def test_the_command_writes_a_file(collector, agent, tmp_path):
 
 def test_the_command_says_what_is_wrong(collector, tmp_path):
     for arguments, why in (
-        (["--endpoint", "http://127.0.0.1:1"], "nobody answers"),
+        (["--endpoint", "http://127.0.0.1:1"], "no collector answers"),
         (["--endpoint", collector.url, "--since", "yesterday"], "since is 'yesterday'"),
     ):
         done = subprocess.run(

@@ -17,6 +17,7 @@ import pytest
 from tests.support.collector import CollectorProcess, http
 from tests.support.conservation import conserved
 from tests.support.contract import example
+from tests.support.sse import EventStream
 from tests.support.waiting import wait_until
 
 EVENT = example("agent.execution.started")
@@ -43,19 +44,24 @@ def ids(collector, trace_id):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_everything_in_order_and_leaves_no_process(new_collector, number):
     collector = new_collector().start()
-    assert collector.post_events([event("a", "t")]).status == 200
+    later = {**event("b", "t"), "timestamp": "2099-01-01T00:00:00Z"}
+    assert collector.post_events([event("a", "t"), later]).status == 200
     family = children_of(collector)
     port = urlsplit(collector.url).port
 
-    assert collector.stop(number) == 0
+    with EventStream(f"{collector.url}/v1/replay/t?stream=1") as played:
+        wait_until(lambda: played.messages)
+        assert collector.stop(number) == 0
+        wait_until(lambda: played.ended)
 
+    assert [message.name for message in played.messages] == ["step", "cut"]
     assert gone(family)
     assert collector.output[-1] == "stopped"
     assert "Traceback" not in "\n".join(collector.output)
     with socket.socket() as free:
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         free.bind(("127.0.0.1", port))
-    assert ids(new_collector().start(), "t") == ["a"]
+    assert ids(new_collector().start(), "t") == ["a", "b"]
 
 
 def test_what_is_acknowledged_just_before_a_stop_is_there_afterwards(new_collector):

@@ -147,7 +147,8 @@ def test_missing_events_are_shown_where_they_are_missing(visit, collector, trace
 def test_of_a_long_run_only_what_can_be_seen_is_in_the_document(visit, collector, trace_id):
     many = 3000
     calls = [
-        tool(trace_id, f"tool_{n}", 2 - n / many, span_id=f"{n + 1:016x}") for n in range(many)
+        tool(trace_id, f"tool_{n}", 2 - n / many, span_id=f"{n + 1:016x}", arguments={"nth": n})
+        for n in range(many)
     ]
     assert collector.post_events([started(trace_id, 3), *calls, ended(trace_id)]).status == 200
     page = visit.open(f"#/run/{trace_id}")
@@ -155,8 +156,19 @@ def test_of_a_long_run_only_what_can_be_seen_is_in_the_document(visit, collector
     expect(steps(page).first).to_be_visible()
     assert 10 < steps(page).count() < 120
     page.locator(".waterfall-rows").evaluate("rows => rows.scrollTo(0, 1e9)")
-    expect(steps(page).filter(has_text=f"tool_{many - 1}")).to_be_visible()
+    last = steps(page).filter(has_text=f"tool_{many - 1}")
+    expect(last).to_be_visible()
     assert steps(page).count() < 120
+
+    # A step of it is read when somebody looks at it, and so are the events.
+    last.click()
+    expect(page.locator(".panel-body")).to_contain_text(f'"nth": {many - 1}')
+    page.keyboard.press("e")
+    expect(page.locator(".event-kinds")).to_contain_text(f"{many + 2:,} events")
+    page.locator(".event-rows").evaluate("rows => rows.scrollTo(0, 0)")
+    expect(page.locator(".event-row").filter(has_text="run started")).to_be_visible()
+    assert page.locator(".event-row").count() < 120
+    assert page.evaluate("document.querySelectorAll('*').length") < 1500
 
 
 def test_two_runs_are_aligned_and_the_first_difference_is_open(visit, seeded):

@@ -159,6 +159,50 @@ def test_the_examples_of_the_contract_are_a_run(collector, trace_id):
     assert json.dumps(document)
 
 
+def test_an_outline_tells_the_same_of_every_step_as_the_tree(collector, mixed):
+    run, _ = mixed
+    tree = read(collector, f"/v1/traces/{run}")
+    many = len(tree["steps"])
+    whole = read(collector, f"/v1/traces/{run}?outline_above={many}")
+    outlined = read(collector, f"/v1/traces/{run}?outline_above={many - 1}")
+
+    assert whole == tree
+    assert "steps" not in outlined
+    assert outlined["summary"] == tree["summary"]
+    for name, values in outlined["outline"].items():
+        told = [step.get(name) for step in tree["steps"]]
+        assert [value or None for value in values] == [value or None for value in told], name
+
+
+@pytest.mark.parametrize("name", ["agent", "llm", "http", "inner"])
+def test_a_step_alone_is_as_in_the_tree(collector, mixed, name):
+    """Of our own spans only the step's events are read; of others, and of runs below, all are."""
+    run, _ = mixed
+    tree = read(collector, f"/v1/traces/{run}")
+    (known,) = [step for step in tree["steps"] if step["id"] == SPAN[name]]
+    alone = read(collector, f"/v1/traces/{run}?step={SPAN[name]}&alone=true")
+
+    of_the_run = {"depth", "parent_id", "offset_ms", "tokens", "cost_usd", "children"}
+    of_the_run |= {"prompt_tokens", "completion_tokens", "missing_parent_id", "clock_shift_ms"}
+    assert {k: v for k, v in alone["step"].items() if k not in of_the_run} == {
+        k: v for k, v in known.items() if k not in of_the_run
+    }
+    assert len(alone["events"]) == known.get("event_count", 0)
+
+
+def test_a_step_without_a_span_has_both_of_its_events_alone(collector, trace_id):
+    both = {"trace_id": trace_id, "request_id": "r", "agent_name": "parser"}
+    events = [
+        own("agent.execution.started", 0, **both),
+        own("agent.execution.completed", 10, **both),
+    ]
+    assert collector.post_events(events).status == 200
+    (step,) = read(collector, f"/v1/traces/{trace_id}")["steps"]
+    alone = read(collector, f"/v1/traces/{trace_id}?step={step['id']}&alone=true")
+
+    assert (alone["step"]["status"], len(alone["events"])) == ("success", 2)
+
+
 def test_a_run_nobody_has_is_404(collector):
     answer = http("GET", f"{collector.url}/v1/traces/trc-none")
 

@@ -1,7 +1,10 @@
 """A run recorded by the SDK, kept by a collector, fetched from there and re-executed."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -9,6 +12,7 @@ import tracereel
 from tests.support.collector import http
 from tests.support.waiting import wait_until
 from tracereel import _recorder, traced_agent, traced_tool
+from tracereel.tape import Override, fork
 
 
 @traced_tool("dice", effect="read")
@@ -48,6 +52,91 @@ def test_a_run_is_re_executed_from_the_collector(collector, recorded):
     assert "agent.tape.recorded" not in {entry["event"] for entry in timeline}
     complete = http("GET", f"{collector.url}/v1/traces/{trace_id}/completeness").json()
     assert complete["verdict"] == "complete", json.dumps(complete)
+
+
+def tracereel_command(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "tracereel", *words],
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def replayable(collector, trace_id):
+    return http("GET", f"{collector.url}/v1/traces/{trace_id}/replayable").json()
+
+
+def stored(collector, trace_id, holds, message):
+    """The answer once it is as wanted."""
+    wait_until(lambda: holds(replayable(collector, trace_id)), timeout=30, message=message)
+    return replayable(collector, trace_id)
+
+
+def test_divergences_are_kept_with_the_run_and_are_no_events_of_it(collector, recorded):
+    trace_id, _, _ = recorded
+    found = stored(collector, trace_id, lambda found: found["recorded"], "no tape")
+    before = collector.replay(trace_id).json()
+    assert (found["replayable"], found["reasons"], found["calls"]) == ("yes", [], 5)
+    assert found["command"] == f"tracereel replay {trace_id} --run"
+
+    other = traced_agent("outer")(lambda: player(4))
+    with tracereel.replay(trace_id, mode="report", compare_output=False):
+        other()
+    found = stored(collector, trace_id, lambda found: found["replays"], "the replay is not kept")
+
+    replay = found["replays"][0]
+    assert (replay["identical"], replay["served"], replay["mode"]) == (False, 4, "report")
+    assert [each["kind"] for each in replay["divergences"]] == ["missing"]
+    assert replay["divergences"][0]["name"] == "dice"
+    assert collector.replay(trace_id).json() == before
+    complete = http("GET", f"{collector.url}/v1/traces/{trace_id}/completeness").json()
+    assert complete["verdict"] == "complete"
+
+    told = tracereel_command("replay", trace_id, "--endpoint", collector.url)
+    assert "can be run again" in told.stdout
+    assert "missing: outer / player / dice" in told.stdout
+
+
+def test_a_branch_is_linked_with_its_run_and_compared_with_it(collector, recorded):
+    trace_id, _, result = recorded
+    stored(collector, trace_id, lambda found: found["recorded"], "no tape")
+    branched = traced_agent("outer")(lambda: player(5))
+    with fork(trace_id, at=4, overrides=[Override(2, result=7)]) as run:
+        again = branched()
+    branch = run.tape.trace_id
+    assert tracereel.flush(30).spooled == 0
+    assert (again[0], again[1], again[2]) == (result[0], 7, result[2])
+
+    found = stored(collector, trace_id, lambda found: found["branches"], "no branch")
+    tree = found["branches"]
+    assert (tree["trace_id"], tree["branches"][0]["trace_id"]) == (trace_id, branch)
+    assert tree["branches"][0]["overrides"] == [{"target": 2, "result": "7"}]
+    of_branch = stored(collector, branch, lambda found: found["recorded"], "no tape of it")
+    assert of_branch["forked_from"]["trace_id"] == trace_id
+    assert of_branch["branches"] == tree
+
+    diff = http("GET", f"{collector.url}/v1/traces/{trace_id}/diff/{branch}").json()
+    assert diff["fork"] == {
+        "branch": branch,
+        "of": trace_id,
+        "at": 4,
+        "overrides": [{"target": 2, "result": "7"}],
+    }
+    told = tracereel_command("diff", trace_id, branch, "--endpoint", collector.url)
+    assert f"{branch} is a branch of {trace_id}" in told.stdout
+    assert "2: result is 7" in told.stdout
+    told = tracereel_command("replay", branch, "--endpoint", collector.url)
+    assert f"{branch} (this run) from call 4 on: 2: result is 7" in told.stdout
+
+
+def test_whether_a_run_that_was_not_recorded_can_be_replayed_is_said(collector):
+    found = replayable(collector, "nobody")
+
+    assert (found["replayable"], found["recorded"], found["command"]) == ("no", False, None)
+    assert "not recorded" in found["reasons"][0]
 
 
 def test_a_run_without_a_tape_is_a_404(collector):

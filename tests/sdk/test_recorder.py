@@ -14,7 +14,7 @@ import tracereel
 from tests.sdk.conftest import Child, spool_files, wait_for_events
 from tests.support.ingest_sink import Behaviour, IngestSink
 from tests.support.waiting import wait_until
-from tracereel import ConfigurationError, FlushResult, _recorder, config, traced_agent
+from tracereel import ConfigurationError, FlushResult, _recorder, _traces, config, traced_agent
 from tracereel._shipper import ship_leftovers
 
 AGENT = """
@@ -343,10 +343,12 @@ def test_remembered_traces_are_bounded(registry: CollectorRegistry, gone: str) -
     tracereel.configure(registry=registry, endpoint=gone)
     recorder = _recorder.active()
     assert recorder is not None
-    for number in range(_recorder.MAX_REMEMBERED_TRACES + 100):
+    for number in range(_traces.MAX_REMEMBERED_TRACES + 100):
         recorder.trace(f"{number}")
         kept = recorder.trace("0")
-    assert len(recorder._traces) + len(recorder._older_traces) <= _recorder.MAX_REMEMBERED_TRACES
+    assert (
+        len(recorder._traces.known) + len(recorder._traces.older) <= _traces.MAX_REMEMBERED_TRACES
+    )
     assert recorder.trace("0") is kept, "a trace that is in use is not forgotten"
 
 

@@ -278,3 +278,22 @@ def test_limits_are_those_of_the_contract() -> None:
     assert semconv.EVENT_VERSION == events.EVENT_VERSION
     assert semconv.SUMMARY_LIMIT == events.SUMMARY_LIMIT
     assert set(semconv.LOG_LINES) <= set(events.EVENT_TYPES)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.tuples(inner, inner)
+            | st.dictionaries(st.text(), inner, max_size=4)
+        ),
+        max_leaves=20,
+    )
+)
+def test_small_data_is_copied_by_the_short_way_as_by_the_long_one(value: Any) -> None:
+    short = _values.copy(value)
+    long = _values._Plain(_values._PLAIN_NODES, _values._PLAIN_CHARS).convert(value, 12)
+
+    if short is not None:
+        assert msgspec.json.encode(short) == msgspec.json.encode(long)

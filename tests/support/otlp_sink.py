@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -32,6 +34,7 @@ class OtlpSink:
         self.requests = 0
         self.headers: dict[str, str] = {}
         self.spans: list[Any] = []
+        self.logs: list[Any] = []
         self.resources: list[dict[str, str]] = []
         self._release = threading.Event()
         sink = self
@@ -45,6 +48,8 @@ class OtlpSink:
                 if self.path == "/v1/traces":
                     sink._take(self, body)
                 else:
+                    if self.path == "/v1/logs":
+                        sink._keep_logs(body)
                     lines = body.count(b"\n")
                     sink._answer(self, 200, "application/json", b'{"accepted":%d}' % lines)
 
@@ -81,6 +86,18 @@ class OtlpSink:
         """Those of a span, texts only."""
         (span,) = [each for each in self.spans if each.name == name]
         return {each.key: each.value.string_value for each in span.attributes}
+
+    def _keep_logs(self, body: bytes) -> None:
+        try:
+            request = ExportLogsServiceRequest.FromString(body)
+        except DecodeError:
+            return  # JSON, or compressed: nobody has asked for those
+        self.logs += [
+            record
+            for each in request.resource_logs
+            for scope in each.scope_logs
+            for record in scope.log_records
+        ]
 
     def _take(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
         self.requests += 1

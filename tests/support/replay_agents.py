@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
+from tests.support.replay_graphs import GRAPHS
 from tests.support.replay_world import (
     BusyError,
     documents,
@@ -412,6 +413,9 @@ async def notes_confidence() -> Any:
     found = await asyncio.gather(search("a"), search("b"))
     current_execution().set(confidence=0.5)
     return {"set": {each["value"] for each in found}, "pair": tuple(found)}
+
+
+AGENTS.update(GRAPHS)
 
 
 def run(function: Callable[[], Any]) -> Any:

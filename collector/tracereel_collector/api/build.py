@@ -8,6 +8,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 
 from fastapi import FastAPI
+from fastapi.responses import JSONResponse
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,6 +33,9 @@ from tracereel_collector.api import (
     quarantine,
     quarantine_acts,
     replay,
+    replayable,
+    retention,
+    retention_acts,
     score_acts,
     scores,
     sessions,
@@ -43,7 +47,7 @@ from tracereel_collector.api import (
 )
 from tracereel_collector.api.errors import add_error_handlers, answer_error
 from tracereel_collector.api.hot import HotRoutes
-from tracereel_collector.api.parts import Parts
+from tracereel_collector.api.parts import Parts, RequestObserver
 from tracereel_collector.api.surface import behind_gate, describe_security, include
 from tracereel_collector.auth import Scope as KeyScope
 from tracereel_collector.connections import ConnectionLimits
@@ -58,6 +62,7 @@ SURFACES = (
     traces,
     trace,
     tape,
+    replayable,
     completeness,
     diff,
     tail,
@@ -68,6 +73,8 @@ SURFACES = (
     scores,
     score_acts,
     deletion,
+    retention,
+    retention_acts,
     export,
     quarantine,
     quarantine_acts,
@@ -131,7 +138,10 @@ def build_api(parts: Parts) -> ASGIApp:
             expose_headers=["retry-after"],
         )
     return _CountRequests(
-        served, metrics=parts.http_metrics, connection_limits=parts.connection_limits
+        served,
+        metrics=parts.http_metrics,
+        connection_limits=parts.connection_limits,
+        observer=parts.observer,
     )
 
 
@@ -142,9 +152,15 @@ class _CountRequests:
     """
 
     def __init__(
-        self, app: ASGIApp, *, metrics: HttpMetrics, connection_limits: ConnectionLimits
+        self,
+        app: ASGIApp,
+        *,
+        metrics: HttpMetrics,
+        connection_limits: ConnectionLimits,
+        observer: RequestObserver | None,
     ) -> None:
         self._app = app
+        self._observer = observer
         self._count = lru_cache(maxsize=1024)(lambda *labels: metrics.requests.labels(*labels).inc)
         self._observe = lru_cache(maxsize=256)(lambda route: metrics.seconds.labels(route).observe)
         # Where the server's protocol looks for them: it is made with nothing but the application.
@@ -165,9 +181,38 @@ class _CountRequests:
                     message["headers"] = [*message["headers"], _NO_SNIFFING]
             await send(message)
 
+        observer = self._observer
         try:
-            await self._app(scope, receive, noting)
+            if observer is not None and observer.is_own(scope["headers"]):
+                await _refuse_own(noting)
+            else:
+                await self._app(scope, receive, noting)
         finally:
             route = getattr(scope.get("route"), "path", "unknown")
+            seconds = time.perf_counter() - started
             self._count(route, str(status))()
-            self._observe(route)(time.perf_counter() - started)
+            self._observe(route)(seconds)
+            if observer is not None:
+                observer.request_done(
+                    method=scope["method"],
+                    route=route,
+                    status=status,
+                    seconds=seconds,
+                    headers=scope["headers"],
+                )
+
+
+async def _refuse_own(send: Send) -> None:
+    """What this collector says of itself has come home, by whatever way: it would never end."""
+    answer = JSONResponse(
+        {
+            "error": {
+                "code": "own_telemetry",
+                "message": "this is the collector's own telemetry, sent to itself",
+                "hint": "let TRACEREEL_SELF_TO name another OTLP endpoint",
+            }
+        },
+        status_code=400,
+    )
+    await send({"type": "http.response.start", "status": 400, "headers": answer.raw_headers})
+    await send({"type": "http.response.body", "body": answer.body})

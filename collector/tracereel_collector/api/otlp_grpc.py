@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 MESSAGE_SECONDS = 60.0
 """gRPC hands a message over whole, so this is the time for all of it."""
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
+_STATUS = {grpc.StatusCode.OK: 200, grpc.StatusCode.UNAVAILABLE: 503}
 _OPTIONS = (
     ("grpc.max_concurrent_streams", 1_000),
     # Exporters that ping often, as Go's do, are not sent away for it; dead ones are found out.
@@ -116,7 +117,20 @@ class GrpcDoor:
                 await _refuse(context, code, failure)
             finally:
                 metrics.requests.labels(method, code.name).inc()
-                metrics.seconds.labels(method).observe(time.perf_counter() - started)
+                seconds = time.perf_counter() - started
+                metrics.seconds.labels(method).observe(seconds)
+                if (observer := self._parts.observer) is not None:
+                    observer.request_done(
+                        method="gRPC",
+                        route=method,
+                        status=_STATUS.get(code, 400),
+                        seconds=seconds,
+                        headers=[
+                            (key.encode(), value.encode())
+                            for key, value in context.invocation_metadata()
+                            if isinstance(value, str)
+                        ],
+                    )
             raise AssertionError  # refusing has ended the call
 
         return export

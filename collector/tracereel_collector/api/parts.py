@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from fastapi import Request
 from prometheus_client import CollectorRegistry
 
+from tracereel_collector.api.playback import Playbacks
 from tracereel_collector.auth import Gate
 from tracereel_collector.auth.administration import Administration
 from tracereel_collector.connections import ConnectionLimits
@@ -24,6 +25,8 @@ from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.replayable import Replayable
+from tracereel_collector.query.retention import Retention
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
@@ -81,6 +84,26 @@ class QueueView(Protocol):
 
     def drop_quarantined(self, entry_id: int, /, *, tenant: str) -> bool:
         """Forget one for good; whether there was one of that id."""
+        ...
+
+
+class RequestObserver(Protocol):
+    """Who is told of every request that was answered."""
+
+    def is_own(self, headers: list[tuple[bytes, bytes]], /) -> bool:
+        """Whether a request is what this collector itself has sent elsewhere."""
+        ...
+
+    def request_done(
+        self,
+        *,
+        method: str,
+        route: str,
+        status: int,
+        seconds: float,
+        headers: list[tuple[bytes, bytes]],
+    ) -> None:
+        """It was answered so."""
         ...
 
 
@@ -154,7 +177,9 @@ class Parts:
     delivered: DeliveryNotice
     tail: LiveTail
     replay: Replay
+    playbacks: Playbacks
     tapes: Tapes
+    replayable: Replayable
     traces: Traces
     completeness: Completeness
     comparison: Comparison
@@ -165,6 +190,7 @@ class Parts:
     scores: Scores
     export: Export
     deletion: Deletion
+    retention: Retention
     sessions: Sessions
     agents: Agents
     queries: QueryThreads
@@ -173,6 +199,7 @@ class Parts:
     registry: CollectorRegistry
     http_metrics: HttpMetrics
     version: str
+    observer: RequestObserver | None = None
     cors_origins: tuple[str, ...] = ()
     connection_limits: ConnectionLimits = ConnectionLimits()
 

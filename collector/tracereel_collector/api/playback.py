@@ -1,6 +1,7 @@
 """Plays a run as Server-Sent Events, at its own pace or faster; a reader that was cut off goes on."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -31,11 +32,19 @@ class Ticket:
 
 @dataclass(slots=True)
 class Playbacks:
-    """Counts what is being played, so that it stays bounded."""
+    """Counts what is being played, so that it stays bounded, and ends it when the collector stops."""
 
     most: int = MAX_PLAYBACKS
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
     # Weak: a reader that hangs up before the first word leaves a generator that never ran.
     playing: "WeakSet[Ticket]" = field(default_factory=WeakSet)
+
+    async def start(self) -> None:
+        """Nothing is being played yet."""
+
+    async def stop(self) -> None:
+        """Everything that is being played is cut, at once."""
+        self.stopping.set()
 
     def begin(self) -> Ticket:
         """A place for one more.
@@ -57,15 +66,23 @@ class Playbacks:
 
 
 async def play(
-    first: Page, next_page: NextPage, *, speed: float, max_seconds: float = MAX_SECONDS
+    first: Page,
+    next_page: NextPage,
+    *,
+    speed: float,
+    stopping: asyncio.Event,
+    max_seconds: float = MAX_SECONDS,
 ) -> AsyncIterator[bytes]:
-    """The entries with the pauses between them; the last word is `end`, with the summary."""
+    """The entries with the pauses between them; the last word is `end`, with the summary, or `cut`."""
     deadline = time.monotonic() + max_seconds
     page, last = first, None
     while True:
         for entry in page.entries:
-            async for comment in _pause(_seconds(last, entry, speed), deadline):
+            async for comment in _pause(_seconds(last, entry, speed), deadline, stopping):
                 yield comment
+            if stopping.is_set():
+                yield b'event: cut\ndata: {"reason":"the collector is stopping"}\n\n'
+                return
             if time.monotonic() >= deadline:
                 yield b'event: cut\ndata: {"reason":"played for %d s"}\n\n' % max_seconds
                 return
@@ -84,9 +101,11 @@ def _seconds(last: Entry | None, entry: Entry, speed: float) -> float:
     return max(0.0, (entry.offset_ms - last.offset_ms) / 1_000 / speed)
 
 
-async def _pause(seconds: float, deadline: float) -> AsyncIterator[bytes]:
+async def _pause(seconds: float, deadline: float, stopping: asyncio.Event) -> AsyncIterator[bytes]:
     until = min(time.monotonic() + seconds, deadline)
-    while (left := until - time.monotonic()) > 0:
-        await asyncio.sleep(min(left, QUIET_SECONDS))
-        if left > QUIET_SECONDS:
+    while (left := until - time.monotonic()) > 0 and not stopping.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(left, QUIET_SECONDS)):
+                await stopping.wait()
+        if left > QUIET_SECONDS and not stopping.is_set():
             yield b": still playing\n\n"

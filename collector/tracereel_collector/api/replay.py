@@ -7,7 +7,7 @@ from fastapi import Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from tracereel_collector.api.parts import Parts, parts_of
-from tracereel_collector.api.playback import PAGE, Playbacks, play
+from tracereel_collector.api.playback import PAGE, play
 from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope
 from tracereel_collector.query.moment import parse_moment
@@ -21,7 +21,6 @@ from tracereel_collector.query.replay import (
 from tracereel_collector.query.run.rows import Cursor
 
 router = Surface(scope=Scope.READ)
-_playbacks = Playbacks()
 
 
 @router.get("/v1/replay/{trace_id}", summary="Replay a run")
@@ -76,14 +75,15 @@ async def _played(
         )
 
     first = await page(place)  # what does not exist is a 404, not a stream
-    ticket = _playbacks.begin()
+    playbacks = parts.playbacks
+    ticket = playbacks.begin()
 
     async def told() -> AsyncIterator[bytes]:
         try:
-            async for part in play(first, page, speed=speed):
+            async for part in play(first, page, speed=speed, stopping=playbacks.stopping):
                 yield part
         finally:
-            _playbacks.end(ticket)
+            playbacks.end(ticket)
 
     return StreamingResponse(
         told(),

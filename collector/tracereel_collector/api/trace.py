@@ -21,20 +21,31 @@ async def get_trace(
     trace_id: str,
     *,
     step: str | None = None,
+    alone: bool = False,
+    outline_above: Annotated[int | None, Query(ge=0)] = None,
     budget_bytes: Annotated[int | None, Query(ge=MIN_BYTES, le=MAX_BUDGET)] = None,
     budget_tokens: Annotated[int | None, Query(ge=MIN_BYTES // 3, le=MAX_BUDGET // 3)] = None,
     linked: bool = True,
 ) -> Response:
     """`steps` in order, each behind its parent; runs that this one started are among them.
 
-    With `step` the part below it, and its events; with a budget what matters most, in that many
-    bytes, or tokens of a language model, and how to ask for more.
+    With `step` the part below it, and its events; with `alone` too, only the step itself. Above
+    `outline_above` steps, `outline` instead: what a picture needs of each, by field. With a budget
+    what matters most, in that many bytes, or tokens of a language model, and how to ask for more.
     """
     parts, tenant = parts_of(request), caller_of(request).tenant
     check_trace_id(trace_id)
     limits = [budget_bytes, budget_tokens and budget_tokens * BYTES_PER_TOKEN]
     budget = min((each for each in limits if each is not None), default=None)
     document = await parts.queries.run(
-        lambda: parts.traces.document(tenant, trace_id, linked=linked, step_id=step, budget=budget)
+        lambda: parts.traces.document(
+            tenant,
+            trace_id,
+            linked=linked,
+            step_id=step,
+            alone=alone,
+            budget=budget,
+            outline_above=outline_above,
+        )
     )
     return Response(document, media_type="application/json")

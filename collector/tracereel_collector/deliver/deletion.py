@@ -17,6 +17,7 @@ from tracereel_collector.errors import (
 from tracereel_collector.model import Kind, Marks
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.deleted import LATE_SECONDS
+from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.store.deletion import (
     Changes,
     Runs,
@@ -42,6 +43,7 @@ class Deletion:
     queue: DurableQueue
     store: Changes
     audit: AuditLog
+    writers: StoreWriters
     wait_seconds: float = WAIT_SECONDS
     _busy: threading.Lock = field(default_factory=threading.Lock)
 
@@ -94,7 +96,7 @@ class Deletion:
                 rows = _added(rows, found)
                 aside += left
             while (spans := spans_of_user(self.store, tenant, user_id)).spans:
-                rows = _added(rows, delete_rows(self.store, spans))
+                rows = _added(rows, self._delete(spans))
             aside += self.queue.purge(tenant, marks, up_to=self._settle(tenant, marks))
             total = sum(rows.values()) + aside
             self._write_down("user.deleted", tenant, by, user_digest=digest, rows=total)
@@ -107,7 +109,17 @@ class Deletion:
         marks = _with_otel(marks, runs)
         up_to = self._settle(tenant, marks)
         aside = self.queue.purge(tenant, marks, up_to=up_to)
-        return delete_rows(self.store, runs), aside
+        return self._delete(runs), aside
+
+    def _delete(self, runs: Runs) -> dict[str, int]:
+        """Not while a backup is made: it would hold half of what is deleted."""
+        with self.writers.writing(timeout=self.wait_seconds) as may_write:
+            if not may_write:
+                raise UnavailableError(
+                    "a backup is being made; nothing more of it is taken, but it is not deleted yet",
+                    hint="ask again when the backup is done",
+                )
+            return delete_rows(self.store, runs)
 
     def _settle(self, tenant: str, marks: Marks) -> int:
         """Take no more of it, and wait until all that came before is in the store."""

@@ -1,9 +1,11 @@
 """The one place that delivers: a thread that seals batches, inserts them and writes down that it did."""
 
+import contextlib
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +22,7 @@ from tracereel_collector.errors import (
 )
 from tracereel_collector.model import Batch, Kind, QueuedBody
 from tracereel_collector.queue import DurableQueue
+from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.telemetry import DeliveryMetrics, name_thread
 
 log = structlog.get_logger(__name__)
@@ -30,6 +33,7 @@ REFUSALS = 2
 REFUSALS_ALONE = 20
 """For a single record that memory is short for: some twenty seconds, then the next may go on."""
 BUSY_RECORDS = 1_000
+OTLP_KINDS = frozenset({Kind.SPANS, Kind.LOGS, Kind.METRICS})
 QUIET_SHARE = 0.1
 
 
@@ -41,6 +45,14 @@ class Stores(Protocol):
         ...
 
 
+class OnBatch(Protocol):
+    """Who is told of every batch that is done."""
+
+    def __call__(self, batch: Batch, /, *, stored: int, seconds: float) -> None:
+        """So much of it is stored, and it took so long, all tries included."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
     """How large a batch grows, and how long it waits to."""
@@ -48,6 +60,10 @@ class BatchLimits:
     max_records: int
     max_bytes: int
     linger_seconds: float
+
+    def bytes_of(self, kind: Kind) -> int:
+        """Most bytes of a kind: the engine holds an OTLP request several times as large as it came."""
+        return self.max_bytes // 2 if kind in OTLP_KINDS else self.max_bytes
 
 
 class DeliveryWorker:
@@ -62,6 +78,8 @@ class DeliveryWorker:
         metrics: DeliveryMetrics,
         prepare: Callable[[], None],
         on_delivered: Callable[[], None],
+        writers: StoreWriters | None = None,
+        on_batch: OnBatch | None = None,
     ) -> None:
         self._queue = queue
         self._store = store
@@ -69,6 +87,8 @@ class DeliveryWorker:
         self._metrics = metrics
         self._prepare = prepare
         self._on_delivered = on_delivered
+        self._writers = writers
+        self._on_batch = on_batch
         self._last_records = dict.fromkeys(Kind, 0)
         self._last_seconds = dict.fromkeys(Kind, 0.0)
         self._stop = threading.Event()
@@ -110,13 +130,30 @@ class DeliveryWorker:
             if not self._queue.wait_for_bytes(kind, 1, timeout=IDLE_SECONDS):
                 self._queue.tidy()
                 return
-            self._queue.wait_for_bytes(kind, limits.max_bytes, timeout=self._linger(kind))
-        batch = self._queue.next_batch(
-            kind, max_records=limits.max_records, max_bytes=limits.max_bytes
+            self._queue.wait_for_bytes(kind, limits.bytes_of(kind), timeout=self._linger(kind))
+        with self._writing() as may_write:
+            if may_write and (batch := self._next_batch(kind)) is not None:
+                self._deliver(batch)
+                self._last_records[kind] = batch.records
+
+    def settle(self) -> None:
+        """Deliver in this thread what is sealed; afterwards it is known of every batch where it is."""
+        for kind in Kind:
+            while self._queue.has_open_batch(kind):
+                if (batch := self._next_batch(kind)) is not None:
+                    self._deliver(batch)
+
+    def _writing(self) -> AbstractContextManager[bool]:
+        """From the sealing of a batch until it is done: a backup finds none in between."""
+        if self._writers is None:
+            return contextlib.nullcontext(True)
+        return self._writers.writing(stop=self._stop)
+
+    def _next_batch(self, kind: Kind) -> Batch | None:
+        limits = self._limits
+        return self._queue.next_batch(
+            kind, max_records=limits.max_records, max_bytes=limits.bytes_of(kind)
         )
-        if batch is not None:
-            self._deliver(batch)
-            self._last_records[kind] = batch.records
 
     def _linger(self, kind: Kind) -> float:
         """An insert has a price of its own: wait a second when much comes, a moment when little.
@@ -129,6 +166,7 @@ class DeliveryWorker:
         return max(by_rate, min(self._limits.linger_seconds, self._last_seconds[kind]))
 
     def _deliver(self, batch: Batch) -> None:
+        started = time.perf_counter()
         bodies = self._queue.bodies_of(batch)
         readable = sum(body.records for body in bodies)
         refused = []
@@ -146,6 +184,8 @@ class DeliveryWorker:
         crash.here("before_done")
         self._queue.done(batch, stored=stored, quarantined=refused)
         crash.here("after_done")
+        if self._on_batch is not None:
+            self._on_batch(batch, stored=stored, seconds=time.perf_counter() - started)
         self._on_delivered()
 
     def _prepare_store(self) -> None:

@@ -70,6 +70,10 @@ class EngineSettings:
         return self.store_dir / "engine.secret"
 
     @property
+    def address_file(self) -> Path:
+        return self.store_dir / "engine.address"
+
+    @property
     def data_dir(self) -> Path:
         return self.store_dir / "clickhouse"
 

@@ -76,6 +76,10 @@ class Supervisor:
                 self.settings.store_dir.mkdir(parents=True, exist_ok=True)
                 self.secret = keep_secret(self.settings.secret_file)
                 self._listener = self._bind()
+                # For those who work on the data directory while somebody else runs the engine.
+                self.settings.address_file.write_text(
+                    f"{self.host} {self.port}\n", encoding="ascii"
+                )
                 self._child = self._launch()
             except (EngineStartError, OSError) as error:
                 self.state = "failed"

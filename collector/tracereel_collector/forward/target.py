@@ -30,8 +30,8 @@ class Target:
         return f"{self.path}/v1/{signal}"
 
 
-def parse_target(url: str, headers: str) -> Target:
-    """Read the settings.
+def parse_target(url: str, headers: str, *, setting: str = "TRACEREEL_FORWARD") -> Target:
+    """Read the settings, whose names begin so.
 
     Raises:
         StartupError: the URL or a header cannot be used.
@@ -40,10 +40,10 @@ def parse_target(url: str, headers: str) -> Target:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise StartupError(f"TRACEREEL_FORWARD_TO cannot be read: {error}") from error
+        raise StartupError(f"{setting}_TO cannot be read: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
         raise StartupError(
-            f"TRACEREEL_FORWARD_TO={url[:100]!r}: expected http://host:port or https://host:port",
+            f"{setting}_TO={url[:100]!r}: expected http://host:port or https://host:port",
             hint="OTLP over HTTP; a Jaeger listens on 4318",
         )
     secure = parts.scheme == "https"
@@ -52,11 +52,11 @@ def parse_target(url: str, headers: str) -> Target:
         port=port or (443 if secure else 4318),
         secure=secure,
         path=parts.path.rstrip("/"),
-        headers=parse_headers(headers),
+        headers=parse_headers(headers, setting=setting),
     )
 
 
-def parse_headers(text: str) -> dict[str, str]:
+def parse_headers(text: str, *, setting: str = "TRACEREEL_FORWARD") -> dict[str, str]:
     """`name=value` pairs with commas between them, values percent-encoded, as OTEL's variables have it.
 
     Raises:
@@ -73,7 +73,7 @@ def parse_headers(text: str) -> dict[str, str]:
             or not value.isprintable()
         ):
             raise StartupError(
-                f"TRACEREEL_FORWARD_HEADERS: {name[:40]!r} cannot be used; expected name=value pairs,"
+                f"{setting}_HEADERS: {name[:40]!r} cannot be used; expected name=value pairs,"
                 " separated by commas"
             )
         found[name] = value
@@ -94,7 +94,9 @@ def parse_signals(text: str) -> frozenset[str]:
     return names
 
 
-def check_not_ourselves(target: Target, *, host: str, port: int) -> None:
+def check_not_ourselves(
+    target: Target, *, host: str, port: int, setting: str = "TRACEREEL_FORWARD"
+) -> None:
     """Refuse a target that is the door this collector listens on.
 
     Raises:
@@ -104,13 +106,24 @@ def check_not_ourselves(target: Target, *, host: str, port: int) -> None:
         return
     wild = host in ("0.0.0.0", "::", "")
     theirs = _addresses(target.host)
-    ours = _addresses(socket.gethostname()) if wild else _addresses(host)
-    loopback = any(ipaddress.ip_address(each).is_loopback for each in theirs)
-    if theirs & ours or (loopback and wild):
+    if any(map(_is_here, theirs)) if wild else theirs & _addresses(host):
         raise StartupError(
-            f"TRACEREEL_FORWARD_TO is this collector itself ({target.host}:{target.port})",
+            f"{setting}_TO is this collector itself ({target.host}:{target.port})",
             hint="name another OTLP endpoint",
         )
+
+
+def _is_here(address: str) -> bool:
+    """Whether an address is one of this machine's: only those can be bound."""
+    if ipaddress.ip_address(address).is_loopback:
+        return True
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 def _addresses(host: str) -> set[str]:

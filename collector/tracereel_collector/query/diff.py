@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tracereel_collector.query.replayable import Replayable
 from tracereel_collector.query.run.align import Pair, aligned, input_hash
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.rows import EventRow
@@ -43,6 +44,7 @@ class Comparison:
     """Answers `GET /v1/traces/{a}/diff/{b}`."""
 
     traces: Traces
+    replayable: Replayable
 
     def document(
         self, tenant: str, a: str, b: str, *, everything: bool = False, linked: bool = True
@@ -54,7 +56,8 @@ class Comparison:
         """
         first = self.traces.analysis(tenant, a, linked=linked)
         second = self.traces.analysis(tenant, b, linked=linked)
-        return msgspec.json.encode(compared(first, second, everything=everything))
+        fork = self.replayable.fork_of(tenant, a, b)
+        return msgspec.json.encode({**compared(first, second, everything=everything), "fork": fork})
 
 
 def compared(a: Analysis, b: Analysis, *, everything: bool = False) -> dict[str, Any]:

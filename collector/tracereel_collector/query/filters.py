@@ -178,7 +178,7 @@ _WITH_ATTRIBUTE = """SELECT trace_id FROM agent_events
       AND (JSONExtractString(payload, {$_key:String}) = {$_value:String}
         OR JSONExtractRaw(payload, {$_key:String}) = {$_value:String})
     UNION ALL
-    SELECT TraceId FROM otel_spans
+    SELECT TraceId FROM whole_spans
     WHERE TenantId = {tenant:String} AND toDate(IngestedAt) >= {first_day:Date}
       AND (SpanAttributes[{$_key:String}] = {$_value:String}
         OR ResourceAttributes[{$_key:String}] = {$_value:String})"""

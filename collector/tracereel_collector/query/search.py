@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from tracereel._clock import otel_trace_id
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.filters import COLUMNS, CRASHED, SORTS, Condition, Filters, as_sql
 from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of, iso
@@ -346,7 +347,8 @@ def _shown(row: _Found, crashed: set[str]) -> dict[str, Any]:
     name, _, prompt = row.opened.partition("\t")
     return {
         "trace_id": row.run,
-        "otel_trace_ids": row.otel_trace_ids or ([row.run] if row.spans else []),
+        # Where no event named one, it is the one that stands for the run's own id.
+        "otel_trace_ids": row.otel_trace_ids or [otel_trace_id(row.run)],
         "parent_trace_id": row.parent_trace_id or None,
         "name": name or _first(tags["pipeline"]) or _first(tags["agent"]),
         "status": CRASHED if row.run in crashed else row.status,

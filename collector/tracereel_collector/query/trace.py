@@ -9,8 +9,9 @@ import msgspec
 
 from tracereel_collector.errors import NotFoundError
 from tracereel_collector.query.brief import brief_of
+from tracereel_collector.query.outline import outline_of
 from tracereel_collector.query.run.analysis import Analysis, analyse, settled
-from tracereel_collector.query.run.rows import RunReader
+from tracereel_collector.query.run.rows import RunReader, RunRows
 from tracereel_collector.query.run.shape import ShownStep, moment, shown_chain, shown_step
 from tracereel_collector.query.run.steps import Step
 from tracereel_collector.query.run.summary import summary_of
@@ -48,13 +49,19 @@ class Traces:
         *,
         linked: bool = True,
         step_id: str | None = None,
+        alone: bool = False,
         budget: int | None = None,
+        outline_above: int | None = None,
     ) -> bytes:
         """The tree as JSON; or the part below one step, or the most important of it in a budget.
+
+        With `alone` of a step only itself is told; above `outline_above` steps all are in outline.
 
         Raises:
             NotFoundError: this tenant has nothing of that id, or the run no such step.
         """
+        if alone and step_id is not None:
+            return msgspec.json.encode(self._alone(tenant, trace_id, step_id))
         analysis = self.analysis(tenant, trace_id, linked=linked)
         top = _step(analysis, step_id) if step_id is not None else None
         if budget is not None:
@@ -62,17 +69,38 @@ class Traces:
             return brief_of(analysis, roots, budget=budget)
         if top is not None:
             return msgspec.json.encode(self._part(tenant, analysis, top))
-        return msgspec.json.encode(document_of(analysis))
+        outlined = outline_above is not None and len(analysis.run.steps) > outline_above
+        return msgspec.json.encode(document_of(analysis, outlined=outlined))
+
+    def _alone(self, tenant: str, trace_id: str, step_id: str) -> dict[str, Any]:
+        """A step without the run around it: of a long run, its few events are quick to read."""
+        events = self.reader.step_events(tenant, trace_id, step_id)
+        # Steps without spans are made of events that are brought together by names: all are needed.
+        if events and all(row.span_id for row in events):
+            rows = RunRows(
+                trace_id=trace_id, trace_ids=(trace_id,), events=events, spans=(), prices={}
+            )
+            run = settled(self.reader, tenant, rows, now_unix_nano=self.now_unix_nano())
+            analysis = analyse(run, {})
+        else:  # also a span of others, or a step of a run below this one
+            analysis = self.analysis(tenant, trace_id)
+        top = _step(analysis, step_id)
+        shown = shown_step(top, depth=0, origin=analysis.run.began, usage=analysis.totals[id(top)])
+        return {"trace_id": trace_id, "step": shown, "events": self._sent(tenant, top)}
 
     def _part(self, tenant: str, analysis: Analysis, top: Step) -> dict[str, Any]:
-        numbers = [row.sequence_number for row in top.events[:MAX_EVENTS_OF_STEP]]
-        sent = self.reader.payloads(tenant, top.trace_id, numbers) if numbers else []
         return {
             **head_of(analysis),
             "step": top.id,
             "steps": listed(analysis, [top]),
-            "events": [msgspec.Raw(payload.encode()) for _, _, payload in sent],
+            "events": self._sent(tenant, top),
         }
+
+    def _sent(self, tenant: str, step: Step) -> list[msgspec.Raw]:
+        """The events of a step as they were sent."""
+        numbers = [row.sequence_number for row in step.events[:MAX_EVENTS_OF_STEP]]
+        sent = self.reader.payloads(tenant, step.trace_id, numbers) if numbers else []
+        return [msgspec.Raw(payload.encode()) for _, _, payload in sent]
 
 
 def _step(analysis: Analysis, step_id: str) -> Step:
@@ -84,13 +112,14 @@ def _step(analysis: Analysis, step_id: str) -> Step:
     )
 
 
-def document_of(analysis: Analysis) -> dict[str, Any]:
-    """The whole tree: `steps` in order, each behind its parent."""
+def document_of(analysis: Analysis, *, outlined: bool = False) -> dict[str, Any]:
+    """The whole tree: `steps` in order, each behind its parent; or `outline`, the same in few words."""
     run = analysis.run
     origin = run.began
+    told = {"outline": outline_of(analysis)} if outlined else {"steps": listed(analysis, run.roots)}
     return {
         **head_of(analysis),
-        "steps": listed(analysis, run.roots),
+        **told,
         "chains": [shown_chain(chain, origin=origin) for chain in analysis.chains[:MAX_CHAINS]],
         "summary": summary_of(analysis),
     }
@@ -117,12 +146,12 @@ def head_of(analysis: Analysis) -> dict[str, Any]:
 
 def listed(analysis: Analysis, roots: Sequence[Step]) -> list[ShownStep]:
     """Every step once, each behind its parent: a flat list, however deep the tree is."""
-    origin = analysis.run.began
+    origin, totals = analysis.run.began, analysis.totals
     depths: dict[int, int] = {}
     shown = []
     for step in walk(roots):
         depth = depths.get(id(step.parent), -1) + 1
-        depths[id(step)] = depth
-        usage = analysis.totals[id(step)]
-        shown.append(shown_step(step, depth=depth, origin=origin, usage=usage))
+        if step.children:
+            depths[id(step)] = depth
+        shown.append(shown_step(step, depth=depth, origin=origin, usage=totals[id(step)]))
     return shown

@@ -88,6 +88,24 @@ def drop(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> bool:
     return found is not None
 
 
+def drop_old(
+    connection: sqlite3.Connection,
+    before_unix_nano: int,
+    tenants: frozenset[str],
+    *,
+    are_meant: bool,
+) -> int:
+    """Forget what some tenants, or all but those, had before a moment; how many records."""
+    found = connection.execute(
+        "SELECT id, tenant, records FROM quarantine WHERE quarantined_unix_nano < ?",
+        (before_unix_nano,),
+    ).fetchall()
+    mine = [row for row in found if (row[1] in tenants) == are_meant]
+    for entry_id, tenant, _ in mine:
+        drop(connection, entry_id, tenant=tenant)
+    return sum(records for _, _, records in mine)
+
+
 def _take(connection: sqlite3.Connection, entry_id: int, tenant: str) -> QuarantineEntry | None:
     found = entry(connection, entry_id, tenant=tenant)
     if found is not None:

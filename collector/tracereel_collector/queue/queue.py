@@ -361,6 +361,18 @@ class DurableQueue:
             ).result()
         )
 
+    def drop_old_quarantined(
+        self, before_unix_nano: int, tenants: frozenset[str], *, are_meant: bool
+    ) -> int:
+        """Forget what is here since before a moment, of some tenants or of all but those."""
+        return int(
+            self._writer.submit(
+                lambda connection: quarantine.drop_old(
+                    connection, before_unix_nano, tenants, are_meant=are_meant
+                )
+            ).result()
+        )
+
     def events_waiting(self, *, tenant: str, trace_id: str) -> Waiting:
         """How many events of a run are here and not yet in the store."""
         return waiting.events_waiting(self._read, tenant=tenant, trace_id=trace_id)

@@ -165,6 +165,12 @@ class ClickHouseStore:
         with self._client() as client:
             client.command(statement, parameters=dict(parameters), settings={"mutations_sync": 2})
 
+    def put(self, table: str, columns: Sequence[str], data: bytes, *, fmt: str) -> None:
+        """Insert rows as they are, however often the same."""
+        settings = {"async_insert": 0, "insert_deduplicate": 0}
+        with self._client() as client:
+            client.raw_insert(table, columns, insert_block=data, fmt=fmt, settings=settings)
+
     def rows(self, statement: str) -> list[tuple[str, ...]]:
         """Run a query and return its rows as text."""
         with self._client() as client:

@@ -13,8 +13,10 @@ from tracereel_collector.store.sql import migrations
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CREATE = re.compile(
-    r"(?P<verb>CREATE (?P<what>TABLE|VIEW|MATERIALIZED VIEW))(?: IF NOT EXISTS)? (?P<name>\w+)"
+    r"(?P<verb>CREATE (?P<again>OR REPLACE )?(?P<what>TABLE|VIEW|MATERIALIZED VIEW))"
+    r"(?: IF NOT EXISTS)? (?P<name>\w+)"
 )
+_DROP = re.compile(r"DROP (?P<what>VIEW|TABLE) IF EXISTS (?P<name>\w+)")
 _ALTER = re.compile(r"ALTER TABLE (?P<name>\w+)")
 _MERGE_TREE = re.compile(r"ENGINE\s*=\s*(?P<family>\w*MergeTree)(?:\s*\((?P<args>[^()]*)\))?")
 _SHARD_COLUMNS = ("trace_id", "TraceId", "emitter_id")
@@ -42,6 +44,13 @@ def cluster_schema(*, cluster: str, database: str) -> list[str]:
 def _on_cluster(statement: str, cluster: str, database: str, sharded: set[str]) -> list[str]:
     if statement.startswith(("INSERT INTO ", "TRUNCATE TABLE ")):
         return []  # fills a later table from the rows of an earlier one: here there are none yet
+    if (dropped := _DROP.fullmatch(statement)) is not None:
+        names = [dropped["name"]]
+        if dropped["name"] in sharded:
+            sharded.discard(dropped["name"])
+            names.append(f"{dropped['name']}_local")
+        on = f"ON CLUSTER {cluster}"
+        return [f"DROP {dropped['what']} IF EXISTS {database}.{name} {on}" for name in names]
     created, altered = _CREATE.match(statement), _ALTER.match(statement)
     if altered is not None:
         return _altered(statement, altered, cluster, database, sharded)
@@ -50,7 +59,8 @@ def _on_cluster(statement: str, cluster: str, database: str, sharded: set[str]) 
             f"a migration begins with what no cluster form is known for: {statement[:60]!r}"
         )
     name, rest = created["name"], statement[created.end() :]
-    head = f"{created['verb']} IF NOT EXISTS {database}."
+    again = "" if created["again"] else "IF NOT EXISTS "
+    head = f"{created['verb']} {again}{database}."
     on = f" ON CLUSTER {cluster}"
     engine = _MERGE_TREE.search(rest)
     if created["what"] == "TABLE" and engine is not None:
@@ -85,7 +95,7 @@ def _altered(
     name, change = altered["name"], statement[altered.end() :]
     on = f" ON CLUSTER {cluster}"
     if change.lstrip().startswith("MODIFY QUERY"):
-        change = _qualified(change, database, sharded, suffix="")
+        change = _qualified(change, database, sharded, suffix=_suffix(change, sharded))
     if name not in sharded:
         return [f"ALTER TABLE {database}.{name}{on}{change}"]
     both = [f"ALTER TABLE {database}.{name}_local{on}{change}"]
@@ -100,9 +110,14 @@ def _qualified_view(rest: str, database: str, sharded: set[str]) -> str:
     if target is None:
         raise StartupError("a materialized view without TO has no form for a cluster")
     body = rest[target.end() :]
-    reads_table = any(re.search(rf"\b(FROM|JOIN)\s+{name}\b", body) for name in sharded)
-    suffix = "_local" if reads_table else ""
+    suffix = _suffix(body, sharded)
     return f" TO {database}.{target[1]}{suffix}{_qualified(body, database, sharded, suffix=suffix)}"
+
+
+def _suffix(body: str, sharded: set[str]) -> str:
+    """A query of a view that reads a table reads the part of it that is on its shard."""
+    reads_table = any(re.search(rf"\b(FROM|JOIN)\s+{name}\b", body) for name in sharded)
+    return "_local" if reads_table else ""
 
 
 def _qualified(text: str, database: str, sharded: set[str], *, suffix: str) -> str:

@@ -1,5 +1,6 @@
 """Brings a store to this version's schema, once and in order, and refuses one that is newer."""
 
+import re
 from typing import Protocol
 
 from tracereel_collector.errors import StartupError
@@ -18,6 +19,7 @@ class Runs(Protocol):
         ...
 
 
+_CHANGED_VIEW = re.compile(r"(?m)^ALTER TABLE (\w+) MODIFY QUERY\b")
 _CREATE = """CREATE TABLE IF NOT EXISTS schema_migrations
 (number UInt32, name String, checksum String, applied_at DateTime DEFAULT now())
 ENGINE = MergeTree ORDER BY number
@@ -37,7 +39,7 @@ def migrate(store: Runs) -> list[Migration]:
     if unknown := sorted(set(applied) - {each.number for each in known}):
         raise StartupError(
             f"the store has migrations {unknown} that this version of tracereel does not know",
-            hint="start the newer version that wrote it",
+            hint="install the newer tracereel that wrote it, or restore a backup from before",
         )
     missing = []
     for migration in known:
@@ -53,10 +55,26 @@ def migrate(store: Runs) -> list[Migration]:
     return missing
 
 
+def applied_migrations(store: Runs) -> list[int]:
+    """The numbers of those that a store has."""
+    return [
+        int(number)
+        for (number,) in store.rows("SELECT number FROM schema_migrations ORDER BY number")
+    ]
+
+
 def _apply(store: Runs, migration: Migration) -> None:
     for statement in migration.statements:
+        view = _CHANGED_VIEW.search(statement)
+        if view is not None:
+            store.command(f"ATTACH TABLE IF NOT EXISTS {view[1]}")
         # A crash in the middle leaves some objects behind: making them again must be harmless.
         store.command(_again(statement))
+        if view is not None:
+            # Until it is loaded anew, a changed view gives inserts other tokens than it will after the
+            # next start: what was sent again then would be stored twice.
+            store.command(f"DETACH TABLE {view[1]}")
+            store.command(f"ATTACH TABLE {view[1]}")
     store.command(
         "INSERT INTO schema_migrations (number, name, checksum)"
         f" SELECT {migration.number}, '{migration.name}', '{migration.checksum}'"

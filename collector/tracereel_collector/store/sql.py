@@ -8,7 +8,7 @@ from importlib import resources
 from string import Template
 
 from tracereel_collector.store import otlp_signals, rollup_agents, rollup_texts, rollups
-from tracereel_collector.store.dialects import columns, content, own
+from tracereel_collector.store.dialects import columns, content, own, own_columns
 from tracereel_collector.store.otlp_types import FRAGMENTS
 
 MERGE_TREE_SETTINGS = (
@@ -24,6 +24,7 @@ _VALUES = {
     **columns.FRAGMENTS,
     **content.FRAGMENTS,
     **own.FRAGMENTS,
+    **own_columns.FRAGMENTS,
     **rollups.FRAGMENTS,
     **rollup_agents.FRAGMENTS,
     **rollup_texts.FRAGMENTS,

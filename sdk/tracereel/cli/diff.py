@@ -46,6 +46,7 @@ def render(diff: Diff, terminal: Terminal) -> Iterator[str]:
     rows = [
         ("a", _joined([text(diff.a, "trace_id"), text(diff.a, "state")])),
         ("b", _joined([text(diff.b, "trace_id"), text(diff.b, "state")])),
+        ("fork", _fork(diff.fork)),
         ("took", _changed(diff.totals.get("duration_ms", {}), duration)),
         ("tokens", _changed(diff.totals.get("tokens", {}), lambda value: f"{value:,.0f}")),
         ("cost", _changed(diff.totals.get("cost_usd", {}), money)),
@@ -64,6 +65,31 @@ def render(diff: Diff, terminal: Terminal) -> Iterator[str]:
     if diff.truncated:
         yield ""
         yield "only a part of it is shown"
+
+
+def _fork(fork: Mapping[str, Any] | None) -> str:
+    """Where the branch leaves the other run, and what was changed in it."""
+    if not fork:
+        return ""
+    at = f"from call {fork['at']} on" if fork.get("at") else ""
+    return _joined(
+        [
+            f"{clean(str(fork.get('branch')))} is a branch of {clean(str(fork.get('of')))}",
+            at,
+            *map(override_text, fork.get("overrides") or ()),
+        ]
+    )
+
+
+def override_text(override: Mapping[str, Any]) -> str:
+    """One change of a fork in a few words: `search: result is []`."""
+    said = [
+        f"{name} is {override[name]}" for name in ("result", "raises", "chosen") if name in override
+    ]
+    given = override.get("arguments")
+    if isinstance(given, dict):
+        said += [f"{name} is {value}" for name, value in given.items()]
+    return clean(f"{override.get('target')}: {', '.join(said)}")
 
 
 def _first(diff: Diff) -> str:

@@ -2,23 +2,15 @@
 
 import argparse
 import contextlib
-import http.client
-import ssl
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, BinaryIO, Final
-from urllib.parse import urlencode, urlsplit
+from typing import BinaryIO, Final
 
-from tracereel import config
-from tracereel.cli import connection
+from tracereel.cli import asking, connection
 from tracereel.cli.command import Command
 from tracereel.cli.registry import BASE_COMMANDS
-from tracereel.cli.terminal import clean
+from tracereel.client import Client
+from tracereel.client.keeping import total_of, whole_file
 
-EXIT_NO_ANSWER: Final = 2
-TIMEOUT: Final = 120.0
-_CHUNK: Final = 256 * 1024
 _BAR: Final = 30
 
 
@@ -36,81 +28,30 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    settings = connection.config_of(args)
+    return asking.asked(args, lambda client, _: _copied(client, args))
+
+
+def _copied(client: Client, args: argparse.Namespace) -> int:
+    chosen = (args.trace_id, args.agent, args.since, args.until)
     try:
-        with _answer(settings, args) as response, _output(args.output) as out:
-            total = response.headers.get("x-total-count", "")
-            rows = _copy(
-                response, out, _Progress(int(total) if total.isdigit() else 0, args.format)
-            )
-    except (OSError, http.client.HTTPException, _RefusedError) as error:
-        print(f"tracereel dump: {clean(error) or type(error).__name__}", file=sys.stderr)
-        return EXIT_NO_ANSWER
+        with (
+            client.open_export(args.table, args.format, *chosen) as stream,
+            _output(args.output) as out,
+        ):
+            progress = _Progress(total_of(stream) or 0, args.format)
+            for chunk in stream.chunks():
+                out.write(chunk)
+                progress.add(chunk)
+    except OSError as error:
+        return asking.failed(args.command, str(error), asking.EXIT_NO_ANSWER)
+    rows = progress.end()
     if args.output:
         print(f"{rows} to {args.output}", file=sys.stderr)
     return 0
 
 
-class _RefusedError(Exception):
-    """The collector's own words."""
-
-
-@contextlib.contextmanager
-def _answer(
-    settings: config.Config, args: argparse.Namespace
-) -> Iterator[http.client.HTTPResponse]:
-    url = urlsplit(settings.endpoint)
-    asked: dict[str, Any] = {
-        name: getattr(args, name)
-        for name in ("table", "format", "trace_id", "agent", "since", "until")
-        if getattr(args, name)
-    }
-    headers = {"x-api-key": settings.api_key} if settings.api_key else {}
-    made = (
-        http.client.HTTPSConnection(
-            url.hostname or "", url.port, timeout=TIMEOUT, context=ssl.create_default_context()
-        )
-        if url.scheme == "https"
-        else http.client.HTTPConnection(url.hostname or "", url.port, timeout=TIMEOUT)
-    )
-    with contextlib.closing(made):
-        try:
-            made.request(
-                "GET", f"{url.path.rstrip('/')}/v1/export?{urlencode(asked)}", headers=headers
-            )
-            response = made.getresponse()
-        except OSError as error:
-            hint = connection.start_hint(settings.endpoint)
-            raise _RefusedError(
-                f"nobody answers at {settings.endpoint} ({error}); {hint}"
-            ) from error
-        if response.status != 200:
-            said = response.read(4096).decode("utf-8", "replace")
-            raise _RefusedError(f"the collector answered {response.status}: {said}")
-        yield response
-
-
-@contextlib.contextmanager
-def _output(name: str | None) -> Iterator[BinaryIO]:
-    """The file appears under its name when all of it is there."""
-    if name is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    part = Path(f"{name}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-        part.replace(name)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _copy(response: http.client.HTTPResponse, out: BinaryIO, progress: "_Progress") -> str:
-    while chunk := response.read(_CHUNK):
-        out.write(chunk)
-        progress.add(chunk)
-    return progress.end()
+def _output(name: str | None) -> contextlib.AbstractContextManager[BinaryIO]:
+    return contextlib.nullcontext(sys.stdout.buffer) if name is None else whole_file(name)
 
 
 class _Progress:

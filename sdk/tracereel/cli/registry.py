@@ -45,6 +45,10 @@ COLLECTOR_COMMANDS: Final = {
     "serve": "Run the collector: receive, store and replay events.",
     "engine": "Run the embedded column store alone.",
     "keys": "Make, list and revoke API keys.",
+    "backup": "Save queue, store and keys of one moment, also while the collector runs.",
+    "restore": "Make a data directory out of a backup.",
+    "retention": "Show or set how long rows are kept.",
+    "migrate-store": "Copy the embedded store into a ClickHouse server.",
 }
 """Known commands of the collector; listed from here so that `--help` does not import it."""
 

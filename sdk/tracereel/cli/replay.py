@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Final
 
-from tracereel.cli import rerun
+from tracereel.cli import replayed, rerun
 from tracereel.cli.asking import add_options, asked, print_json, print_lines
 from tracereel.cli.command import Command
 from tracereel.cli.connection import seconds
@@ -15,7 +15,7 @@ from tracereel.cli.tail import line_of
 from tracereel.cli.terminal import Terminal, clean
 from tracereel.cli.timeline import render
 from tracereel.cli.tree import branches, line_of_step
-from tracereel.client import Client, RunState
+from tracereel.client import Client, ClientError, Replayable, RunState
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -53,11 +53,22 @@ def _run(args: argparse.Namespace) -> int:
 def _replay(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     with progress("reading"):
         replay = client.replay(args.trace_id)
+        found = None if args.json else _replayable(client, args.trace_id)
     if args.json:
         print_json(replay.raw)
-    else:
-        print_lines(render(replay, terminal))
+        return 0
+    print_lines(render(replay, terminal))
+    if found is not None:
+        print_lines(replayed.lines(found, terminal))
     return 0
+
+
+def _replayable(client: Client, trace_id: str) -> Replayable | None:
+    """What is known of re-executions; nothing from a collector that does not know of them."""
+    try:
+        return client.replayable(trace_id)
+    except ClientError:
+        return None
 
 
 def _play(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:

@@ -1,21 +1,29 @@
 """`tracereel replay TRACE_ID --run`: re-execute a recorded run with the program's code of now."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import tracereel
 from tracereel.cli import connection
 from tracereel.cli.asking import TIMEOUT
 from tracereel.cli.terminal import clean
 from tracereel.client import Client, ClientError, TraceNotFoundError
 
 if TYPE_CHECKING:
+    from tracereel.tape import Override
     from tracereel.tape.format import Tape
 
 EXIT_DIVERGED: Final = 1
 EXIT_COULD_NOT: Final = 2
 MODES: Final = ("strict", "report", "live-after")
+_OVERRIDES: Final = {
+    "--result": "What a call gives instead: its name or number, and a value (a text needs no quotes).",
+    "--choose": "What a decision comes out as instead.",
+    "--argument": "What a live call is given instead, as in model-small.temperature=0.",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,13 +55,29 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST",
         help="A host that may be reached; may be given again.",
     )
+    for option, what in _OVERRIDES.items():
+        group.add_argument(option, action="append", default=[], metavar="TARGET=JSON", help=what)
+    group.add_argument(
+        "--no-keep",
+        action="store_true",
+        help="Do not tell the collector what came of it.",
+    )
     group.add_argument(
         "--freeze", action="store_true", help="Time, random numbers and UUIDs as in every replay."
     )
 
 
 def tape_of(args: argparse.Namespace) -> "Tape":
-    """The tape that a command names: a file, or that of a trace in the collector.
+    """The tape that a command names.
+
+    Raises:
+        TracereelError: there is none.
+    """
+    return _found(args)[0]
+
+
+def _found(args: argparse.Namespace) -> "tuple[Tape, Client | None]":
+    """The tape that a command names: a file, or that of a trace in the collector, which is given too.
 
     Raises:
         TracereelError: there is none.
@@ -61,10 +85,42 @@ def tape_of(args: argparse.Namespace) -> "Tape":
     from tracereel.tape import format as tape_format
 
     if Path(args.trace_id).is_file():
-        return tape_format.load(args.trace_id)
+        return tape_format.load(args.trace_id), None
     settings = connection.config_of(args)
     client = Client(settings.endpoint, settings.api_key or "", TIMEOUT)
-    return tape_format.parse(client.tape(args.trace_id).splitlines(), where=args.trace_id)
+    lines = client.tape(args.trace_id).splitlines()
+    return tape_format.parse(lines, where=args.trace_id), client
+
+
+def _overrides(args: argparse.Namespace) -> "list[Override]":
+    """The changes that options ask for.
+
+    Raises:
+        TapeError: one of them says nothing.
+    """
+    from tracereel.tape import Override
+
+    made = []
+    for target, value in map(_pair, args.result):
+        made.append(Override(int(target) if target.isdigit() else target, result=value))
+    for target, value in map(_pair, args.choose):
+        made.append(Override(target, chosen=value))
+    for given, value in map(_pair, args.argument):
+        target, _, name = given.rpartition(".")
+        made.append(Override(int(target) if target.isdigit() else target, arguments={name: value}))
+    return made
+
+
+def _pair(given: str) -> tuple[str, Any]:
+    from tracereel.tape import TapeError
+
+    target, sign, text = given.partition("=")
+    if not target or not sign:
+        raise TapeError(f"{given!r} changes nothing; expected TARGET=JSON, as in search=[]")
+    try:
+        return target, json.loads(text)
+    except ValueError:
+        return target, text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,10 +132,14 @@ def run(args: argparse.Namespace) -> int:
     from tracereel.tape.replaying import load_function
 
     try:
-        tape = tape_of(args)
+        tape, client = _found(args)
+        if args.fork_at is not None and client is not None:
+            # The branch goes where the run is, unless the program says otherwise when it is loaded.
+            settings = connection.config_of(args)
+            tracereel.configure(endpoint=settings.endpoint, api_key=settings.api_key)
         function = load_function(args.run) if args.run else None
         if args.fork_at is not None:
-            again = make_fork(tape, at=args.fork_at, allow=args.allow)
+            again = make_fork(tape, at=args.fork_at, allow=args.allow, overrides=_overrides(args))
         else:
             again = make_replay(
                 tape,
@@ -87,11 +147,14 @@ def run(args: argparse.Namespace) -> int:
                 freeze=args.freeze,
                 allow=args.allow,
                 allow_network=args.allow_network,
+                overrides=_overrides(args),
             )
     except (TraceNotFoundError, TapeError) as error:
         return _fail(str(error), EXIT_DIVERGED)
     except ClientError as error:
         return _fail(str(error), EXIT_COULD_NOT)
+    if client is not None and not args.no_keep:
+        again.keep_in(client)
     try:
         with again:
             result = again.call(function)

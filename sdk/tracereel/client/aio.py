@@ -125,6 +125,7 @@ class AsyncClient:
     diff = _in_thread(Client.diff)
     trace = _in_thread(Client.trace)
     tape = _in_thread(Client.tape)
+    replayable = _in_thread(Client.replayable)
     completeness = _in_thread(Client.completeness)
     traces = _in_thread(Client.traces)
     find = _page_by_page(Client.find)

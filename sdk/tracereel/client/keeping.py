@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 from urllib.parse import quote
 
 from tracereel.client.base import Asking, path_of
@@ -116,8 +117,8 @@ class Keeping(Asking):
         progress: Progress | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Every row of a table, one by one as they come."""
-        with self._export(table, "ndjson", trace_id, agent, since, until) as stream:
-            total = _total(stream)
+        with self.open_export(table, "ndjson", trace_id, agent, since, until) as stream:
+            total = total_of(stream)
             for done, line in enumerate(lines(stream.chunks()), 1):
                 try:
                     row = json.loads(line)
@@ -140,36 +141,31 @@ class Keeping(Asking):
         progress: Progress | None = None,
     ) -> int:
         """Write a table to a file, which appears when it is whole; its size in bytes."""
-        target = Path(path)
-        part = target.with_name(f"{target.name}.part")
         size = rows = 0
-        try:
-            with (
-                self._export(table, format, trace_id, agent, since, until) as stream,
-                part.open("wb") as file,
-            ):
-                total = _total(stream)
-                for chunk in stream.chunks():
-                    file.write(chunk)
-                    size += len(chunk)
-                    rows += chunk.count(b"\n")
-                    if progress is not None:
-                        by_rows = format == "ndjson"
-                        progress(rows if by_rows else size, total if by_rows else None)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        with (
+            self.open_export(table, format, trace_id, agent, since, until) as stream,
+            whole_file(path) as file,
+        ):
+            total = total_of(stream)
+            for chunk in stream.chunks():
+                file.write(chunk)
+                size += len(chunk)
+                rows += chunk.count(b"\n")
+                if progress is not None:
+                    by_rows = format == "ndjson"
+                    progress(rows if by_rows else size, total if by_rows else None)
         return size
 
-    def _export(
+    def open_export(
         self,
         table: str,
         kind: str,
-        trace_id: str | None,
-        agent: str | None,
-        since: Moment | None,
-        until: Moment | None,
+        trace_id: str | None = None,
+        agent: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
     ) -> Stream:
+        """The bytes of a table as they come."""
         params = as_params({"table": table, "format": kind, "trace_id": trace_id, "agent": agent})
         params |= {"since": _moment(since), "until": _moment(until)}
         return self.transport.stream("GET", "/v1/export", params=params)
@@ -179,6 +175,20 @@ def _moment(value: Moment | None) -> str | None:
     return value if value is None or isinstance(value, str) else value.isoformat()
 
 
-def _total(stream: Stream) -> int | None:
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write, which appears under its name when all of it is there."""
+    target = Path(path)
+    part = target.with_name(f"{target.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def total_of(stream: Stream) -> int | None:
+    """How many rows an export says it has."""
     said = stream.headers.get("x-total-count", "")
     return int(said) if said.isascii() and said.isdecimal() else None

@@ -183,6 +183,28 @@ class Diff(Model):
     totals: Mapping[str, Mapping[str, float | None]] = {}
     steps: tuple[Difference, ...] = ()
     truncated: bool = False
+    fork: Mapping[str, Any] | None = None
+    """If one is a branch of the other: `branch`, `of`, at which call (`at`), and `overrides`."""
+
+
+class Replayable(Model):
+    """Whether a run can be re-executed, and what came of it when it was."""
+
+    trace_id: str
+    replayable: str
+    """`yes`, `partly` or `no`."""
+    recorded: bool = False
+    reasons: tuple[str, ...] = ()
+    """Why not, or only partly."""
+    calls: int = 0
+    """Calls that a re-execution serves."""
+    entry: str | None = None
+    command: str | None = None
+    forked_from: Mapping[str, Any] | None = None
+    replays: tuple[Mapping[str, Any], ...] = ()
+    """Re-executions, each with its `divergences`; those with a `branch` made a run of their own."""
+    branches: Mapping[str, Any] | None = None
+    """The tree of branches that the run is in: `trace_id`, `name`, `at`, `overrides`, `branches`."""
 
 
 class Session(Model):

@@ -7,7 +7,15 @@ from typing import Final
 from tracereel.client.base import Asking, path_of
 from tracereel.client.errors import NotFoundError, TraceNotFoundError, UnexpectedAnswerError
 from tracereel.client.filters import Moment, as_params
-from tracereel.client.models import Completeness, Diff, Replay, RunState, Step, Trace
+from tracereel.client.models import (
+    Completeness,
+    Diff,
+    Replay,
+    Replayable,
+    RunState,
+    Step,
+    Trace,
+)
 from tracereel.client.streams import EventStream
 from tracereel.client.transport import Params, Stream
 
@@ -63,6 +71,11 @@ class Reading(Asking):
     def tape(self, trace_id: str) -> bytes:
         """What was recorded of a run for its re-execution, as NDJSON; `tracereel.replay` reads it."""
         return self.of_trace(f"/v1/traces/{path_of(trace_id)}/tape", trace_id, {}).body
+
+    def replayable(self, trace_id: str) -> Replayable:
+        """Whether a run can be re-executed, what came of it when it was, and its branches."""
+        answer = self.of_trace(f"/v1/traces/{path_of(trace_id)}/replayable", trace_id, {})
+        return self.parsed(Replayable, answer.body)
 
     def trace(
         self,

@@ -93,7 +93,12 @@ class Runs:
     def end(self, identity: Any) -> Run | None:
         """A run is over; null where nobody knows it."""
         with self._lock:
-            return self._runs.pop(identity, None)
+            run = self._runs.pop(identity, None)
+        if run is not None and run.scope is not None:
+            tape = run.scope.recorder.tape
+            if tape is not None:
+                tape.ended_block(run.scope.execution, None)
+        return run
 
 
 @contextmanager

@@ -19,7 +19,8 @@ TAG: Final = "$"
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 200_000
 MAX_PROBLEMS: Final = 20
-_INT_LIMIT: Final = 2**53
+_MAX_BITS: Final = 14_000
+"""Of integers that are written in decimal; Python refuses to read much longer ones."""
 
 Data = Any
 """What JSON can hold."""
@@ -145,7 +146,7 @@ class _Encoder:
             self.texts.append(value)
             return value
         if kind is int:
-            return value if -_INT_LIMIT < value < _INT_LIMIT else {TAG: "int", "v": hex(value)}
+            return value if value.bit_length() <= _MAX_BITS else {TAG: "int", "v": hex(value)}
         if kind is float:
             return value if math.isfinite(value) else {TAG: "float", "v": repr(value)}
         self._nodes += 1

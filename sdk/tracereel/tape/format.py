@@ -5,12 +5,13 @@ in the collector with the envelope of an event around. Records, by `r`:
 
 - `run`: where it began: entry point, arguments, versions, environment;
 - `open`: a call begins: number `n`, parent `p`, kind `k`, `name`, function `f`, form `c`, arguments
-  `a` and their hash `h`, lane `l` (which thread), task `j`, microseconds `t`, `i` when inside another
-  boundary, effect `e`;
+  `a`, of long ones their hash `h`, lane `l` (which thread), task `j`, microseconds `t`, `i` when inside
+  another boundary, effect `e`;
 - `chunk`, `end`: it gave a part of a stream, it ended (`how`, value `v`); `q` is their order among all,
   `g` which turn of the event loop, `s` whether it had to wait, `w` whether a plain function gave a
   coroutine;
-- `decision`, `blob`, `problem`, and `closed`: the run has ended, with this result.
+- `decision`, `blob`, `problem`, and `closed`: the run has ended, with this result;
+- `replayed`, alone: what came of a re-execution (`outcome`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -180,7 +181,7 @@ def parse(lines: Iterable[bytes | str | Mapping[str, Any]], *, where: str = "thi
     found: dict[str, dict[int, list[Mapping[str, Any]]]] = {}
     for line in lines:
         body = _body(line)
-        if body is not None:
+        if body is not None and not _tells_of_a_replay(body):
             found.setdefault(body["tape_id"], {})[body["part"]] = body["records"]
     if not found:
         raise TapeError(f"no tape in {where}: was the run recorded with record=…?")
@@ -198,6 +199,11 @@ def _body(line: bytes | str | Mapping[str, Any]) -> Mapping[str, Any] | None:
             return None
     usable = isinstance(line, Mapping) and isinstance(line.get("records"), list)
     return line if usable and isinstance(line, Mapping) and "tape_id" in line else None
+
+
+def _tells_of_a_replay(body: Mapping[str, Any]) -> bool:
+    """Whether it says what came of a re-execution, which is no part of the tape."""
+    return bool(body["records"]) and body["records"][0].get("r") == "replayed"
 
 
 def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
@@ -246,7 +252,7 @@ def _call(record: Mapping[str, Any], given: int) -> Call:
         function=record.get("f", ""),
         form=record["c"],
         arguments=record.get("a"),
-        arguments_hash=record.get("h", ""),
+        arguments_hash=record.get("h") or _hash(record.get("a")),
         lane=record.get("l", 0),
         at=record["t"],
         inner=bool(record.get("i")),
@@ -254,6 +260,13 @@ def _call(record: Mapping[str, Any], given: int) -> Call:
         task=record.get("j", 0),
         after=given,
     )
+
+
+def _hash(arguments: str | None) -> str:
+    """The hash of arguments that are short enough to stand in the record."""
+    if arguments is None or not arguments.startswith("="):
+        return ""
+    return payloads.hash_of(payloads.read(arguments, {}))
 
 
 def _give(calls: dict[int, Call], record: Mapping[str, Any], begun: int) -> None:

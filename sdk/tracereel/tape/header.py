@@ -109,7 +109,7 @@ class Settings:
                 "rules": [[rule.name, _source(rule.pattern)] for rule in config.redaction.rules],
             },
             "environment": _environment(),
-            **_about(),
+            **about(),
             **({"forked_from": self.forked_from} if self.forked_from else {}),
         }
 
@@ -155,7 +155,7 @@ def _environment() -> dict[str, str]:
 
 
 @lru_cache(maxsize=1)
-def _about() -> dict[str, Any]:
+def about() -> dict[str, Any]:
     """Versions, which are the same as long as the process lives."""
     found = {}
     for name in LIBRARIES:

@@ -14,8 +14,9 @@ import msgspec
 
 from tracereel._privacy import Privacy
 from tracereel.tape import codec, codec_objects, codec_types
+from tracereel.tape.plain import is_plain
 
-__all__ = ["Packed", "Payloads", "hash_of", "pack", "read", "text_of"]
+__all__ = ["Packed", "Payloads", "Taken", "finish", "hash_of", "pack", "read", "take", "text_of"]
 
 INLINE: Final = 256
 """Longest text, in characters, that stands where it is used."""
@@ -47,13 +48,41 @@ class Packed:
 
 def pack(value: Any, privacy: Privacy | None) -> Packed:
     """A value as redacted data."""
-    encoded = codec.encode(value)
+    return _redacted(codec.encode(value), privacy)
+
+
+def _redacted(encoded: codec.Encoded, privacy: Privacy | None) -> Packed:
     if privacy is None:
         return Packed(encoded.data, encoded.problems, redacted=False)
     if encoded.texts is not None and privacy.finds_nothing(encoded.texts, encoded.keys or []):
         return Packed(encoded.data, encoded.problems, redacted=False)
     data, redacted = privacy.payload(encoded.data)
     return Packed(data, encoded.problems, redacted)
+
+
+Taken = bytes | codec.Encoded
+"""What a value was at a moment: the JSON text of plain data, or what the codec made of it."""
+
+
+def take(value: Any) -> Taken:
+    """A value as it is now, not looked at for secrets yet; for `finish`, before it goes anywhere."""
+    try:
+        if is_plain(value):
+            return _encoder.encode(value)
+    except Exception:  # noqa: BLE001 - whatever it is, the codec describes it
+        pass
+    return codec.encode(value)
+
+
+def finish(taken: Taken, privacy: Privacy | None) -> tuple[bytes, Packed | None]:
+    """The redacted text of what was taken, and, where there is more to say of it, the data."""
+    if isinstance(taken, bytes):
+        if privacy is None or not privacy.suspects(taken):
+            return taken, None
+        data, redacted = privacy.payload(msgspec.json.decode(taken))
+        return _encoder.encode(data), Packed(data, (), redacted)
+    packed = _redacted(taken, privacy)
+    return _encoder.encode(packed.data), packed
 
 
 def hash_of(arguments: Mapping[str, Any]) -> str:
@@ -81,13 +110,16 @@ class Payloads:
 
     def put(self, data: Any) -> str | None:
         """The reference of some data; null if it is too long to be kept."""
-        text = _encoder.encode(data)
+        return self.put_text(_encoder.encode(data))
+
+    def put_text(self, text: bytes) -> str | None:
+        """The reference of some data whose JSON text is this; null if it is too long to be kept."""
         if len(text) <= INLINE:
             return "=" + text.decode()
         if len(text) > MAX_TEXT:
             return None
-        if len(text) > 4 * PART and type(data) in (list, dict):
-            text = _encoder.encode(self._split(data, _SPLIT_DEPTH))
+        if len(text) > 4 * PART and text[:1] in (b"[", b"{"):
+            text = _encoder.encode(self._split(msgspec.json.decode(text), _SPLIT_DEPTH))
         return "#" + self._blob(text)
 
     def _split(self, data: Any, depth: int) -> Any:

@@ -125,14 +125,23 @@ class Player:
                 self._leave_tape()
             forced = self._overrides.result_of(name, self._begun)
             if forced is not None:
+                if call is not None:
+                    self._pass_over(call, parent)
                 return Forced(forced)
             if self.live or call is None:
-                return self._run_live(execution, name, path, kind, effect, call)
+                return self._run_live(execution, name, path, kind, effect, function)
             self._asked[call.number] = parent
             self.reel.begun(call.number)
             self.report.served += 1
             self.loops.reach(call.at)
             return ServedCall(self, call)
+
+    def _pass_over(self, call: Call, parent: Place) -> None:
+        """Somebody else says what a call of the tape gives: nobody has to wait for that."""
+        self._asked[call.number] = parent
+        self.reel.begun(call.number)
+        for given in (*call.chunks, *([call.end] if call.end is not None else ())):
+            self.reel.done(given)
 
     def _scope(
         self,
@@ -191,7 +200,7 @@ class Player:
         path: str,
         kind: str,
         effect: str,
-        call: Call | None,
+        function: Any,
     ) -> Live:
         changes = effect not in HARMLESS if kind == "tool" else effect in ("write", "irreversible")
         if changes and name not in self.options.allow:
@@ -200,11 +209,10 @@ class Player:
                 f"{path} would run for real (it declares {said});"
                 f" allow it by name, as in allow=[{name!r}], or give its result as an override"
             )
-        del call
         self.report.live += 1
         if execution is not None:
             execution.place = Place(None, path, inside=True)
-        return LiveCall(self._overrides.arguments_of(name, self._begun))
+        return LiveCall(self._overrides.arguments_of(name, self._begun), function)
 
     def _leave_tape(self) -> None:
         self.live = True

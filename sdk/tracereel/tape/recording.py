@@ -4,12 +4,13 @@ After `kill -9` the tape is good up to the last call that ended. With `record="e
 memory, and leave when something fails.
 """
 
+from asyncio import _get_running_loop
 from typing import TYPE_CHECKING, Any, Final
 
-from tracereel import _failures
+from tracereel import _failures, _guard
 from tracereel.tape import format as tape_format
 from tracereel.tape import header
-from tracereel.tape.payloads import pack
+from tracereel.tape.payloads import take
 from tracereel.tape.run_tape import Node, RunTape
 from tracereel.tape.taped import Live, quietly
 
@@ -20,33 +21,26 @@ MAX_ITEMS: Final = 10_000
 """Parts of a stream that count for the result of a run."""
 
 
-class RecordedCall(Live):
+class RecordedCall(Live, Node):
     """A call that runs and is written down."""
 
-    __slots__ = ("_awaited", "_boundary", "_gate", "_items", "_node", "_opened", "_root", "_tape")
+    __slots__ = ("_awaited", "_boundary", "_gate", "_items", "_opened", "_root", "holds")
+    changes = False
+    holds: bool
 
     def __init__(
-        self,
-        tape: RunTape,
-        node: Node,
-        *,
-        boundary: bool,
-        opened: tuple[int, int] | None,
-        gate: Any = None,
-        root: "Trace | None" = None,
+        self, tape: RunTape, *, boundary: bool, gate: Any = None, root: "Trace | None" = None
     ) -> None:
-        self._tape = tape
-        self._node = node
+        self.tape = tape
+        self.covered = False
         self._boundary = boundary
         self._root = root
-        self._opened = opened
+        # Asked like this it does not raise where no loop runs, which every plain call would pay for.
+        self._opened = tape.turns.mark(1) if _get_running_loop() is not None else None
         self._gate = gate
+        self.holds = gate is not None
         self._items: list[Any] | None = None
         self._awaited = False
-
-    @property
-    def holds(self) -> bool:  # type: ignore[override]
-        return self._gate is not None
 
     def gives_coroutine(self) -> None:
         self._awaited = True
@@ -58,11 +52,18 @@ class RecordedCall(Live):
         await self._gate.wait_async()
 
     def returned(self, result: Any) -> None:
-        with quietly("tape"):
+        try:
             if self._boundary:
-                self._give("returned", result)
-            items = self._items
-            self._close("returned", result if items is None else {"items": items, "result": result})
+                if self._opened is None and not self._awaited:
+                    self.tape.give(self, "returned", take(result), None)
+                else:
+                    self._give("returned", result)
+            if self._root is not None:
+                items = self._items
+                whole = result if items is None else {"items": items, "result": result}
+                self._close("returned", whole)
+        except Exception as error:  # noqa: BLE001
+            _guard.report("tape", error)
 
     def raised(self, error: BaseException) -> None:
         with quietly("tape"):
@@ -72,7 +73,7 @@ class RecordedCall(Live):
             if self._boundary:
                 self._give(how, error)
             if how == "raised":
-                self._tape.keep()
+                self.tape.keep()
             self._close(how, error)
 
     def gave(self, item: Any) -> None:
@@ -86,24 +87,18 @@ class RecordedCall(Live):
 
     def _close(self, how: str, value: Any) -> None:
         if self._root is not None:
-            self._tape.close(how, pack(value, self._tape.privacy))
-            if self._root.tape is self._tape:
+            self.tape.close(how, take(value))
+            if self._root.tape is self.tape:
                 self._root.tape = None
 
     def _give(self, how: str, value: Any, *, chunk: bool = False) -> None:
-        tape = self._tape
+        tape = self.tape
         turn = tape.turns.mark()
         waited = turn != self._opened
-        self._opened = turn if chunk else self._opened
-        tape.give(
-            self._node,
-            how,
-            pack(value, tape.privacy),
-            turn=turn,
-            waited=waited,
-            chunk=chunk,
-            awaited=self._awaited,
-        )
+        if chunk:
+            self._opened = turn
+        awaited = self._awaited
+        tape.give(self, how, take(value), turn, waited=waited, chunk=chunk, awaited=awaited)
 
 
 class Recordings:
@@ -125,39 +120,51 @@ class Recordings:
         effect: str,
     ) -> Live:
         """Write down that a call has begun."""
-        begun: Live = _UNRECORDED
-        with quietly("tape"):
+        try:
             owner = execution if execution is not None else around
-            parent = self._node_of(around, owner) if owner is not None else None
-            if owner is None or parent is None:
-                return begun
+            if owner is None:
+                return _UNRECORDED
+            known = getattr(around, "tape", None) if around is not None else None
+            if known is None or around is None or around.trace is not owner.trace:
+                known = self._node_of(around, owner)
+            if known is None:
+                return _UNRECORDED
+            parent: Node = known
             tape = parent.tape
             root = parent is tape.root and execution is not None
             boundary = kind in tape_format.BOUNDARIES
-            node = tape.open(
+            call = RecordedCall(
+                tape,
+                boundary=boundary,
+                gate=self._settings.gate if boundary and not parent.inside else None,
+                root=owner.trace if root else None,
+            )
+            tape.open(
+                call,
                 parent,
                 kind=kind,
                 name=name,
                 function=header.path_of(function) if function is not None else "",
                 form=form,
-                arguments=pack(dict(_pairs(arguments)), tape.privacy).data,
+                arguments=take(arguments if type(arguments) is dict else dict(arguments)),
                 effect=effect,
             )
             if root:
-                self._settings.describe(tape, node, owner, function, form)
+                self._settings.describe(tape, call, owner, function, form)
             if execution is not None:
-                execution.tape = node
-            opened = tape.turns.mark(1)
-            gate = self._settings.gate if boundary and not parent.inside else None
-            trace = owner.trace if root else None
-            begun = RecordedCall(
-                tape, node, boundary=boundary, opened=opened, gate=gate, root=trace
-            )
-        return begun  # noqa: RET504 - the guard swallows errors of ours, and then the call just runs
+                execution.tape = call
+            if kind == "llm":
+                parent.covered = True
+            return call
+        except Exception as error:  # noqa: BLE001 - ours: then the call just runs
+            _guard.report("tape", error)
+            return _UNRECORDED
 
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
         """A `with` block has ended; the run too, if it is the outermost."""
         with quietly("tape"):
+            if execution.kind in tape_format.BOUNDARIES:
+                self._runs_again(execution)
             tape = execution.trace.tape
             if not isinstance(tape, RunTape):
                 return
@@ -166,6 +173,18 @@ class Recordings:
             if execution.parent is None or execution.parent.trace is not execution.trace:
                 tape.close("block", None)
                 execution.trace.tape = None
+
+    def _runs_again(self, execution: "Execution") -> None:
+        """A block is not served: its code runs in a replay too, except for calls in it.
+
+        That is enough for a model: a framework tells of the call that its client makes beside it.
+        """
+        node = self._node_of(execution, execution)
+        around = getattr(execution.parent, "tape", None)
+        covered = node is not None and (node.covered or getattr(around, "covered", False))
+        if node is not None and not (execution.kind == "llm" and covered):
+            reason = f"the block of {execution.kind} {execution.name!r} runs again"
+            node.tape.problem("partly", reason)
 
     def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
         """Nothing is forced."""
@@ -177,7 +196,7 @@ class Recordings:
         with quietly("tape"):
             node = self._node_of(execution, execution) if execution is not None else None
             if node is not None:
-                node.tape.decided(node, decision_type, pack(result, node.tape.privacy))
+                node.tape.decided(node, decision_type, take(result))
 
     def _tape_of(self, execution: "Execution") -> RunTape | None:
         trace = execution.trace
@@ -197,19 +216,19 @@ class Recordings:
             if parent is None:
                 return None
             tape = parent.tape
-            found = tape.open(
-                parent, kind=around.kind, name=around.name, function="", form="block", arguments={}
+            found = around.tape = Node(tape)
+            tape.open(
+                found,
+                parent,
+                kind=around.kind,
+                name=around.name,
+                function="",
+                form="block",
+                arguments=b"{}",
             )
-            around.tape = found
             if parent is tape.root:
                 self._settings.describe(tape, found, around, None, "block")
-            if around.kind in tape_format.BOUNDARIES:
-                tape.problem("partly", f"the block of {around.kind} {around.name!r} runs again")
         return found
-
-
-def _pairs(arguments: Any) -> Any:
-    return arguments.items() if isinstance(arguments, dict) else arguments
 
 
 _UNRECORDED: Final = Live()

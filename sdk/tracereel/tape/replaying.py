@@ -6,6 +6,7 @@ import inspect
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from tracereel._privacy import Privacy
 from tracereel._recorder import Recorder
 from tracereel._shipper import FlushResult
 from tracereel.redaction import Redaction, Rule
-from tracereel.tape import codec, guards, header
+from tracereel.tape import codec, gathering, guards, header
 from tracereel.tape import format as tape_format
 from tracereel.tape.divergence import (
     Divergence,
@@ -28,12 +29,14 @@ from tracereel.tape.divergence import (
     TapeEndedError,
 )
 from tracereel.tape.format import Tape, TapeError
+from tracereel.tape.outcome import outcome, told
 from tracereel.tape.overrides import Override
 from tracereel.tape.player import MODES, Mode, Options, Player
 from tracereel.tape.recording import Recordings
 
 if TYPE_CHECKING:
     from tracereel._context import Trace
+    from tracereel.client import Client
 
 _NOWHERE: Final = Path("/nonexistent/tracereel")
 _VARARG: Final = re.compile(r"arg\d+")
@@ -91,6 +94,7 @@ class Replaying:
         self._parts: list[dict[str, Any]] = []
         self._before: Any = None
         self._borrowed: tuple[Recorder, Any] | None = None
+        self._kept_in: Client | None = None
         self._network: guards.Network | None = None
 
     @property
@@ -115,6 +119,8 @@ class Replaying:
             raise TapeError(
                 f"the run {tape.trace_id} cannot be replayed: {'; '.join(tape.reasons)}"
             )
+        if self._branch:
+            gathering.start()  # before threads are counted: those that come later are the program's
         player = self._player = Player(tape, self._options, _privacy(tape))
         player.report.notes += [f"Note: {reason}." for reason in tape.reasons]
         self._install(player)
@@ -147,8 +153,12 @@ class Replaying:
     def _branched(self, player: Player, recorder: Recorder) -> Any:
         from tracereel.tape.branch import Branch
 
-        origin = {"trace_id": self.original.trace_id, "tape_id": self.original.tape_id}
-        origin["at"] = str(self._options.fork_at or "")
+        origin: dict[str, Any] = {
+            "trace_id": self.original.trace_id,
+            "tape_id": self.original.tape_id,
+            "at": self._options.fork_at,
+            "overrides": list(self._overrides()),
+        }
         settings = header.Settings(
             recorder, "all", 1.0, None, forked_from=origin, keep_parts=self._keep
         )
@@ -183,11 +193,44 @@ class Replaying:
         else:
             player.over = True
             player.loops.restore()
+        self._tell()
         first = player.report.first
         strict = self._options.mode == "strict" and self._options.fork_at is None
         raised = error.divergence if isinstance(error, DivergenceError) else None
         if strict and first is not None and raised is not first:
             raise DivergenceError(first) from error
+
+    def keep_in(self, client: "Client") -> Self:
+        """Have a collector keep what comes of it, with the run that it repeats."""
+        self._kept_in = client
+        return self
+
+    def _overrides(self) -> tuple[dict[str, Any], ...]:
+        privacy = _privacy(self.original)
+        return tuple(told(each, privacy) for each in self._options.overrides)
+
+    def _tell(self) -> None:
+        if self._kept_in is None:
+            return
+        fork_at = self._options.fork_at
+        branch = self.tape.trace_id if self._borrowed is not None and self._parts else None
+        if fork_at is not None and branch is None:
+            return  # nobody recorded the branch: there is nothing to point to
+        event = outcome(
+            self.original,
+            self.report,
+            mode=self._options.mode if fork_at is None else "fork",
+            now_ns=time.time_ns(),
+            branch=branch,
+            at=fork_at,
+            overrides=self._overrides(),
+        )
+        from tracereel.client import ClientError
+
+        try:
+            self._kept_in.post_json("/v1/events", event)
+        except ClientError as error:
+            self.report.notes.append(f"Note: what came of it could not be kept: {error}.")
 
     def call(self, function: Any = None) -> Any:
         """Call the entry point with the arguments of the tape; coroutines and generators run to their end.
@@ -199,6 +242,11 @@ class Replaying:
             TapeError: the tape names none that could be loaded.
         """
         target = function if function is not None else entry_point(self.original)
+        recorded = self.original.header.get("code")
+        inner = inspect.unwrap(target)
+        if recorded is not None and header.source_hash(inner) not in (None, recorded):
+            name = getattr(inner, "__qualname__", str(inner))
+            self.report.notes.append(f"Note: the code of {name} is not that of the recording.")
         return self.run_with(target, bound(target, self.entry_arguments(self.original)))
 
     @staticmethod
@@ -294,22 +342,23 @@ def _privacy(tape: Tape) -> Privacy | None:
     )
 
 
-def open_tape(source: "str | Path | Tape") -> Tape:
-    """A tape: itself, the file of that path, or that of a trace in the collector.
+def open_tape(source: "str | Path | Tape") -> "tuple[Tape, Client | None]":
+    """A tape: itself, the file of that path, or that of a trace in the collector, which is given too.
 
     Raises:
         TapeError: there is none.
         ClientError: the collector did not give it.
     """
     if isinstance(source, Tape):
-        return source
+        return source, None
     path = Path(source)
     if path.suffix or path.exists() or not _TRACE_ID.fullmatch(str(source)):
-        return tape_format.load(path)
+        return tape_format.load(path), None
     from tracereel.client import Client
 
-    body = Client().tape(str(source))
-    return tape_format.parse(body.splitlines(), where=f"trace {source}")
+    client = Client()
+    lines = client.tape(str(source)).splitlines()
+    return tape_format.parse(lines, where=f"trace {source}"), client
 
 
 def replay(
@@ -321,6 +370,7 @@ def replay(
     allow_network: bool | Iterable[str] = False,
     overrides: Iterable[Override] = (),
     compare_output: bool = True,
+    keep: bool = True,
     stall_seconds: float = 10.0,
 ) -> Replaying:
     """Re-execute a recorded run: calls to models and tools are served from its tape, not made.
@@ -339,6 +389,7 @@ def replay(
         allow_network: hosts that may be reached, or all.
         overrides: results or decisions that are to be others.
         compare_output: whether the result of the run must be that of the tape.
+        keep: whether the collector that the tape is from keeps what comes of it.
 
     Raises:
         TapeError: there is no such tape, or it cannot be replayed.
@@ -354,7 +405,9 @@ def replay(
         stall_seconds=stall_seconds,
     )
     network = allow_network if mode != "live-after" else True
-    return Replaying(open_tape(trace), options, freeze=freeze, allow_network=network)
+    tape, client = open_tape(trace)
+    run = Replaying(tape, options, freeze=freeze, allow_network=network)
+    return run.keep_in(client) if client is not None and keep else run
 
 
 def fork(
@@ -364,6 +417,7 @@ def fork(
     overrides: Iterable[Override] = (),
     allow: Iterable[str] = (),
     allow_network: bool | Iterable[str] = True,
+    keep: bool = True,
 ) -> Replaying:
     """Go on live from a step of a recorded run: the calls before it are served, the others are made.
 
@@ -373,6 +427,7 @@ def fork(
         at: number of the first call that is made for real, from 1 on; 1 serves none.
         overrides: what is to be different.
         allow: names of tools that may run for real although they change something.
+        keep: whether the collector that the tape is from notes that there is a branch.
 
     Raises:
         TapeError: there is no such tape.
@@ -384,4 +439,6 @@ def fork(
         overrides=tuple(overrides),
         compare_output=False,
     )
-    return Replaying(open_tape(trace), options, allow_network=allow_network, branch=True)
+    tape, client = open_tape(trace)
+    run = Replaying(tape, options, allow_network=allow_network, branch=True)
+    return run.keep_in(client) if client is not None and keep else run

@@ -1,5 +1,6 @@
 """How single calls go in a re-execution: served from the tape, forced, live, or the outermost one."""
 
+import inspect
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +43,21 @@ class RootCall(Live):
 class LiveCall(Live):
     """A call that runs for real, perhaps with other arguments."""
 
-    __slots__ = ("_arguments",)
+    __slots__ = ("_arguments", "_function")
 
-    def __init__(self, arguments: dict[str, Any]) -> None:
+    def __init__(self, arguments: dict[str, Any], function: Any = None) -> None:
         self._arguments = arguments
+        self._function = function
 
     def changed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return args, {**kwargs, **self._arguments}
+        others = dict(self._arguments)
+        if others and args and self._function is not None:
+            # Those that were given by place are changed there.
+            names = list(inspect.signature(self._function).parameters)
+            args = tuple(
+                others.pop(name, value) for name, value in zip(names, args, strict=False)
+            ) + tuple(args[len(names) :])
+        return args, {**kwargs, **others}
 
 
 class Forced:

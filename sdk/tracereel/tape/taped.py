@@ -21,6 +21,8 @@ class Live:
     """A call that runs; told how it went. This one takes no notice."""
 
     __slots__ = ()
+    changes: bool = True
+    """Whether it may run with other arguments than it was called with."""
     holds: bool = False
     """Whether a result waits for its turn before the program sees it."""
 
@@ -110,18 +112,23 @@ def _begin(session: Session, scope: Any, function: Function, form: str) -> Any:
     )
 
 
-def sync(session: Session, scope: Any, function: Function) -> Function:
-    """A plain function for one call of another."""
-    return lambda *args, **kwargs: run(
-        _begin(session, scope, function, "sync"), function, args, kwargs
-    )
+def sync(
+    session: Session,
+    scope: Any,
+    function: Function,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """A call of a plain function."""
+    return run(_begin(session, scope, function, "sync"), function, args, kwargs)
 
 
 def run(call: Any, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run or serve a call of a plain function."""
     if not isinstance(call, Live):
         return call.give_async() if call.awaited else call.give()
-    args, kwargs = call.changed(args, kwargs)
+    if call.changes:
+        args, kwargs = call.changed(args, kwargs)
     try:
         result = function(*args, **kwargs)
     except BaseException as error:
@@ -154,13 +161,15 @@ def _is_cancel(error: BaseException) -> bool:
     return not isinstance(error, Exception)
 
 
-def coroutine(session: Session, scope: Any, function: Function) -> Function:
-    """A coroutine function for one call of another."""
-
-    async def taped(*args: Any, **kwargs: Any) -> Any:
-        return await run_async(_begin(session, scope, function, "async"), function, args, kwargs)
-
-    return taped
+async def coroutine(
+    session: Session,
+    scope: Any,
+    function: Function,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """A call of a coroutine function."""
+    return await run_async(_begin(session, scope, function, "async"), function, args, kwargs)
 
 
 async def run_async(

@@ -7,6 +7,7 @@ taken to have been idle.
 
 import asyncio
 import itertools
+from asyncio import _get_running_loop
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -57,10 +58,8 @@ class AllTurns:
 
     def task(self) -> int:
         """The number of the task that runs here, from 1 on in the order they were seen; 0 for none."""
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:
-            return 0
+        loop = _get_running_loop()
+        task = asyncio.current_task(loop) if loop is not None else None
         if task is None:
             return 0
         number = self._tasks.get(task)
@@ -70,9 +69,8 @@ class AllTurns:
 
     def mark(self, hops: int = HOPS) -> tuple[int, int] | None:
         """The turn of the loop that runs here; null where none does."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        loop = _get_running_loop()
+        if loop is None:
             return None
         turns = self._loops.get(loop)
         if turns is None:

@@ -27,7 +27,8 @@ def played(*pages, **options):
         async def onward(_):
             return waiting.pop(0)
 
-        return [part async for part in play(pages[0], onward, **options)]
+        stopping = asyncio.Event()
+        return [part async for part in play(pages[0], onward, stopping=stopping, **options)]
 
     return asyncio.run(gather())
 
@@ -50,6 +51,23 @@ def test_a_step_back_in_time_is_no_pause():
 
 def test_without_a_speed_nothing_waits():
     assert kinds(played(page(0.0, 3_600_000.0), speed=0.0)) == ["step", "step", "end"]
+
+
+def test_a_collector_that_stops_cuts_what_is_being_played_at_once():
+    async def gather():
+        playbacks = Playbacks()
+        parts = []
+        async for part in play(
+            page(0.0, 3_600_000.0), None, speed=1.0, stopping=playbacks.stopping
+        ):
+            parts.append(part)
+            asyncio.get_running_loop().call_soon(asyncio.ensure_future, playbacks.stop())
+        return parts
+
+    parts = asyncio.run(asyncio.wait_for(gather(), timeout=10))
+
+    assert kinds(parts) == ["step", "cut"]
+    assert b"stopping" in parts[-1]
 
 
 def test_a_playback_that_takes_too_long_is_cut():

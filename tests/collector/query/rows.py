@@ -2,11 +2,23 @@
 
 import itertools
 
+import msgspec
+
 from tracereel_collector.query.run.rows import EventRow, RunRows, SpanRow
 
 BEGAN = 1_769_162_400_000_000_000
 MILLI = 1_000_000
 _numbers = itertools.count(1)
+_SAID = {
+    "call_name": "tool_name",
+    "reason": "retry_reason",
+    "duration_ms": "own_duration_ms",
+    "confidence": "own_confidence",
+    "error_message": "error_message_given",
+}
+"""What the model makes of several fields, and one of them that tells it."""
+_RAW = {"arguments": "arguments", "input": "input_summary", "output": "output_summary"}
+_RAW |= {"chosen": "chosen_value"}
 
 
 def event(event_type, at=0.0, *, start=None, hlc=None, **fields):
@@ -20,6 +32,8 @@ def event(event_type, at=0.0, *, start=None, hlc=None, **fields):
     fields.setdefault("status", words.get(kind, kind if kind in ("failed", "cancelled") else ""))
     fields.setdefault("trace_id", "trc")
     fields.setdefault("event_id", f"evt_{number}")
+    told = {_SAID.get(name, name): fields[name] for name in fields.keys() - _RAW.keys()}
+    raw = {_RAW[name]: fields[name] for name in fields.keys() & _RAW.keys()}
     return EventRow(
         sequence_number=number,
         ingested_at="2026-01-23T10:00:00.000000Z",
@@ -27,7 +41,8 @@ def event(event_type, at=0.0, *, start=None, hlc=None, **fields):
         unix_nano=moment,
         hlc=moment if hlc is None else BEGAN + round(hlc * MILLI),
         event_type=f"agent.{event_type}",
-        **fields,
+        **told,
+        **{name: msgspec.Raw(msgspec.json.encode(value)) for name, value in raw.items()},
     )
 
 

@@ -254,10 +254,10 @@ def test_every_step_of_two_runs_is_in_one_pair(one, other):
     assert sorted(id(pair.b) for pair in pairs if pair.b) == sorted(map(id, b.steps))
 
 
-def booking(*, input_hash=1, output="ok", chosen="A", extra=(), tokens=10, took=10):
+def booking(*, number=1, output="ok", chosen="A", extra=(), tokens=10, took=10):
     return analysed(
-        *pipeline(0, 50 + took, output=output, output_hash=hash(output)),
-        *agent("parser", 1, 5, input="x", output=output, output_hash=hash(output)),
+        *pipeline(0, 50 + took, output=output),
+        *agent("parser", 1, 5, input="x", output=output),
         event(
             *("decision.recorded", 4),
             span_id="parser",
@@ -271,8 +271,7 @@ def booking(*, input_hash=1, output="ok", chosen="A", extra=(), tokens=10, took=
             span_id="t",
             parent_span_id="p",
             call_name="find",
-            input=f'{{"n": {input_hash}, "q": "x"}}',
-            input_hash=input_hash,
+            arguments={"n": number, "q": "x"},
         ),
         event(*("llm.called", 45), start=40, span_id="m", parent_span_id="p", tokens=tokens),
         *extra,
@@ -300,7 +299,7 @@ def test_the_first_difference_is_the_decision_not_the_outcome_it_led_to():
 
 
 def test_changed_arguments_name_their_keys():
-    document = compared(booking(), booking(input_hash=2))
+    document = compared(booking(), booking(number=2))
 
     (changed,) = document["steps"]
     assert changed["fields"]["input"]["keys"] == {"added": [], "removed": [], "changed": ["n"]}
@@ -331,7 +330,7 @@ def test_of_several_calls_of_a_name_those_with_the_same_input_belong_together():
                     span_id=f"t{place}",
                     parent_span_id="p",
                     call_name="find",
-                    input_hash=each,
+                    arguments={"n": each},
                 )
                 for place, each in enumerate(inputs, start=1)
             ),

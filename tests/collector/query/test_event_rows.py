@@ -5,7 +5,8 @@ import json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tracereel_collector.query.run.events import TEXT, StoredEvent, _Facts, event_row
+from tracereel._clock import otel_trace_id
+from tracereel_collector.query.run.events import _FIELDS, TEXT, StoredEvent, event_rows
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -15,15 +16,12 @@ VALUES = st.recursive(
 
 
 def row(payload, **options):
-    stored = StoredEvent(
-        *(1, "", 0, 0, "evt", "custom.x", "trc"), *[""] * 10, 0, *[""] * 3, *[None] * 2, "", "",
-        *[None] * 4, *[""] * 3, payload,
-    )  # fmt: skip
-    return event_row(stored, **{"whole": False, **options})
+    (made,) = event_rows([StoredEvent(1, "", 0, 7, payload)], **{"whole": False, **options})
+    return made
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.dictionaries(st.sampled_from(_Facts.__struct_fields__), VALUES, max_size=8))
+@given(st.dictionaries(st.sampled_from(sorted(_FIELDS)), VALUES, max_size=8))
 def test_any_value_in_any_field_is_read(fields):
     """Users' own events may call their fields what they like."""
     made = row(json.dumps(fields))
@@ -31,6 +29,29 @@ def test_any_value_in_any_field_is_read(fields):
     assert isinstance(made.reasoning, str)
     assert isinstance(made.input, str)
     assert made.attempt is None or made.attempt >= 0
+    assert made.delay_seconds is None or isinstance(made.delay_seconds, float)
+    assert (made.sequence_number, made.hlc) == (1, 7)
+    assert isinstance(made.agent_name, str)
+
+
+def test_one_field_that_holds_something_else_does_not_hide_the_others():
+    made = row(
+        json.dumps(
+            {
+                "reasoning": "x" * (TEXT + 1),
+                "attempt": -1,
+                "retry_attempt": 2,
+                "span_name": {"a": 1},
+                "delay_seconds": 3,
+                "fallback_successful": "yes",
+                "chosen": ["b"],
+            }
+        )
+    )
+
+    assert made.reasoning == "x" * TEXT
+    assert (made.attempt, made.retry_attempt, made.fallback_successful) == (None, 2, None)
+    assert (made.span_name, made.delay_seconds, made.chosen) == ('{"a":1}', 3.0, '["b"]')
 
 
 def test_inputs_are_told_apart_beyond_what_is_shown():
@@ -40,6 +61,20 @@ def test_inputs_are_told_apart_beyond_what_is_shown():
     assert left.input == right.input
     assert left.input_hash != right.input_hash
     assert row('{"arguments": null, "input_summary": ""}').input_hash == 0
+
+
+def test_what_an_event_does_not_say_is_as_the_store_has_it():
+    made = row('{"event_type": "agent.execution.failed", "trace_id": "trc", "agent_name": null}')
+
+    assert (made.status, made.agent_name) == ("failed", "")
+    assert made.otel_trace_id == otel_trace_id("trc")
+    said = (
+        '{"event_type": "agent.x", "status": "odd", "otel_trace_id": "%s", "final_confidence": 1}'
+    )
+    assert row(said % ("a" * 32)).otel_trace_id == "a" * 32
+    assert row(said % "").status == "odd"
+    assert row(said % "").confidence == 1.0
+    assert row('{"duration_ms": 5, "total_execution_time_ms": 3}').duration_ms == 3
 
 
 def test_the_payload_comes_only_where_it_is_wanted():

@@ -110,5 +110,5 @@ def test_an_answer_holds_only_so_many_spans_and_says_so(store, queued, token, mo
 def empty(request):
     if "store" in request.fixturenames:
         store = request.getfixturevalue("store")
-        for table in ("event_spans", "span_names"):
+        for table in ("agent_events", "span_names"):
             store.command(f"TRUNCATE TABLE {table}")

@@ -126,7 +126,7 @@ def test_one_token_makes_the_spans_once(store, queued, token):
         body = queued(json.dumps(COMPLETED).encode())
         store.insert(Kind.EVENTS, [body], token=token)
 
-    assert len(spans(store, "otel_spans")) == 1
+    assert len(spans(store, "whole_spans")) == 1
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def both_ways(store, queued, token):
     derived = spans(store)
     body = encode_spans(exporter.get_finished_spans()).SerializeToString()
     store.insert(Kind.SPANS, [queued(body, records=3, kind=Kind.SPANS)], token=token + "s")
-    return derived, spans(store), spans(store, "otel_spans")
+    return derived, spans(store), spans(store, "whole_spans")
 
 
 def test_a_span_that_arrives_both_ways_is_shown_once(both_ways):

@@ -6,6 +6,7 @@ import pytest
 
 from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
 from tests.support.contract import EXAMPLES
+from tracereel._clock import otel_trace_id
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.filters import Filters
 from tracereel_collector.query.search import Question, Search
@@ -43,6 +44,7 @@ def test_the_contracts_examples_are_found_as_runs(told, search):
     assert booking["prompt"] == "cita mañana 10am con Dr. Pérez"
     assert (booking["user_id"], booking["retries"], booking["fallbacks"]) == ("user_12345", 1, 1)
     assert booking["lowest_confidence"] == 0.65
+    assert booking["otel_trace_ids"] == [otel_trace_id("trc_main_abc123")]
     failed = by_id["trc_main_ghi789"]
     assert (failed["status"], failed["errors"]) == ("failed", 1)
     assert failed["error_types"] == ["LLMTimeoutError"]

@@ -100,7 +100,7 @@ def test_settings_say_where_they_came_from_and_secrets_stay_secret(examine, coll
     assert f"{collector.url} (--endpoint)" == found["endpoint"]["detail"]
     assert found["api_key"]["detail"] == "set, 7 characters ($TRACEREEL_API_KEY)"
     assert found["service"]["detail"] == "booking (OpenTelemetry's variables)"
-    assert found["exit_timeout"]["detail"] == "2.0 (default)"
+    assert found["exit_timeout"]["detail"] == "1.5 (default)"
     assert found["TRACEREEL_ENDPIONT"]["advice"] == "did you mean TRACEREEL_ENDPOINT?"
     assert "hunter2" not in run_cli("doctor", "--endpoint", collector.url, **env).stdout
 

@@ -93,6 +93,37 @@ def test_an_exported_test_passes_offline_and_fails_with_the_divergence(program: 
     assert '["weather", "model"]' in files.test.read_text()
 
 
+NO_NETWORK = """
+import sys
+
+
+def refuse(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
+        raise AssertionError(f"the network was used: {event} {args}")
+
+
+sys.addaudithook(refuse)
+"""
+
+
+def test_an_exported_test_passes_on_a_fresh_clone_without_a_network(
+    program: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder, tape = program
+    export(tape, folder / "tests" / "replays")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    for words in (["init", "-q"], ["add", "travel.py", "tests"], ["commit", "-qm", "a run"]):
+        subprocess.run([*git, *words], cwd=folder, check=True)
+    clone = tmp_path_factory.mktemp("elsewhere") / "clone"
+    subprocess.run([*git, "clone", "-q", folder, clone], check=True)
+    (clone / "sitecustomize.py").write_text(NO_NETWORK)
+
+    done = run_pytest(clone)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
 def test_a_tape_is_recorded_anew_on_demand_and_never_in_ci(program: Any) -> None:
     folder, tape = program
     files = export(tape, folder / "tests")
@@ -157,6 +188,11 @@ def test_the_commands_export_and_re_execute(
     assert "cannot be loaded" in capsys.readouterr().err
     assert main(["replay", str(path), "--run", "--fork-at", "1"]) == 0
     assert "recorded as" in capsys.readouterr().out
+    changed = ["--result", "model=stay", "--result", '1={"degrees": 3}']
+    assert main(["replay", str(path), "--run", "--fork-at", "3", *changed]) == 0
+    assert "result: {'answer': 'stay'}" in capsys.readouterr().out
+    assert main(["replay", str(path), "--run", "--result", "model"]) == 1
+    assert "expected TARGET=JSON" in capsys.readouterr().err
     assert main(["export", str(path), "--pytest", str(folder / "tests"), "--name", "trip"]) == 0
     assert (folder / "tests" / "test_trip.py").exists()
     assert main(["export", str(path), "--tape", str(folder / "copy.tape.ndjson")]) == 0

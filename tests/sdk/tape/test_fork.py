@@ -99,6 +99,37 @@ def test_a_fork_can_give_other_results_arguments_and_exceptions(taped: Any) -> N
     assert run.report.live == 1
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_calls_after_one_whose_result_is_another_are_served_all_the_same(
+    taped: Any, number: int
+) -> None:
+    @traced_agent("m")
+    def asks() -> Any:
+        return [search(f"{n}") for n in range(4)]
+
+    first, tape = taped(asks)
+    made.clear()
+    changed = [Override(number, result="other")]
+    wanted = [*first[: number - 1], "other", *first[number:]]
+    with fork(tape, at=5, overrides=changed) as run:
+        assert asks() == wanted
+    assert run.tape.header["forked_from"]["overrides"] == [{"target": number, "result": '"other"'}]
+    with tracereel.replay(tape, overrides=changed):
+        assert asks() == wanted
+
+    assert made == []
+
+
+def test_an_argument_that_was_given_by_place_can_be_another(taped: Any) -> None:
+    @traced_agent("m")
+    def asks() -> Any:
+        return search("tea")["query"]
+
+    _, tape = taped(asks)
+    with fork(tape, at=1, overrides=[Override("search", arguments={"query": "coffee"})]):
+        assert asks() == "coffee"
+
+
 def test_a_decision_can_be_forced_to_see_what_would_have_followed(taped: Any) -> None:
     @traced_decision("route", candidates=["short", "long"])
     def route(value: float) -> str:

@@ -1,4 +1,4 @@
-"""kill -9 while a run is recorded: its tape is good up to the last call that had ended."""
+"""kill -9 while a run is recorded: its tape is good up to a moment before."""
 
 import importlib
 import json
@@ -11,6 +11,7 @@ import pytest
 
 import tracereel
 from tests.sdk.conftest import Child
+from tests.support.waiting import wait_until
 from tracereel.tape import TapeEndedError
 from tracereel.tape import format as tape_format
 
@@ -34,6 +35,88 @@ def worker(steps):
 """
 
 
+def spooled(folder: Path) -> tape_format.Tape:
+    """The tape in the spool, without the line that is just being written."""
+    events: list[dict[str, Any]] = []
+    for segment in sorted((folder / "spool").rglob("*.ndjson")):
+        for line in segment.read_bytes().splitlines():
+            try:
+                events.append(json.loads(line))
+            except ValueError:
+                continue
+    return tape_format.parse(events)
+
+
+def ended(folder: Path) -> int:
+    """How many calls of the tape in the spool have an end."""
+    try:
+        return sum(call.end is not None for call in spooled(folder).boundaries())
+    except tape_format.TapeError:
+        return 0
+
+
+def test_calls_that_ended_before_one_that_hangs_are_on_the_tape(
+    child: Child, tmp_path: Path
+) -> None:
+    process = child(
+        """
+        import time
+        import tracereel
+        tracereel.configure(record="all", endpoint="http://127.0.0.1:9")
+
+        @tracereel.traced_tool("step")
+        def step(number):
+            if number == 5:
+                time.sleep(600)
+            return number
+
+        @tracereel.traced_agent("worker")
+        def worker():
+            for number in range(6):
+                step(number)
+
+        worker()
+        """
+    )
+    wait_until(lambda: ended(tmp_path) == 5, timeout=30, message="an end of a call is missing")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def test_a_forked_child_leaves_the_tape_of_its_parent_alone(child: Child, tmp_path: Path) -> None:
+    process = child(
+        """
+        import os
+        import tracereel
+        tracereel.configure(record="all", endpoint="http://127.0.0.1:9", exit_timeout=0.0)
+
+        @tracereel.traced_tool("step")
+        def step(number):
+            return number
+
+        @tracereel.traced_agent("worker")
+        def worker():
+            step(1)
+            child = os.fork()
+            if child == 0:
+                step(99)
+                os._exit(0)
+            os.waitpid(child, 0)
+            step(2)
+
+        worker()
+        """
+    )
+    assert process.wait(60) == 0
+    tape = spooled(tmp_path)
+
+    assert tape.complete
+    assert [tape.data(call.arguments) for call in tape.boundaries()] == [
+        {"number": 1},
+        {"number": 2},
+    ]
+
+
 def test_a_killed_program_leaves_a_tape_that_replays_to_the_cut(
     child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,30 +132,20 @@ def test_a_killed_program_leaves_a_tape_that_replays_to_the_cut(
         """
     )
     assert process.stdout is not None
-    seen = -1
-    while seen < 40:
-        seen = int(process.stdout.readline())
+    assert process.stdout.readline().strip() == "0"
+    wait_until(lambda: ended(tmp_path) >= 40, timeout=30, message="the tape does not grow")
     process.send_signal(signal.SIGKILL)
-    process.wait()
-    events: list[dict[str, Any]] = []
-    for segment in sorted((tmp_path / "spool").rglob("*.ndjson")):
-        for line in segment.read_bytes().splitlines():
-            try:
-                events.append(json.loads(line))
-            except ValueError:
-                continue  # the line that was being written
-    tape = tape_format.parse(events)
-    ended = [call for call in tape.boundaries() if call.end is not None]
+    process.communicate()
+    tape = spooled(tmp_path)
 
     assert not tape.complete
     assert tape.state == "partly"
-    assert len(ended) >= seen
     monkeypatch.syspath_prepend(str(tmp_path))
     worker = importlib.import_module("killed_program").worker
     with pytest.raises(TapeEndedError), tracereel.replay(tape) as run:
         worker(10**9)
     sys.modules.pop("killed_program")
 
-    assert run.report.served >= len(ended)
+    assert run.report.served >= ended(tmp_path) >= 40
     assert run.report.divergences == []
     assert run.report.ended_early

@@ -27,6 +27,11 @@ def broken() -> None:
     raise ConnectionError("down")
 
 
+@traced_agent("entry")
+def entry(topic: str, count: int = 1) -> list[Any]:
+    return [search(topic) for _ in range(count)]
+
+
 def values(tape: Any, call: Any) -> Any:
     return codec.decode(tape.data(call.end.value))
 
@@ -267,6 +272,70 @@ def test_a_block_can_be_the_run(taped: Any) -> None:
     assert [call.name for call in tape.boundaries()] == ["search"]
 
 
+def test_the_tape_says_where_the_run_came_from(taped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("SHOP_REGION", "eu")
+    monkeypatch.setenv("SHOP_KEY", "not asked for")
+    monkeypatch.setenv("TRACEREEL_TAPE_ENVIRONMENT", "SHOP_REGION, NOT_SET")
+    _, tape = taped(lambda: entry("tea", count=2))
+
+    header = tape.header
+    assert header["entry"] == f"{__name__}:entry"
+    assert tape.data(tape.calls[header["n"]].arguments) == {"topic": "tea", "count": 2}
+    assert header["environment"]["SHOP_REGION"] == "eu"
+    assert header["environment"]["TZ"] == "UTC"
+    assert not {"SHOP_KEY", "NOT_SET", "PATH"} & set(header["environment"])
+    assert header["python"].startswith("3.")
+    assert {"sdk", "libraries", "commit", "code", "started"} <= set(header)
+
+
+def test_a_block_of_a_tool_is_not_served_and_the_tape_says_so(taped: Any) -> None:
+    @traced_agent("a")
+    def agent() -> Any:
+        with traced_tool("by hand"):
+            return 1
+
+    _, tape = taped(agent)
+
+    assert tape.state == "partly"
+    assert tape.reasons == ("the block of tool 'by hand' runs again",)
+
+
+def test_a_block_of_a_model_whose_call_is_served_is_as_good_as_served(taped: Any) -> None:
+    @traced_agent("a")
+    def agent(*, wrapped: bool) -> Any:
+        with traced_llm("m"):
+            return boundary("client", "llm", {}, lambda: 1) if wrapped else 1
+
+    assert taped(lambda: agent(wrapped=True))[1].state == "yes"
+    assert taped(lambda: agent(wrapped=False))[1].reasons == ("the block of llm 'm' runs again",)
+
+
+def test_a_graph_of_its_own_is_a_run_that_ends(taped: Any) -> None:
+    from langchain_core.tools import tool
+    from langgraph.graph import START, StateGraph
+
+    from tracereel.integrations.langgraph import wrap
+
+    @tool
+    def weather(place: str) -> str:
+        """The weather of a place."""
+        return f"rain in {place}"
+
+    def look(state: dict[str, Any]) -> dict[str, Any]:
+        return {"said": f"{search(state['said'])} {weather.invoke({'place': 'Lima'})}"}
+
+    graph = StateGraph(dict)
+    graph.add_node("look", look)
+    graph.add_edge(START, "look")
+    wrapped = wrap(graph.compile())
+    _, tape = taped(lambda: wrapped.invoke({"said": "tea"}))
+
+    assert tape.complete
+    assert [call.name for call in tape.boundaries()] == ["search"]
+    assert tape.reasons == ("the block of tool 'weather' runs again",)
+
+
 def test_threads_are_told_apart_and_calls_are_under_their_agent(taped: Any) -> None:
     @traced_agent("a")
     def agent() -> Any:
@@ -296,8 +365,12 @@ def test_a_line_cut_in_the_middle_and_a_lost_part_are_noticed(taped: Any) -> Non
 
     with recording() as events:
         agent()
-    parts = [event for event in events if event["event_type"] == TAPE]
-    lines = list(tape_format.parse(parts).lines())
+    whole = tape_format.parse(events)
+    lines = list(whole.lines())
+    parts = [
+        {"tape_id": whole.tape_id, "part": number, "records": list(whole.records[start:][:3])}
+        for number, start in enumerate(range(0, len(whole.records), 3))
+    ]
 
     assert tape_format.parse([*lines, lines[0][:30]]).complete
     cut = tape_format.parse(parts[:3])

@@ -283,6 +283,40 @@ def test_the_network_is_blocked_and_using_it_is_reported(taped: Any) -> None:
         socket.create_connection(address[0], timeout=1).close()
 
 
+@pytest.mark.parametrize("ends", ["well", "badly", "diverged"])
+def test_the_network_is_free_again_however_a_replay_ended(taped: Any, ends: str) -> None:
+    _, tape = taped(lambda: agent("tea"))
+    try:
+        with tracereel.replay(tape):
+            if ends == "badly":
+                raise KeyError(ends)
+            agent("tea" if ends == "well" else "coffee")
+    except (KeyError, DivergenceError):
+        pass
+    sleep, began = time.sleep, time.time()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(server.getsockname(), timeout=5).close()
+    assert sleep.__module__ == "time"
+    assert began > 1_700_000_000
+
+
+def test_code_that_has_changed_since_is_noted(taped: Any) -> None:
+    @traced_agent("a")
+    def other(topic: str) -> Any:
+        return agent.__wrapped__(topic)  # type: ignore[attr-defined]
+
+    _, tape = taped(lambda: agent("tea"))
+    with tracereel.replay(tape) as run:
+        run.call()
+    assert run.report.notes == []
+    with tracereel.replay(tape) as run:
+        run.call(other)
+
+    assert "the code of" in run.report.notes[0]
+    assert run.report.identical
+
+
 def test_time_random_numbers_and_ids_can_be_frozen(taped: Any) -> None:
     seen: list[Any] = []
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from string import Template
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ from tracereel_collector.query.jaeger.rows import (
     put_marks,
     tell_open,
 )
+from tracereel_collector.query.jaeger.tags import event_tags, span_tags, tag_parameters
 from tracereel_collector.store.sql import query
 
 MAX_NAMES = 10_000
@@ -26,7 +28,10 @@ MAX_TRACES = 1_500
 MAX_SPANS = 50_000
 """Most spans in one answer."""
 MAX_MIXED_TRACES = 200_000
+MAX_SPANS_OF_TRACE = 20_000
+"""Most spans of one trace that are looked at for who calls whom."""
 MAX_NANO = 2**63 - 1
+_FOUND = msgspec.json.Decoder(tuple[str, int], strict=False)
 Row = TypeVar("Row")
 
 
@@ -62,9 +67,8 @@ class Search:
             "min_duration": max(0, min(self.min_duration, MAX_NANO)),
             "max_duration": self.max_duration if 0 < self.max_duration < MAX_NANO else MAX_NANO,
             "by_duration": int(self.min_duration > 0 or self.max_duration > 0),
-            "tag_keys": [*self.tags],
-            "tag_values": [*self.tags.values()],
             "limit": min(self.limit, MAX_TRACES),
+            **tag_parameters(self.tags),
         }
 
 
@@ -95,8 +99,13 @@ class Jaeger:
 
     def find(self, tenant: str, search: Search) -> list[str]:
         """The ids of traces that match, the newest first."""
-        rows = self._rows("jaeger_find", tuple[str, int], tenant, **search.parameters())
-        return [trace_id for trace_id, _ in rows]
+        statement = Template(query("jaeger_find")).substitute(
+            span_tags=span_tags(search.tags), event_tags=event_tags(search.tags)
+        )
+        answer = self.store.select(
+            statement, {"tenant": tenant, **search.parameters()}, fmt="JSONCompactEachRow"
+        )
+        return [trace_id for trace_id, _ in _FOUND.decode_lines(answer)]
 
     def resolve(self, tenant: str, given: str) -> list[str]:
         """The OpenTelemetry traces that an id may mean: of its own form, or of the run it names."""
@@ -151,6 +160,7 @@ class Jaeger:
             end=max(0, min(end, MAX_NANO)),
             nameless=NAMELESS,
             traces=MAX_MIXED_TRACES,
+            spans=MAX_SPANS_OF_TRACE,
             limit=MAX_NAMES,
         )
 

@@ -33,10 +33,11 @@ def align(steps: Iterable[Step]) -> Mapping[str, int]:
         key = (parent.clock, step.clock)
         known = between.get(key, (None, None))
         between[key] = (_most(known[0], low), _least(known[1], high))
-    shifts = _spread(between)
-    for step in every:
-        step.shift = shifts.get(step.clock, 0)
-    return {clock: shift for clock, shift in shifts.items() if shift}
+    shifts = {clock: shift for clock, shift in _spread(between).items() if shift}
+    if shifts:
+        for step in every:
+            step.shift = shifts.get(step.clock, 0)
+    return shifts
 
 
 def _waited_for(parent: Step, child: Step) -> bool:

@@ -49,9 +49,11 @@ def first_failure(run: Run) -> Failure | None:
             for row in step.events
             if row.event_type == RETRY and row is not step.closing
         ]
+    if not found:
+        return None
     places = {id(step): place for place, step in enumerate(run.steps)}
     # What is further down stands behind what is around it.
-    return min(found, key=lambda each: (each.at, -places[id(each.step)]), default=None)
+    return min(found, key=lambda each: (each.at, -places[id(each.step)]))
 
 
 def last_failure(run: Run) -> Failure | None:

@@ -1,78 +1,41 @@
 """An event as it was sent becomes a row of the model: what has no column is taken from its payload."""
 
-from typing import Any, Final
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta, Raw
+
+from tracereel._clock import otel_trace_id
 
 TEXT: Final = 2_000
 """Longest text of a step, in characters."""
-_NOTHING: Final = msgspec.Raw(b"")
+_NOTHING: Final = Raw(b"")
+_MAX_COUNT: Final = 2**63 - 1
+
+Text = Annotated[str, Meta(max_length=TEXT)]
+Count = Annotated[int, Meta(ge=0, le=_MAX_COUNT)]
 
 
-class EventRow(msgspec.Struct, frozen=True, gc=False):
-    """One event of a run, with what the model of a run takes from it."""
-
-    sequence_number: int
-    ingested_at: str
-    time: str
-    unix_nano: int
-    hlc: int
-    event_id: str
-    event_type: str
-    trace_id: str
-    otel_trace_id: str = ""
-    parent_trace_id: str = ""
-    span_id: str = ""
-    parent_span_id: str = ""
-    request_id: str = ""
-    session_id: str = ""
-    user_id: str = ""
-    execution_id: str = ""
-    service: str = ""
-    emitter_id: str = ""
-    trace_seq: int = 0
-    agent_name: str = ""
-    pipeline_type: str = ""
-    status: str = ""
-    duration_ms: int | None = None
-    confidence: float | None = None
-    llm_provider: str = ""
-    llm_model: str = ""
-    tokens: int | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cost_usd: float | None = None
-    error_type: str = ""
-    error_code: str = ""
-    error_category: str = ""
-    span_name: str = ""
-    span_start: int = 0
-    span_end: int = 0
-    attempt: int | None = None
-    step_type: str = ""
-    call_name: str = ""
-    input: str = ""
-    input_hash: int = 0
-    output: str = ""
-    output_hash: int = 0
-    reasoning: str = ""
-    decision_type: str = ""
-    chosen: str = ""
-    error_message: str = ""
-    stage: str = ""
-    retry_attempt: int | None = None
-    reason: str = ""
-    delay_seconds: float | None = None
-    primary_agent: str = ""
-    fallback_agent: str = ""
-    fallback_successful: bool | None = None
-    quality_delta: float | None = None
-    wasted_cost_usd: float | None = None
-    repeats: str = ""
-    origin: str = ""
-    trace_event_count: int | None = None
-    final_outcome: str = ""
-    payload: str = ""
+_STORED: Final = ("sequence_number", "ingested_at", "unix_nano", "hlc", "payload")
+_NAMES: Final = {
+    # What an event calls so is its own affair: these come from the columns.
+    **{name: f"column {name}" for name in _STORED},
+    "time": "timestamp",
+    "span_start": "span_start_unix_nano",
+    "span_end": "span_end_unix_nano",
+    "tokens": "llm_tokens_used",
+    "prompt_tokens": "llm_prompt_tokens",
+    "completion_tokens": "llm_completion_tokens",
+    "cost_usd": "llm_cost_usd",
+    "own_duration_ms": "duration_ms",
+    "own_confidence": "confidence",
+    "repeats": "repeats_execution_id",
+    "chosen_value": "chosen",
+    "error_message_given": "error_message",
+}
+_IMPLIED: Final = {"completed": "success", "failed": "failed", "cancelled": "cancelled"}
 
 
 class StoredEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -82,174 +45,234 @@ class StoredEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
     ingested_at: str
     unix_nano: int
     hlc: int
-    event_id: str
-    event_type: str
-    trace_id: str
-    otel_trace_id: str
-    parent_trace_id: str
-    span_id: str
-    parent_span_id: str
-    request_id: str
-    session_id: str
-    user_id: str
-    execution_id: str
-    service: str
-    emitter_id: str
-    trace_seq: int
-    agent_name: str
-    pipeline_type: str
-    status: str
-    duration_ms: int | None
-    confidence: float | None
-    llm_provider: str
-    llm_model: str
-    tokens: int | None
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    cost_usd: float | None
-    error_type: str
-    error_code: str
-    error_category: str
     payload: str
 
 
-class _Facts(msgspec.Struct, gc=False):
-    """What the model of a run takes from an event as it was sent; anything may be there, or nothing."""
+class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
+    """One event of a run: what the model takes of it, and where it stands among the others.
 
-    timestamp: Any = ""
-    span_name: Any = ""
-    span_start_unix_nano: Any = 0
-    span_end_unix_nano: Any = 0
-    attempt: Any = None
-    step_type: Any = ""
-    tool_name: Any = ""
-    step_name: Any = ""
-    retrieval_name: Any = ""
-    arguments: msgspec.Raw = _NOTHING
-    input_messages: msgspec.Raw = _NOTHING
-    query: msgspec.Raw = _NOTHING
-    user_prompt: msgspec.Raw = _NOTHING
-    input_data: msgspec.Raw = _NOTHING
-    input_summary: msgspec.Raw = _NOTHING
-    result: msgspec.Raw = _NOTHING
-    output_messages: msgspec.Raw = _NOTHING
-    documents: msgspec.Raw = _NOTHING
-    output_data: msgspec.Raw = _NOTHING
-    output_summary: msgspec.Raw = _NOTHING
-    result_summary: msgspec.Raw = _NOTHING
-    fallback_output_summary: msgspec.Raw = _NOTHING
-    reasoning: Any = ""
-    decision_type: Any = ""
-    chosen: msgspec.Raw = _NOTHING
-    error_message: Any = ""
-    original_error: Any = ""
-    primary_error: Any = ""
-    stage: Any = ""
-    retry_attempt: Any = None
-    retry_reason: Any = ""
-    trigger_reason: Any = ""
-    cancel_reason: Any = ""
-    delay_seconds: Any = None
-    primary_agent: Any = ""
-    fallback_agent: Any = ""
-    fallback_successful: Any = None
-    quality_delta: Any = None
-    wasted_cost_usd: Any = None
-    repeats_execution_id: Any = ""
-    origin_execution_id: Any = ""
-    trace_event_count: Any = None
-    final_outcome: Any = ""
+    All but a few columns are in the payload too, and one text is quicker to read than thirty columns.
+    """
+
+    sequence_number: int = 0
+    ingested_at: str = ""
+    unix_nano: int = 0
+    hlc: int = 0
+    payload: str = ""
+    time: Text = ""
+    """When it happened, as its sender wrote it."""
+    event_id: Text = ""
+    event_type: Text = ""
+    trace_id: Text = ""
+    otel_trace_id: Text = ""
+    parent_trace_id: Text = ""
+    span_id: Text = ""
+    parent_span_id: Text = ""
+    request_id: Text = ""
+    session_id: Text = ""
+    user_id: Text = ""
+    execution_id: Text = ""
+    service: Text = ""
+    emitter_id: Text = ""
+    trace_seq: Count = 0
+    agent_name: Text = ""
+    pipeline_type: Text = ""
+    status: Text = ""
+    execution_time_ms: Count | None = None
+    execution_time_before_failure_ms: Count | None = None
+    execution_time_before_cancel_ms: Count | None = None
+    total_execution_time_ms: Count | None = None
+    own_duration_ms: Count | None = None
+    decision_duration_ms: Count | None = None
+    own_confidence: float | None = None
+    final_confidence: float | None = None
+    fallback_confidence: float | None = None
+    llm_provider: Text = ""
+    llm_model: Text = ""
+    tokens: Count | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    cost_usd: float | None = None
+    error_type: Text = ""
+    error_code: Text = ""
+    error_category: Text = ""
+    span_name: Text = ""
+    span_start: Count = 0
+    span_end: Count = 0
+    attempt: Count | None = None
+    step_type: Text = ""
+    tool_name: Text = ""
+    step_name: Text = ""
+    retrieval_name: Text = ""
+    arguments: Raw = _NOTHING
+    input_messages: Raw = _NOTHING
+    query: Raw = _NOTHING
+    user_prompt: Raw = _NOTHING
+    input_data: Raw = _NOTHING
+    input_summary: Raw = _NOTHING
+    result: Raw = _NOTHING
+    output_messages: Raw = _NOTHING
+    documents: Raw = _NOTHING
+    output_data: Raw = _NOTHING
+    output_summary: Raw = _NOTHING
+    result_summary: Raw = _NOTHING
+    fallback_output_summary: Raw = _NOTHING
+    reasoning: Text = ""
+    decision_type: Text = ""
+    chosen_value: Raw = _NOTHING
+    error_message_given: Text = ""
+    original_error: Text = ""
+    primary_error: Text = ""
+    stage: Text = ""
+    retry_attempt: Count | None = None
+    retry_reason: Text = ""
+    trigger_reason: Text = ""
+    cancel_reason: Text = ""
+    delay_seconds: float | None = None
+    primary_agent: Text = ""
+    fallback_agent: Text = ""
+    fallback_successful: bool | None = None
+    quality_delta: float | None = None
+    wasted_cost_usd: float | None = None
+    repeats: Text = ""
+    """The execution that it is another try at."""
+    trace_event_count: Count | None = None
+    final_outcome: Text = ""
+
+    @property
+    def duration_ms(self) -> int | None:
+        """How long it says it took."""
+        for said in (
+            self.execution_time_ms,
+            self.execution_time_before_failure_ms,
+            self.execution_time_before_cancel_ms,
+            self.total_execution_time_ms,
+            self.own_duration_ms,
+        ):
+            if said is not None:
+                return said
+        return self.decision_duration_ms
+
+    @property
+    def confidence(self) -> float | None:
+        """How sure it says it is."""
+        for said in (self.own_confidence, self.final_confidence):
+            if said is not None:
+                return said
+        return self.fallback_confidence
+
+    @property
+    def call_name(self) -> str:
+        """What was called: a tool, a step or a retrieval."""
+        return self.tool_name or self.step_name or self.retrieval_name
+
+    @property
+    def input(self) -> str:
+        """What went in, for people."""
+        return _words(self._given())
+
+    @property
+    def input_hash(self) -> int:
+        """Of all that went in, 0 for nothing; only ever compared within this process."""
+        return hash(self._given())
+
+    @property
+    def output(self) -> str:
+        """What came out, for people."""
+        return _words(self._made())
+
+    @property
+    def output_hash(self) -> int:
+        """Of all that came out."""
+        return hash(self._made())
+
+    @property
+    def chosen(self) -> str:
+        """What was decided, for people."""
+        return _words(_first(self.chosen_value))
+
+    @property
+    def error_message(self) -> str:
+        """What went wrong, in words."""
+        return self.error_message_given or self.original_error or self.primary_error
+
+    @property
+    def reason(self) -> str:
+        """Why it was tried again, taken over or cancelled."""
+        return self.retry_reason or self.trigger_reason or self.cancel_reason
+
+    def _given(self) -> bytes:
+        return _first(
+            *(self.arguments, self.input_messages, self.query),
+            *(self.user_prompt, self.input_data, self.input_summary),
+        )
+
+    def _made(self) -> bytes:
+        return _first(
+            *(self.result, self.output_messages, self.documents, self.output_data),
+            *(self.output_summary, self.result_summary, self.fallback_output_summary),
+        )
 
 
-_FACTS: Final = msgspec.json.Decoder(_Facts)
-_NO_FACTS: Final = _Facts()
+_ROWS: Final = msgspec.json.Decoder(EventRow)
+_OBJECTS: Final = msgspec.json.Decoder(dict[str, Raw])
+_FIELDS: Final = {each.encode_name: each for each in msgspec.structs.fields(EventRow)}
 
 
-def event_row(stored: StoredEvent, *, whole: bool) -> EventRow:
-    """The row of an event; with its payload only where it is wanted `whole`."""
+def event_rows(stored: Iterable[StoredEvent], *, whole: bool) -> list[EventRow]:
+    """The rows of events; with their payloads only where they are wanted `whole`."""
+    decode = _ROWS.decode
+    made = []
+    for each in stored:
+        try:
+            row = decode(each.payload)
+        except msgspec.DecodeError:
+            row = _whatever(each.payload)
+        row.sequence_number = each.sequence_number
+        row.ingested_at = each.ingested_at
+        row.unix_nano = each.unix_nano
+        row.hlc = each.hlc
+        row.payload = each.payload if whole else ""
+        if not row.status:
+            row.status = _IMPLIED.get(row.event_type.rpartition(".")[2], "")
+        if not row.otel_trace_id:
+            row.otel_trace_id = _otel_trace_id(row.trace_id)
+        made.append(row)
+    return made
+
+
+_otel_trace_id: Final = lru_cache(1_000)(otel_trace_id)
+
+
+def _whatever(payload: str) -> EventRow:
+    """The row of an event whose fields hold nothing, or something else than the contract says.
+
+    Users' own events may call their fields what they like, and put anything into them.
+    """
     try:
-        said = _FACTS.decode(stored.payload)
+        said = _OBJECTS.decode(payload)
     except (
         msgspec.DecodeError
     ):  # the door lets none such in; a row of another origin may be anything
-        said = _NO_FACTS
-    given = _first(
-        *(said.arguments, said.input_messages, said.query),
-        *(said.user_prompt, said.input_data, said.input_summary),
-    )
-    made = _first(
-        *(said.result, said.output_messages, said.documents, said.output_data),
-        *(said.output_summary, said.result_summary, said.fallback_output_summary),
-    )
-    return EventRow(
-        sequence_number=stored.sequence_number,
-        ingested_at=stored.ingested_at,
-        time=_text(said.timestamp),
-        unix_nano=stored.unix_nano,
-        hlc=stored.hlc,
-        event_id=stored.event_id,
-        event_type=stored.event_type,
-        trace_id=stored.trace_id,
-        otel_trace_id=stored.otel_trace_id,
-        parent_trace_id=stored.parent_trace_id,
-        span_id=stored.span_id,
-        parent_span_id=stored.parent_span_id,
-        request_id=stored.request_id,
-        session_id=stored.session_id,
-        user_id=stored.user_id,
-        execution_id=stored.execution_id,
-        service=stored.service,
-        emitter_id=stored.emitter_id,
-        trace_seq=stored.trace_seq,
-        agent_name=stored.agent_name,
-        pipeline_type=stored.pipeline_type,
-        status=stored.status,
-        duration_ms=stored.duration_ms,
-        confidence=stored.confidence,
-        llm_provider=stored.llm_provider,
-        llm_model=stored.llm_model,
-        tokens=stored.tokens,
-        prompt_tokens=stored.prompt_tokens,
-        completion_tokens=stored.completion_tokens,
-        cost_usd=stored.cost_usd,
-        error_type=stored.error_type,
-        error_code=stored.error_code,
-        error_category=stored.error_category,
-        span_name=_text(said.span_name),
-        span_start=_count(said.span_start_unix_nano) or 0,
-        span_end=_count(said.span_end_unix_nano) or 0,
-        attempt=_count(said.attempt),
-        step_type=_text(said.step_type),
-        call_name=_text(said.tool_name or said.step_name or said.retrieval_name),
-        input=_words(given),
-        # Only ever compared within this process.
-        input_hash=hash(given),
-        output=_words(made),
-        output_hash=hash(made),
-        reasoning=_text(said.reasoning),
-        decision_type=_text(said.decision_type),
-        chosen=_words(_first(said.chosen)),
-        error_message=_text(said.error_message or said.original_error or said.primary_error),
-        stage=_text(said.stage),
-        retry_attempt=_count(said.retry_attempt),
-        reason=_text(said.retry_reason or said.trigger_reason or said.cancel_reason),
-        delay_seconds=_number(said.delay_seconds),
-        primary_agent=_text(said.primary_agent),
-        fallback_agent=_text(said.fallback_agent),
-        fallback_successful=(
-            said.fallback_successful if isinstance(said.fallback_successful, bool) else None
-        ),
-        quality_delta=_number(said.quality_delta),
-        wasted_cost_usd=_number(said.wasted_cost_usd),
-        repeats=_text(said.repeats_execution_id),
-        origin=_text(said.origin_execution_id),
-        trace_event_count=_count(said.trace_event_count),
-        final_outcome=_text(said.final_outcome),
-        payload=stored.payload if whole else "",
-    )
+        return EventRow()
+    kept: dict[str, Any] = {}
+    for name, raw in said.items():
+        field = _FIELDS.get(name)
+        if field is None or bytes(raw) == b"null":
+            continue
+        kept[field.name] = raw if field.type is Raw else _mended(raw, field.type)
+    return EventRow(**{name: value for name, value in kept.items() if value is not None})
 
 
-def _first(*values: msgspec.Raw) -> bytes:
+def _mended(raw: Raw, wanted: Any) -> Any:
+    """The value as it should be, or what can be made of it; None for nothing."""
+    try:
+        return msgspec.json.decode(raw, type=wanted)
+    except msgspec.DecodeError:
+        return _text(msgspec.json.decode(raw)) if wanted is Text else None
+
+
+def _first(*values: Raw) -> bytes:
     """The first value that says anything, as JSON."""
     for value in values:
         if value is not _NOTHING and (raw := bytes(value)) not in (b"null", b'""'):
@@ -267,21 +290,7 @@ def _words(raw: bytes) -> str:
 
 
 def _text(value: Any) -> str:
-    """A field that should be a text; custom events may hold anything."""
+    """A field that should be a text."""
     if isinstance(value, str):
-        return value if len(value) <= TEXT else value[:TEXT]
-    return (
-        ""
-        if value is None
-        else msgspec.json.encode(value)[: TEXT * 4].decode(errors="ignore")[:TEXT]
-    )
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and 0 <= value < 2**63 and value is not True else None
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < 2**63 else None
+        return value[:TEXT]
+    return msgspec.json.encode(value)[: TEXT * 4].decode(errors="ignore")[:TEXT]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.query.run.rows import EventRow
 
 MAX_GAPS = 100
@@ -49,8 +50,10 @@ def verdict_of(accounts: Sequence[Account], *, unnumbered: int) -> str:
 
 
 def unnumbered(events: Iterable[EventRow]) -> int:
-    """How many events nobody has numbered."""
-    return sum(not (row.emitter_id and row.trace_seq) for row in events)
+    """How many events nobody has numbered; what came of a re-execution is none of the run's."""
+    return sum(
+        not (row.emitter_id and row.trace_seq) and row.event_type != TAPE_RECORDED for row in events
+    )
 
 
 def _account(emitter_id: str, trace_id: str, rows: Sequence[EventRow]) -> Account:

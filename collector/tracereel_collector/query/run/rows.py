@@ -9,7 +9,7 @@ import msgspec
 from tracereel._clock import otel_trace_id
 from tracereel_collector.errors import NotFoundError
 from tracereel_collector.query.run.events import EventRow as EventRow
-from tracereel_collector.query.run.events import StoredEvent, event_row
+from tracereel_collector.query.run.events import StoredEvent, event_rows
 from tracereel_collector.store.sql import query
 
 MAX_EVENTS = 50_000
@@ -241,6 +241,10 @@ class RunReader:
         )
         return _PAYLOADS.decode_lines(answer)
 
+    def step_events(self, tenant: str, trace_id: str, step_id: str) -> list[EventRow]:
+        """The events of one step, where its id is that of a span or of an event."""
+        return self._events(tenant, [trace_id], MAX_EVENTS, whole=False, step_id=step_id)[0]
+
     def ledger(self, tenant: str, trace_ids: Sequence[str]) -> list[LedgerRow]:
         """What is stored of every emitter's part in some runs, repetitions included."""
         answer = self.store.select(
@@ -255,6 +259,12 @@ class RunReader:
     ) -> tuple[list[EventRow], list[SpanRow]]:
         """The next events and the next spans behind a place, whole; each at most `limit`."""
         events, _ = self._events(tenant, trace_ids, limit, whole=True, after=after)
+        # Leaving out what events tell reads all ids of a run: only where there is something to leave out.
+        answer = self.store.select(
+            query("run_has_spans"), {"tenant": tenant, "trace_ids": traces}, fmt="TabSeparated"
+        )
+        if not answer:
+            return events, []
         spans = self._spans(tenant, traces, whole=True, after=after, most=limit, told_by=trace_ids)
         return events, spans[:limit]
 
@@ -305,20 +315,24 @@ class RunReader:
         *,
         whole: bool,
         after: Cursor = BEGINNING,
+        step_id: str = "",
     ) -> tuple[list[EventRow], bool]:
+        (first, *others) = trace_ids
+        asked: dict[str, Any] = {
+            "tenant": tenant,
+            "after_position": after.position,
+            "after_number": after.number,
+            "limit": most + 1,
+        }
+        if others:
+            asked["trace_ids"] = trace_ids
+        else:
+            asked |= {"trace_id": first, "step_id": step_id}
         answer = self.store.select(
-            query("run_events"),
-            {
-                "tenant": tenant,
-                "trace_ids": trace_ids,
-                "after_position": after.position,
-                "after_number": after.number,
-                "limit": most + 1,
-            },
-            fmt="JSONCompactEachRow",
+            query("linked_events" if others else "run_events"), asked, fmt="JSONCompactEachRow"
         )
         rows = _EVENTS.decode_lines(answer)
-        return [event_row(row, whole=whole) for row in rows[:most]], len(rows) > most
+        return event_rows(rows[:most], whole=whole), len(rows) > most
 
     def _around(self, tenant: str, trace_ids: list[str], derived: str) -> _Around:
         answer = self.store.select(

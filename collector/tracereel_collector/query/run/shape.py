@@ -16,8 +16,10 @@ from tracereel_collector.query.run.usage import Usage
 MAX_DECISIONS = 100
 """Most decisions shown of one step; `decision_count` counts all."""
 _FINE = frozenset({"success", "running"})
-_NO_EVENT = EventRow(0, "", "", 0, 0, "", "", "")
+_NO_EVENT = EventRow()
 _NO_SPAN = SpanRow(0, "", "", "")
+_LAST = 253_402_300_799 * 10**9
+"""The end of the year 9999."""
 
 
 class ShownStep(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
@@ -63,7 +65,9 @@ class ShownStep(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
 
 def moment(unix_nano: int) -> str:
     """A moment for people: UTC, microseconds. One that no calendar has is the nearest that is."""
-    return rfc3339(max(0, min(unix_nano, 253_402_300_799 * 10**9)))
+    if not 0 <= unix_nano <= _LAST:
+        unix_nano = max(0, min(unix_nano, _LAST))
+    return rfc3339(unix_nano)
 
 
 def milliseconds(nanoseconds: int | None) -> float | None:
@@ -73,34 +77,35 @@ def milliseconds(nanoseconds: int | None) -> float | None:
 
 def shown_step(step: Step, *, depth: int, origin: int, usage: Usage) -> ShownStep:
     """One step without its children."""
-    said, opening, span = (
-        step.closing or _NO_EVENT,
-        step.opening or _NO_EVENT,
-        step.span or _NO_SPAN,
-    )
+    said, span = step.closing or _NO_EVENT, step.span or _NO_SPAN
+    opening, parent = step.opening, step.parent
     decisions = [each for each in step.events if each.event_type == DECISION]
+    began, duration = step.start + step.shift, step.duration_ns
+    # In the order of the fields: that is what makes it quick.
     return ShownStep(
         depth=depth,
         id=step.id,
-        parent_id=step.parent.id if step.parent is not None else None,
+        parent_id=None if parent is None else parent.id,
         kind=step.kind,
         name=step.name,
+        status=step.status,
+        time=moment(began),
+        offset_ms=(began - origin) / MILLI,
+        duration_ms=None if duration is None else duration / MILLI,
+        reported_duration_ms=step.reported_ms,
         agent=step.agent,
         service=step.service,
-        status=step.status,
-        time=moment(step.began),
-        offset_ms=milliseconds(step.began - origin),
-        duration_ms=milliseconds(step.duration_ns),
-        reported_duration_ms=step.reported_ms,
         attempt=said.attempt,
-        model=said.llm_model or opening.llm_model or span.model,
-        provider=said.llm_provider or opening.llm_provider or span.provider,
+        model=said.llm_model or (opening.llm_model if opening is not None else "") or span.model,
+        provider=said.llm_provider
+        or (opening.llm_provider if opening is not None else "")
+        or span.provider,
         tokens=usage.tokens,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         cost_usd=usage.cost_usd,
         confidence=said.confidence,
-        input=opening.input or said.input,
+        input=(opening.input if opening is not None else "") or said.input,
         output=said.output,
         decision=said.decision_type,
         reasoning=said.reasoning,
@@ -112,8 +117,8 @@ def shown_step(step: Step, *, depth: int, origin: int, usage: Usage) -> ShownSte
         trace_id=step.trace_id,
         execution_id=step.execution_id,
         source=step.source,
-        clock_shift_ms=milliseconds(step.shift) if step.shift else None,
-        missing_parent_id=_missing_parent(step),
+        clock_shift_ms=step.shift / MILLI if step.shift else None,
+        missing_parent_id=_missing_parent(step) if step.parent_id else None,
         children=len(step.children),
     )
 

@@ -64,7 +64,7 @@ class Step:
     opening: EventRow | None = None
     closing: EventRow | None = None
     parent: "Step | None" = None
-    children: "list[Step]" = field(default_factory=list)
+    children: "Sequence[Step]" = ()
 
     @property
     def began(self) -> int:

@@ -42,18 +42,19 @@ class Run:
 def build(rows: RunRows) -> Run:
     """The tree of a run."""
     steps, loose = steps_of(rows.events, rows.spans)
-    for step in steps:
-        step.parent = None
     _link(steps, rows.trace_ids)
     _cut_cycles(steps)
     clocks = align(steps)
+    below: dict[int, list[Step]] = {}
     for step in steps:
         if step.parent is not None:
-            step.parent.children.append(step)
+            below.setdefault(id(step.parent), []).append(step)
     for step in steps:
-        step.children.sort(key=_order)
+        if id(step) in below:
+            step.children = sorted(below[id(step)], key=_order)
     roots = sorted((step for step in steps if step.parent is None), key=_order)
-    _place_spans(steps)
+    if rows.spans:
+        _place_spans(roots)
     moments = [*_moments(steps), *(row.unix_nano for row in loose)]
     return Run(
         trace_id=rows.trace_id,
@@ -110,15 +111,15 @@ def settle(run: Run, emitters: Mapping[str, EmitterRow], *, now_unix_nano: int) 
 
 def _moments(steps: Iterable[Step]) -> Iterator[int]:
     for step in steps:
-        yield step.began
-        if step.ended is not None:
-            yield step.ended
+        yield step.start + step.shift
+        if step.end is not None:
+            yield step.end + step.shift
         elif step.events:
             yield step.events[-1].unix_nano + step.shift
 
 
 def _order(step: Step) -> tuple[int, int, str]:
-    return (step.began, step.position, step.id)
+    return (step.start + step.shift, step.position, step.id)
 
 
 def _link(steps: Sequence[Step], trace_ids: Sequence[str]) -> None:
@@ -126,15 +127,18 @@ def _link(steps: Sequence[Step], trace_ids: Sequence[str]) -> None:
     anywhere: dict[str, Step] = {}
     executions: dict[tuple[str, str], Step] = {}
     tops: dict[str, Step] = {}
+    several = len(trace_ids) > 1
     for step in steps:
-        by_id.setdefault((step.trace_id, step.id), step)
         anywhere.setdefault(step.id, step)
+        if several:
+            by_id.setdefault((step.trace_id, step.id), step)
         if step.execution_id and step.kind in ("agent", "pipeline"):
             executions.setdefault((step.trace_id, step.execution_id), step)
         if step.kind == "pipeline" and not step.parent_id:
             tops.setdefault(step.trace_id, step)
     for step in steps:
-        parent = by_id.get((step.trace_id, step.parent_id)) or anywhere.get(step.parent_id)
+        parent = by_id.get((step.trace_id, step.parent_id)) if several else None
+        parent = parent or anywhere.get(step.parent_id)
         if parent is None and step.parent_id and step.source != "otlp":
             # The span it hangs under is not known, or not over yet: the execution it is in is.
             parent = executions.get((step.trace_id, step.execution_id))
@@ -144,6 +148,12 @@ def _link(steps: Sequence[Step], trace_ids: Sequence[str]) -> None:
             top = tops.get(step.trace_id)
             parent = top if top is not None and top.start <= step.start else None
         step.parent = parent if parent is not step else None
+    if any(step.parent is None and step.parent_trace_id for step in steps):
+        _link_runs(steps, trace_ids)
+
+
+def _link_runs(steps: Sequence[Step], trace_ids: Sequence[str]) -> None:
+    """What a run began with hangs below what the run that started it began with."""
     first: dict[str, Step] = {}
     for step in sorted(steps, key=lambda each: (each.kind != "pipeline", *_order(each))):
         if step.parent is None:
@@ -158,6 +168,9 @@ def _cut_cycles(steps: Sequence[Step]) -> None:
     """Steps that claim to be each other's cause: the first of them is taken to have none."""
     done: set[int] = set()
     for step in steps:
+        if step.parent is None or id(step.parent) in done:
+            done.add(id(step))
+            continue
         path: list[Step] = []
         on_path: set[int] = set()
         each: Step | None = step
@@ -172,9 +185,8 @@ def _cut_cycles(steps: Sequence[Step]) -> None:
         done |= on_path
 
 
-def _place_spans(steps: Sequence[Step]) -> None:
+def _place_spans(roots: Sequence[Step]) -> None:
     """Spans have no causal clock: they stand as far behind their parent as their times say."""
-    roots = [step for step in steps if step.parent is None]
     for step in walk(roots):
         if step.source == "otlp" and step.parent is not None:
             behind = max(1, step.began - step.parent.began)

@@ -50,8 +50,10 @@ def total_usage(roots: Sequence[Step], prices: Mapping[str, float]) -> dict[int,
     direct: dict[int, bool] = {}
     for step in walk_up(roots):
         own = own_usage(step, prices)
-        below = add(totals[id(each)] for each in step.children)
-        has_calls = any(direct[id(each)] for each in step.children)
+        below, has_calls = NOTHING, False
+        if step.children:
+            below = add(totals[id(each)] for each in step.children)
+            has_calls = any(direct[id(each)] for each in step.children)
         if step.kind == "llm":
             # A call that wraps another tells of the same tokens.
             totals[id(step)] = own if own.is_known else below

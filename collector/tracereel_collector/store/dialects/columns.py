@@ -41,8 +41,10 @@ def _translated(value: str, words: Mapping[str, Sequence[str]], default: str) ->
     return f"transform({value}, {_list(spellings)}, {_list(canonical)}, {default})"
 
 
-def _first(*texts: str) -> str:
+def first(*texts: str) -> str:
     """SQL for the first text that is not empty."""
+    if len(texts) < 2:
+        return texts[0] if texts else "''"
     *others, last = texts
     branches = "".join(f"{text} != '', {text}, " for text in others)
     return f"multiIf({branches}{last})"
@@ -63,6 +65,16 @@ def _count(slot: str, *keys: str) -> str:
 def _counted(count: str, applies: str = "direct") -> str:
     """SQL for a count as a column has it: null where there is none, or where it does not apply."""
     return f"nullIf({count} * {applies} + {applies} - 1, -1)"
+
+
+def provider_of(name: str) -> str:
+    """SQL for a provider's name in OpenTelemetry's spelling."""
+    return _translated(f"lower({name})", PROVIDERS, f"lower({name})")
+
+
+def kind_of(operation: str) -> str:
+    """SQL for the kind of call that an operation's name stands for."""
+    return _translated(operation, KINDS, "'other'")
 
 
 _STEPS: Final[tuple[dict[str, str], ...]] = (
@@ -99,7 +111,7 @@ _STEPS: Final[tuple[dict[str, str], ...]] = (
         "call_kind": f"""multiIf(
             said_announcement = 'pending_span', '',
             said_mcp_method != '' AND (kind_word = '' OR SpanKind = 'Server'), 'mcp',
-            kind_word != '', {_translated("kind_word", KINDS, "'other'")},
+            kind_word != '', {kind_of("kind_word")},
             said_tool != '', 'tool',
             concat(said_model_requested, said_model_served, said_model, asked_in_json) != '', 'llm',
             '')""",
@@ -152,17 +164,17 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "Provider": (
         "LowCardinality(String)",
-        _translated("lower(said_provider)", PROVIDERS, "lower(said_provider)"),
+        provider_of("said_provider"),
         "who ran the model, in OpenTelemetry's spelling",
     ),
     "ModelRequested": (
         "LowCardinality(String)",
-        _first("said_model_requested", "asked_in_json", "said_model"),
+        first("said_model_requested", "asked_in_json", "said_model"),
         "the model that was asked for",
     ),
     "ModelServed": (
         "LowCardinality(String)",
-        _first("said_model_served", "said_model"),
+        first("said_model_served", "said_model"),
         "the model that answered, if it said so",
     ),
     "PromptTokens": (
@@ -205,7 +217,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "AgentName": (
         "LowCardinality(String)",
-        _first(
+        first(
             "said_agent",
             "if(call_kind = 'agent', entity, '')",
         ),
@@ -214,7 +226,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     "WorkflowName": ("LowCardinality(String)", "said_workflow", "the workflow or pipeline"),
     "ToolName": (
         "LowCardinality(String)",
-        _first("said_tool", "if(call_kind = 'tool', entity, '')"),
+        first("said_tool", "if(call_kind = 'tool', entity, '')"),
         "the tool that was called",
     ),
     "ToolCallId": ("String", "said_tool_call_id", "the model's id of the call"),
@@ -228,7 +240,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "ErrorType": (
         "LowCardinality(String)",
-        _first(
+        first(
             "said_error",
             "`Events.Attributes`[indexOf(`Events.Name`, 'exception')]['exception.type']",
             "if(StatusCode = 'Error', '_OTHER', '')",
@@ -257,24 +269,27 @@ def _definition(name: str, kind: str, comment: str) -> str:
     return f"{name} {kind} CODEC(ZSTD(1)) COMMENT '{quoted}'"
 
 
-def _translation() -> str:
-    """A query that gives the columns of `spans_in` and the canonical ones."""
+def translation(source: str, *, said: bool = False) -> str:
+    """A query that gives the columns of a source and the canonical ones.
+
+    Where the source has a column `said_…` for each slot, they are not looked for in the attributes,
+    and do not go on.
+    """
+    way = _STEPS[3:] if said else _STEPS
+    passing = [name for step in (_STEPS[2:] if said else _STEPS) for name in step]
     steps = ",\n    ".join(f"{sql} AS {name}" for name, sql in _LAST_STEP.items())
     added = ",\n    ".join(f"{sql} AS {name}" for name, (_, sql, _) in COLUMNS.items())
-    text = (
-        f"WITH {steps}\n"
-        f"SELECT * EXCEPT ({', '.join(name for step in _STEPS for name in step)}),\n    {added}"
-    )
-    for step in reversed(_STEPS):
+    text = f"WITH {steps}\nSELECT * EXCEPT ({', '.join(passing)}),\n    {added}"
+    for step in reversed(way):
         text += "\nFROM (SELECT *, " + ", ".join(f"{sql} AS {name}" for name, sql in step.items())
-    return f"{text}\nFROM spans_in{')' * len(_STEPS)}"
+    return f"{text}\nFROM {source}{')' * len(way)}"
 
 
 FRAGMENTS: Final = {
     "canonical_definitions": ",\n    ".join(
         _definition(name, kind, comment) for name, (kind, _, comment) in COLUMNS.items()
     ),
-    "translated_spans": _translation(),
+    "translated_spans": translation("spans_in"),
     "direct_kinds": repr(DIRECT_KINDS),
 }
 """What the `.sql` files call `$name`."""

@@ -38,6 +38,12 @@ def _list(values: Iterable[str]) -> str:
     return f"[{', '.join(repr(value) for value in values)}]"
 
 
+OPERATION_OF_TYPE: Final = (
+    f"transform(event_type, {_list(OPERATIONS)}, {_list(OPERATIONS.values())}, '')"
+)
+"""SQL for it."""
+
+
 def _text(raw: str) -> str:
     """SQL for a raw JSON value as an attribute has it: strings bare, everything else as JSON."""
     return f"""if(startsWith({raw}, '"'), JSONExtractString({raw}), {raw})"""
@@ -64,10 +70,9 @@ def _attributes() -> str:
             f" '{answered['llm_model'][place]}', {usual}), f.2), fields)"
         )
 
-    operation = f"transform(event_type, {_list(OPERATIONS)}, {_list(OPERATIONS.values())}, '')"
     return (
         f"arrayFilter(p -> p.1 != '', arrayConcat({pairs(0)}, {pairs(1)},"
-        f" if({operation} = '', [], [('{semconv.OPERATION}', {operation})])))"
+        f" if({OPERATION_OF_TYPE} = '', [], [('{semconv.OPERATION}', {OPERATION_OF_TYPE})])))"
     )
 
 
@@ -95,16 +100,34 @@ _EXECUTIONS: Final = (
 )
 
 
-def _event_spans() -> str:
-    """A query on `agent_events` for the spans that no event tells whole."""
-    types = _list([*_EXECUTIONS, *_PIPELINES, *sorted(semconv.CALLS)])
-    name = f"""multiIf(
+_TYPES: Final = (*_EXECUTIONS, *_PIPELINES, *sorted(semconv.CALLS))
+"""Events that let a span be known."""
+
+
+def _span_name(tool: str) -> str:
+    """SQL for the name of the span that an event lets be known."""
+    return f"""multiIf(
             has({_list(_PIPELINES)}, event_type), trim(concat('{semconv.INVOKE_WORKFLOW} ', pipeline_type)),
             has({_list(_EXECUTIONS)}, event_type), trim(concat('{semconv.INVOKE_AGENT} ', agent_name)),
             event_type = '{semconv.TOOL_CALLED}',
-            trim(concat('{semconv.EXECUTE_TOOL} ', JSONExtractString(payload, 'tool_name'))),
+            trim(concat('{semconv.EXECUTE_TOOL} ', {tool})),
             event_type = '{semconv.LLM_CALLED}', trim(concat('chat ', llm_model)),
             splitByChar('.', event_type)[2])"""
+
+
+def _told_or_known(told: str, tool: str) -> str:
+    """SQL for the name of the span that an event tells, or lets be known; else empty."""
+    return (
+        f"multiIf({told} != '' AND startsWith(event_type, 'agent.'), {told},"
+        f" event_type NOT IN {_list(_TYPES)}, '', {_span_name(tool)})"
+    )
+
+
+_OPENS: Final = f"event_type IN {_list(_OPEN)}"
+
+
+def _event_spans(name: str, told: str, more: str = "") -> str:
+    """A query on `agent_events` for the spans that no event tells whole."""
     # Events of one execution share these; a call is told by one event.
     key = f"""multiIf(
             has({_list(_PIPELINES)}, event_type), 'pipeline',
@@ -128,12 +151,12 @@ def _event_spans() -> str:
     if(is_open, 'open', 'closed') AS State,
     emitter_id AS EmitterId,
     sequence_number AS SequenceNumber,
-    ingested_at AS IngestedAt
+    ingested_at AS IngestedAt{more}
 FROM
 (
     SELECT
         tenant, otel_trace_id, trace_id, span_id, parent_span_id, timestamp, event_type, service,
-        emitter_id, sequence_number, ingested_at, error_type,
+        emitter_id, sequence_number, ingested_at, error_type,{" payload," if more else ""}
         {_FIELDS} AS fields,
         {_attributes()} AS pairs,
         {key} AS key,
@@ -143,9 +166,9 @@ FROM
         status = 'failed' AS failed,
         JSONExtractString(payload, 'error_message') AS error_message
     FROM agent_events
-    WHERE event_type IN {types}
-        AND (event_type IN {_list(_OPEN)} OR span_id = ''
-             OR position(payload, '"span_start_unix_nano"') = 0)
+    WHERE event_type IN {_list(_TYPES)}
+        AND ({_OPENS} OR span_id = ''
+             OR {told})
 )"""
 
 
@@ -155,7 +178,17 @@ def _span_hash(key: str) -> str:
 
 FRAGMENTS: Final = {
     "event_fields": _FIELDS,
-    "event_spans_query": _event_spans(),
+    "event_spans_query": _event_spans(
+        _span_name("JSONExtractString(payload, 'tool_name')"),
+        told="position(payload, '\"span_start_unix_nano\"') = 0",
+    ),
+    "untold_spans_query": _event_spans(
+        "span_name", told="span_began = 0", more=",\n    payload AS Told"
+    ),
+    "span_name": _told_or_known("t.span_name", "t.tool_name"),
+    "span_name_of_payload": _told_or_known(
+        "JSONExtractString(payload, 'span_name')", "JSONExtractString(payload, 'tool_name')"
+    ),
     "own_attribute_pairs": _attributes(),
     "own_attributes": _map("pairs.1", "pairs.2"),
     "own_mark_pairs": _marks(),

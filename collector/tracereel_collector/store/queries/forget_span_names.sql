@@ -3,7 +3,7 @@ ALTER TABLE span_names DELETE
 WHERE TenantId = {tenant:String}
   AND SpanName NOT IN
   (
-      SELECT toString(SpanName) FROM otel_spans WHERE TenantId = {tenant:String}
+      SELECT toString(SpanName) FROM whole_spans WHERE TenantId = {tenant:String}
       UNION DISTINCT
       SELECT toString(SpanName) FROM event_spans WHERE TenantId = {tenant:String}
   )

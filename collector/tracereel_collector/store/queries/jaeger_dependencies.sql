@@ -1,36 +1,35 @@
--- Which service calls which, by spans whose parent is another service's. Traces of one service only,
--- which most are, are left out before spans are joined.
-WITH mixed AS
+-- Which service calls which, by spans whose parent is another service's: one pass over the spans in the
+-- order in which they are stored, a trace at a time. Most traces are of one service and end there.
+-- A parent may have begun before the window; of a trace, so many spans are looked at and no more.
+SELECT
+    if(called_by = '', {nameless:String}, called_by) AS parent,
+    if(called = '', {nameless:String}, called) AS child,
+    uniqExact(TraceId, id) AS calls
+FROM
 (
-    SELECT TraceId
-    FROM otel_spans
+    SELECT
+        TraceId,
+        -- Hashes: their arrays are quick to search.
+        groupArray({spans:UInt32})(cityHash64(SpanId)) AS ids,
+        groupArray({spans:UInt32})(
+            if(ParentSpanId = '' OR Timestamp < fromUnixTimestamp64Nano({start:Int64}), 0, cityHash64(ParentSpanId))
+        ) AS parents,
+        groupArray({spans:UInt32})(ServiceName) AS services
+    FROM whole_spans
     WHERE TenantId = {tenant:String}
       AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
-      AND Timestamp >= fromUnixTimestamp64Nano({start:Int64})
+      AND Timestamp >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 3600000000000))
       AND Timestamp <= fromUnixTimestamp64Nano({end:Int64})
     GROUP BY TraceId
     HAVING min(ServiceName) != max(ServiceName)
     LIMIT {traces:UInt32}
 )
-SELECT
-    if(p.ServiceName = '', {nameless:String}, p.ServiceName) AS parent,
-    if(c.ServiceName = '', {nameless:String}, c.ServiceName) AS child,
-    uniqExact(c.TraceId, c.SpanId) AS calls
-FROM
-(
-    SELECT TraceId, SpanId, ParentSpanId, ServiceName
-    FROM otel_spans
-    WHERE TenantId = {tenant:String} AND TraceId IN mixed AND ParentSpanId != ''
-      AND Timestamp >= fromUnixTimestamp64Nano({start:Int64})
-      AND Timestamp <= fromUnixTimestamp64Nano({end:Int64})
-) AS c
-INNER JOIN
-(
-    SELECT TraceId, SpanId, ServiceName
-    FROM otel_spans
-    WHERE TenantId = {tenant:String} AND TraceId IN mixed
-) AS p ON p.TraceId = c.TraceId AND p.SpanId = c.ParentSpanId
-WHERE p.ServiceName != c.ServiceName
+ARRAY JOIN
+    ids AS id,
+    services AS called,
+    arrayMap(up -> if(up = 0, '', services[indexOf(ids, up)]), parents) AS called_by,
+    arrayMap(up -> up != 0 AND has(ids, up), parents) AS known
+WHERE known AND called_by != called
 GROUP BY parent, child
 ORDER BY parent, child
 LIMIT {limit:UInt32}

@@ -1,10 +1,11 @@
 -- The traces with a span that meets every condition, the newest first. A span arrives after it began:
--- older partitions need not be read, less a day for clocks that run ahead.
+-- older partitions need not be read, less a day for clocks that run ahead. Conditions on tags are put in
+-- one by one (`query/jaeger/tags.py`), so that no column is read that none of them is about.
 SELECT TraceId, max(at) AS latest
 FROM
 (
     SELECT TraceId, toUnixTimestamp64Nano(Timestamp) AS at
-    FROM otel_spans
+    FROM whole_spans
     WHERE TenantId = {tenant:String}
       AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
       AND Timestamp >= fromUnixTimestamp64Nano({start:Int64})
@@ -12,18 +13,7 @@ FROM
       AND ({any_service:UInt8} OR ServiceName = {service:String})
       AND ({operation:String} = '' OR SpanName = {operation:String})
       AND Duration >= {min_duration:UInt64} AND Duration <= {max_duration:UInt64}
-      AND (empty({tag_keys:Array(String)}) OR arrayAll((k, v) -> multiIf(
-            k = 'error' AND v = 'true' AND StatusCode = 'Error', true,
-            k = 'span.kind' AND v = lower(SpanKind), true,
-            k = 'otel.status_code' AND v = upper(StatusCode), true,
-            k = 'otel.status_description' AND v = StatusMessage, true,
-            k IN ('otel.scope.name', 'otel.library.name') AND v = ScopeName, true,
-            k IN ('otel.scope.version', 'otel.library.version') AND v = ScopeVersion, true,
-            k = 'w3c.tracestate' AND v = TraceState, true,
-            (mapContains(SpanAttributes, k) AND SpanAttributes[k] = v)
-            OR (mapContains(ResourceAttributes, k) AND ResourceAttributes[k] = v)
-            OR arrayExists(m -> mapContains(m, k) AND m[k] = v, `Events.Attributes`)),
-          {tag_keys:Array(String)}, {tag_values:Array(String)}))
+      AND $span_tags
     UNION ALL
     SELECT TraceId, toUnixTimestamp64Nano(Timestamp) AS at
     FROM event_spans
@@ -36,14 +26,7 @@ FROM
       AND Duration >= {min_duration:UInt64} AND Duration <= {max_duration:UInt64}
       -- How long one takes that has only begun, nobody knows.
       AND (State = 'closed' OR NOT {by_duration:UInt8})
-      AND (empty({tag_keys:Array(String)}) OR arrayAll((k, v) -> multiIf(
-            k = 'error' AND v = 'true' AND StatusCode = 'Error', true,
-            k = 'span.kind' AND v = lower(SpanKind), true,
-            k = 'otel.status_code' AND v = upper(StatusCode), true,
-            k = 'otel.status_description' AND v = StatusMessage, true,
-            k = 'service.name' AND v = ServiceName, true,
-            mapContains(SpanAttributes, k) AND SpanAttributes[k] = v),
-          {tag_keys:Array(String)}, {tag_values:Array(String)}))
+      AND $event_tags
 )
 GROUP BY TraceId
 ORDER BY latest DESC, TraceId

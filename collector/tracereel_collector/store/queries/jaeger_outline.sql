@@ -6,7 +6,7 @@ FROM
     (
         SELECT TraceId, SpanId, ParentSpanId, ServiceName, SpanName, toUnixTimestamp64Nano(Timestamp) AS began,
                Duration AS took, StatusCode = 'Error' AS failed, if(Source = 'otlp', 0, 1) AS rank, SequenceNumber
-        FROM otel_spans
+        FROM whole_spans
         WHERE TenantId = {tenant:String} AND TraceId IN {traces:Array(String)}
         UNION ALL
         SELECT TraceId, SpanId, ParentSpanId, ServiceName, SpanName, toUnixTimestamp64Nano(Timestamp),

@@ -14,7 +14,7 @@ FROM
             `Links.TraceId` AS link_traces, `Links.SpanId` AS link_spans, `Links.TraceState` AS link_states,
             `Links.Attributes` AS link_attributes,
             AttributeTypes, if(Source = 'otlp', 0, 1) AS rank, '' AS EmitterId, SequenceNumber
-        FROM otel_spans
+        FROM whole_spans
         WHERE TenantId = {tenant:String} AND TraceId IN {traces:Array(String)}
         UNION ALL
         SELECT

@@ -1,42 +1,16 @@
--- The events of runs in causal order, each once. What has no column is in the payload: decoding it is
--- left to the reader, for the engine would take longer to plan that than to answer.
+-- The events of a run in causal order, each once; or those of one step. Decoding them is left to the
+-- reader: the engine would take longer to read the columns, let alone to plan that, than to answer.
+-- Of one run (`=`, not `IN`) they are stored in this order: a page reads no further than it must.
 SELECT
     sequence_number,
     formatDateTime(ingested_at, '%Y-%m-%dT%H:%i:%S.%fZ') AS ingested,
     toUnixTimestamp64Nano(timestamp) AS unix_nano,
     hlc,
-    event_id,
-    event_type,
-    trace_id,
-    otel_trace_id,
-    parent_trace_id,
-    span_id,
-    parent_span_id,
-    request_id,
-    session_id,
-    user_id,
-    execution_id,
-    service,
-    emitter_id,
-    trace_seq,
-    agent_name,
-    pipeline_type,
-    status,
-    duration_ms,
-    confidence,
-    llm_provider,
-    llm_model,
-    llm_tokens_used,
-    llm_prompt_tokens,
-    llm_completion_tokens,
-    llm_cost_usd,
-    error_type,
-    error_code,
-    error_category,
     payload
 FROM agent_events
-WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
+WHERE tenant = {tenant:String} AND trace_id = {trace_id:String}
     AND (hlc, sequence_number) > ({after_position:UInt64}, {after_number:UInt64})
+    AND ({step_id:String} = '' OR span_id = {step_id:String} OR event_id = {step_id:String})
 ORDER BY hlc, sequence_number
-LIMIT 1 BY trace_id, event_id
+LIMIT 1 BY event_id
 LIMIT {limit:UInt32}

@@ -6,11 +6,15 @@ SELECT
     count() AS stored,
     uniqExact(event_id) AS events,
     if(emitter = '', [], arraySort(groupUniqArray({most:UInt32})(trace_seq))) AS numbers,
-    max(JSONExtract(payload, 'trace_event_count', 'Nullable(UInt64)')) AS told,
+    -- Few events say it; only those are decoded.
+    max(if(position(payload, 'trace_event_count') = 0, NULL,
+        JSONExtract(payload, 'trace_event_count', 'Nullable(UInt64)'))) AS told,
     toUnixTimestamp64Nano(min(timestamp)) AS first_at,
     toUnixTimestamp64Nano(max(timestamp)) AS last_at,
     formatDateTime(max(ingested_at), '%Y-%m-%dT%H:%i:%S.%fZ') AS last_ingested
 FROM agent_events
 WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
+  -- What came of a re-execution is kept with the run and is none of its events.
+  AND NOT (event_type = 'agent.tape.recorded' AND trace_seq = 0)
 GROUP BY trace_id, emitter
 ORDER BY trace_id, emitter

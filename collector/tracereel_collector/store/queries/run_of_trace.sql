@@ -1,5 +1,5 @@
 -- The runs that an OpenTelemetry trace is of.
-SELECT DISTINCT SpanAttributes['trace_id'] AS run
-FROM otel_spans
-WHERE TenantId = {tenant:String} AND TraceId = {otel_trace_id:String} AND Source = 'event' AND run != ''
+SELECT DISTINCT trace_id AS run
+FROM agent_events
+WHERE tenant = {tenant:String} AND otel_trace_id = {otel_trace_id:String} AND span_id != '' AND run != ''
 LIMIT {most:UInt32}

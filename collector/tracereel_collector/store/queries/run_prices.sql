@@ -14,7 +14,7 @@ FROM
     SELECT
         SpanId, Timestamp, Provider, if(ModelServed = '', ModelRequested, ModelServed) AS Model,
         PromptTokens, CompletionTokens, CacheReadTokens, CacheWriteTokens
-    FROM otel_spans
+    FROM whole_spans
     WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)}
         AND isNull(CostUsd) AND isNotNull(PromptTokens)
         AND (CallKind != 'llm' OR isNotNull(CompletionTokens))

@@ -6,6 +6,7 @@ import { button, h, link } from "../shell/elements.js";
 import { badge, choice, facts } from "../shell/pieces.js";
 import { useKeys } from "../shell/shortcuts.js";
 import { clock, colourOf, cost, count, duration, laidOut, plain, shortId } from "../shell/words.js";
+import { changeOf } from "../run/replayable.js";
 import { showChoice } from "./choose.js";
 
 const TOTALS = [
@@ -42,6 +43,7 @@ export async function show(place, address, signal) {
     h("div", { class: "heading" }, h("h1", {}, "Compare"), h("span", { class: "end" }, chooser,
       button("Swap", () => go("compare", [b, a])), first && button("First difference", toFirst, { class: "primary", title: "To the first difference (d)" }))),
     h("div", { class: "sides" }, side("A", answer.a), side("B", answer.b)),
+    answer.fork && h("div", { class: "fork-said" }, h("p", {}, h("b", {}, answer.fork.branch === b ? "B" : "A"), " is a branch of the other run", answer.fork.at ? `, made for real from call ${count(answer.fork.at)} on` : "", answer.fork.overrides.length ? ". What was changed:" : "."), answer.fork.overrides.map(changeOf)),
     totals(answer.totals),
     h("p", { class: "diff-said", role: "status" }, answer.same ? "Both runs did the same." : sentence(answer)),
     answer.truncated && h("p", { class: "warn" }, "Not all steps are listed."),

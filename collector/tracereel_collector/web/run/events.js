@@ -17,7 +17,7 @@ export function linesOf(timeline, completeness) {
   const lines = [];
   for (const entry of timeline) {
     const { details, event, step = {} } = entry;
-    lines.push({ entry, at: Math.max(0, step.offset_ms ?? 0), step: step.id, event, kind: kindOf(event, details), agent: details.agent_name ?? step.agent ?? details.primary_agent ?? "", text: textOf(event, details) });
+    lines.push({ at: Math.max(0, step.offset_ms ?? 0), step: step.id, event, kind: kindOf(event, details), agent: details.agent_name ?? step.agent ?? details.primary_agent ?? "", text: textOf(event, details) });
     const gap = gaps.get(`${details.emitter_id} ${details.trace_seq}`);
     if (gap) {
       lines.push({ at: Math.max(0, step.offset_ms ?? 0), event: "gap", kind: "error", agent: plain(gap.emitter.service ?? ""), gap: true,
@@ -86,6 +86,12 @@ export class Events {
     this.shown = this.kind === "all" ? lines : lines.filter((line) => line.kind === this.kind);
     this.rows.set(this.shown);
     this.seek(this.moment, { follow: false });
+  }
+
+  /** More of them, behind those that are there. */
+  add(lines, note) {
+    for (const line of lines) this.lines.push(line);
+    this.set(this.lines, note);
   }
 
   #draw(line) {

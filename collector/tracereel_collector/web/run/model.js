@@ -4,7 +4,8 @@
 export class Run {
   constructor(document, now = Date.now()) {
     this.document = document;
-    this.steps = document.steps;
+    this.outlined = Boolean(document.outline);
+    this.steps = document.steps ?? stepsOf(document.outline);
     this.summary = document.summary;
     this.state = document.state;
     this.start = Date.parse(document.time);
@@ -84,6 +85,16 @@ export class Run {
     }
     return shown;
   }
+}
+
+/** Steps of an outline, which has a list for each field; what a step does not have is left out. */
+function stepsOf(outline) {
+  const fields = Object.entries(outline);
+  return outline.id.map((_, index) => {
+    const step = {};
+    for (const [name, values] of fields) if (values[index] != null && values[index] !== "") step[name] = values[index];
+    return step;
+  });
 }
 
 /** How many of the sorted values are not above a limit. */

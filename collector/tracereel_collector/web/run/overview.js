@@ -68,7 +68,7 @@ export function chainLine(chain, { onSelect }) {
     h("ol", {}, links));
 }
 
-export function overview(run, { onSelect }) {
+export function overview(run, { onSelect, more = [] }) {
   const root = run.steps[0] ?? {};
   const { summary, document } = run;
   const longest = [...(summary.critical_path ?? [])].sort((a, b) => b.duration_ms - a.duration_ms).slice(0, 6);
@@ -92,6 +92,7 @@ export function overview(run, { onSelect }) {
       const part = each.duration_ms / run.length;
       return h("li", {}, h("button", { type: "button", on: { click: () => onSelect(each.step) } }, h("span", { class: "wait-bar", vars: { width: `${Math.min(100, part * 100)}%` } }), h("span", {}, plain(each.name)), h("span", { class: "quiet" }, `${duration(each.duration_ms)} · ${Math.round(part * 100)} %`)));
     }))),
+    more,
     h("section", {}, h("h3", { class: "quiet" }, "Belongs to"), h("p", { class: "belongs" },
       document.session_id && h("span", {}, "Session ", link(address("session", [document.session_id]), plain(document.session_id))),
       document.user_id && h("span", {}, "User ", link(address("runs", [], { user: document.user_id }), plain(document.user_id))),

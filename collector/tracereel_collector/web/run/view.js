@@ -11,18 +11,21 @@ import { Events, linesOf } from "./events.js";
 import { Run } from "./model.js";
 import { chainLine, figures, overview, warnings } from "./overview.js";
 import { Player } from "./player.js";
+import { readEvents, readRun, readStep } from "./reading.js";
+import { replayBadge, replaySections } from "./replayable.js";
 import { Waterfall } from "./waterfall.js";
 
-const PAGE = 5000;
 const FRESH_MS = 15 * 60_000;
 
 export async function show(place, address, signal) {
   const id = address.parts[0] ?? "";
   const where = path("v1", "traces", id);
-  let run = new Run(await ask(where, { signal }));
+  let run = new Run(await readRun(id, signal));
   let timeline = [];
   let ofStep = new Map();
+  let eventsOfLong = null;
   let completeness = null;
+  let replayable = null;
 
   const head = h("header", { class: "run-head" });
   const panel = h("div", { class: "panel-body", id: "panel", role: "tabpanel", tabindex: "-1" });
@@ -36,7 +39,8 @@ export async function show(place, address, signal) {
   let tab = "run";
 
   function drawTabs() {
-    const known = timeline.length ? `Events ${count(timeline.length)}` : "Events";
+    const many = run.outlined ? run.summary.total_events : timeline.length;
+    const known = many ? `Events ${count(many)}` : "Events";
     tabs.replaceChildren(...[["run", "Run"], ["step", "Step"], ["events", known]].map(([name, text]) =>
       button(text, () => { show(name); }, { role: "tab", "aria-selected": String(name === tab), "aria-controls": "panel", disabled: name === "step" && !waterfall.selected })));
   }
@@ -44,15 +48,26 @@ export async function show(place, address, signal) {
   function show(next) {
     tab = next;
     drawTabs();
-    if (tab === "events") { panel.replaceChildren(events.element); events.rows.redraw(); events.seek(player.moment); }
+    if (tab === "events") {
+      panel.replaceChildren(events.element);
+      events.rows.redraw();
+      events.seek(player.moment);
+      if (run.outlined) eventsOfLong ??= readLong().catch(told);
+    }
     else if (tab === "step") showStep();
-    else panel.replaceChildren(overview(run, { onSelect: select }));
+    else panel.replaceChildren(overview(run, { onSelect: select, more: replaySections(replayable) }));
     panel.classList.toggle("fixed", tab === "events");
   }
 
   function showStep() {
     const step = run.byId.get(waterfall.selected);
     if (!step) { show("run"); return; }
+    if (run.outlined && !ofStep.has(step.id)) {
+      panel.replaceChildren(h("p", { class: "quiet" }, "Reading the step …"));
+      readDetails(step).then(() => { if (tab === "step" && waterfall.selected === step.id) showStep(); })
+        .catch((error) => { if (!signal.aborted) panel.replaceChildren(h("p", {}, plain(error.message))); });
+      return;
+    }
     const chain = (run.document.chains ?? []).find((each) => each.operation === step.id || each.links.some((one) => one.step === step.id));
     panel.replaceChildren(stepDetails(step, ofStep.get(step.id) ?? [], {
       onZoom: (one) => waterfall.zoom(one), onSeek: (moment) => { player.seek(moment); player.play(); }, chain: chain && chainLine(chain, { onSelect: select }),
@@ -74,53 +89,71 @@ export async function show(place, address, signal) {
     const otel = run.document.otel_trace_ids?.[0] ?? id;
     head.replaceChildren(
       h("div", { class: "run-title" }, link("#/runs", "Runs", { class: "quiet" }), h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
-        h("h1", {}, name), badge(run.state), h("code", { class: "quiet", title: id }, shortId(id)), copyButton(id, "Copy id"),
+        h("h1", {}, name), badge(run.state), replayBadge(replayable), h("code", { class: "quiet", title: id }, shortId(id)), copyButton(id, "Copy id"),
         h("span", { class: "quiet" }, clock(run.document.time)),
         h("span", { class: "end" },
           link(made("compare", [id]), "Compare"), link(where, "JSON"), link(path("v1", "replay", id), "Replay"), link(path("api", "traces", otel), "Jaeger"))),
       figures(run), ...warnings(run, completeness, { onSelect: select }));
   }
 
-  function setEvents(entries, note) {
-    timeline = entries;
-    ofStep = Map.groupBy ? Map.groupBy(entries, (each) => each.step?.id) : grouped(entries);
-    events.set(linesOf(entries, completeness), note);
-    drawTabs();
-    if (tab === "step") showStep();
-  }
-
   function moments() {
     const all = new Set();
     for (const step of run.steps) { all.add(step.begin); if (!step.open) all.add(step.finish); }
-    for (const { step } of timeline.slice(0, 20_000)) if (step) all.add(Math.max(0, step.offset_ms ?? 0));
-    return [...all].sort((a, b) => a - b);
+    for (const { step } of timeline) if (step) all.add(Math.max(0, step.offset_ms ?? 0));
+    return Float64Array.from(all).sort();
   }
 
-  /** Events come after the picture, page by page: it need not wait for them. */
-  async function readEvents() {
-    completeness = await ask(`${where}/completeness`, { signal }).catch(() => null);
+  /** Events come after the picture, which need not wait for them; those of a long run when they are asked for. */
+  async function readRest() {
+    if (run.outlined && run.steps[0] && !ofStep.has(run.steps[0].id)) {
+      await readDetails(run.steps[0]);
+      if (tab === "run") show("run");
+    }
+    [completeness, replayable] = await Promise.all([`${where}/completeness`, `${where}/replayable`].map((each) => ask(each, { signal }).catch(() => null)));
     drawHead();
+    if (tab === "run") show("run");
+    if (run.outlined) { drawTabs(); return; }
     const read = [];
-    let after = null;
-    do {
-      const query = new URLSearchParams({ limit: PAGE, ...(after == null ? {} : { after }) });
-      const page = await ask(`${path("v1", "replay", id)}?${query}`, { signal });
-      read.push(...page.timeline);
-      after = page.next;
-      if (after != null) events.set(linesOf(read, completeness), `${read.length} read …`);
-    } while (after != null);
-    setEvents(read, `${read.length} events`);
+    await readEvents(id, (entries) => read.push(...entries), { signal });
+    timeline = read;
+    ofStep = grouped(read);
+    events.set(linesOf(read, completeness), `${count(read.length)} events`);
+    drawTabs();
+    if (tab === "step") showStep();
     player.set(run, moments());
+  }
+
+  /** Of a long run only the lines are kept, and each page is drawn as it comes. */
+  async function readLong() {
+    let many = 0;
+    events.set([], "");
+    await readEvents(id, (entries, last) => {
+      many += entries.length;
+      events.add(linesOf(entries, completeness), last ? `${count(many)} events` : `${count(many)} read …`);
+    }, { signal });
+  }
+
+  async function readDetails(step) {
+    ofStep.set(step.id, await readStep(id, step, signal));
+  }
+
+  function told(error) {
+    if (!signal.aborted) events.set([], plain(error.message));
   }
 
   async function readAgain() {
     try {
-      run = new Run(await ask(where, { signal }));
+      run = new Run(await readRun(id, signal));
+      if (run.outlined) {
+        ofStep.clear();
+        if (tab !== "events") eventsOfLong = null; // while they are looked at they stand still
+        if (tab === "step" && run.byId.has(waterfall.selected)) await readDetails(run.byId.get(waterfall.selected));
+      }
       waterfall.set(run, { keepZoom: true });
       player.set(run, player.moments);
       drawHead();
       if (tab !== "events") show(tab);
-      await readEvents();
+      await readRest();
     } catch (error) {
       if (!signal.aborted && !error.kind) throw error;
     }
@@ -157,7 +190,7 @@ export async function show(place, address, signal) {
   player.set(run, moments());
   const wanted = address.query.get("step");
   if (wanted && run.byId.has(wanted)) select(wanted);
-  readEvents().catch((error) => { if (!signal.aborted) events.set([], plain(error.message)); });
+  readRest().catch(told);
   return ({ query }) => { const step = query.get("step"); if (step && step !== waterfall.selected) select(step); };
 }
 

@@ -69,6 +69,7 @@ export function toast(text) {
   quiet = setTimeout(() => place.classList.remove("shown"), 2200);
 }
 
+const HEARD_MS = 100;
 const ECHOES = [1200, 3000, 8000, 20_000];
 
 /**
@@ -76,7 +77,7 @@ const ECHOES = [1200, 3000, 8000, 20_000];
  * `noted()` is for what was heard live: it is heard before it is stored, so the call is repeated when all is quiet.
  */
 export function paced(act, rest) {
-  let busy = false, wanted = false, stopped = false, timer;
+  let busy = false, wanted = false, stopped = false, timer, heard;
   let echoes = [];
   async function run() {
     if (stopped) return;
@@ -90,13 +91,16 @@ export function paced(act, rest) {
     }
   }
   run.noted = () => {
+    if (heard) return; // a thousand in a second are heard as ten
+    heard = setTimeout(() => { heard = null; }, HEARD_MS);
     echoes.forEach(clearTimeout);
-    echoes = ECHOES.map((later) => setTimeout(run, later));
+    echoes = ECHOES.map((later) => setTimeout(run, later + HEARD_MS));
     run();
   };
   run.stop = () => {
     stopped = true;
     clearTimeout(timer);
+    clearTimeout(heard);
     echoes.forEach(clearTimeout);
   };
   return run;

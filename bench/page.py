@@ -1,0 +1,153 @@
+"""How the page holds up: a run of 30,000 events opened and scrolled, and 1,000 live events a second.
+
+    python bench/page.py [--opens 3] [--live-seconds 10] [--rate 1000]
+
+A real browser (Debian's Chromium) on a real collector. What keeps the page from answering is counted by
+the browser itself: long tasks are of 50 ms and more; a frame gap is the time between two frames.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Page, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from bench.load import event
+from bench.query import LONG_RUN, Filler, engine_client
+from tests.support.browser import CHROMIUM
+from tests.support.collector import CollectorProcess
+from tracereel._clock import rfc3339
+
+WATCH = """
+window.tasks = []; window.gaps = [];
+new PerformanceObserver((list) => { for (const each of list.getEntries()) tasks.push(each.duration); })
+  .observe({ type: "longtask", buffered: true });
+let last = performance.now();
+(function frame(now) { gaps.push(now - last); last = now; requestAnimationFrame(frame); })(last);
+"""
+SCROLL = """async () => {
+  const rows = document.querySelector(".waterfall-rows");
+  for (let step = 0; step < 120; step += 1) {
+    rows.scrollTop += 400;
+    await new Promise(requestAnimationFrame);
+  }
+}"""
+BATCH = 50
+
+
+def told(page: Page, name: str) -> None:
+    """Print what the browser counted since the last time, and forget it."""
+    tasks, gaps, nodes = page.evaluate(
+        "[tasks.splice(0), gaps.splice(0), document.querySelectorAll('*').length]"
+    )
+    gaps.sort()
+    print(
+        f"{name:<34}{len(tasks):>4} long tasks, longest {max(tasks, default=0):>5.0f} ms;"
+        f" frame gap p99 {gaps[len(gaps) * 99 // 100] if gaps else 0:>5.0f} ms; {nodes} nodes"
+    )
+
+
+def long_run(page: Page, url: str) -> None:
+    """Open it, scroll it, look at a step, read all its events."""
+    began = time.perf_counter()
+    page.goto(f"{url}/#/run/{LONG_RUN}")
+    page.locator(".step-row").first.wait_for()
+    opened = time.perf_counter() - began
+    print(f"a run of 30,000 events opens in {opened:.2f} s")
+    page.wait_for_load_state("networkidle")
+    told(page, "  while it opened")
+    page.evaluate(SCROLL)
+    told(page, "  scrolled by 48,000 pixels")
+    began = time.perf_counter()
+    page.locator(".step-row").nth(12).click()
+    page.locator(".panel .details h2").wait_for()
+    print(f"  a step is shown in {time.perf_counter() - began:.2f} s")
+    began = time.perf_counter()
+    page.keyboard.press("e")
+    page.get_by_text("30,000 events").wait_for(timeout=120_000)
+    told(page, f"  all events in {time.perf_counter() - began:.1f} s")
+
+
+def send(url: str, rate: int, until: float, sent: list[int]) -> None:
+    """So many events a second, in small batches, as several agents would."""
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port)
+    rnd, number, began = random.Random(3), 0, time.perf_counter()
+    while time.perf_counter() < until:
+        lines = []
+        for _ in range(BATCH):
+            number += 1
+            fields: dict[str, Any] = json.loads(event(rnd, "live", number))
+            fields["trace_id"] = f"trc_live_{number // 20}"
+            fields["timestamp"] = rfc3339(time.time_ns())
+            lines.append(json.dumps(fields))
+        connection.request(
+            *("POST", "/v1/events", "\n".join(lines).encode()),
+            {"Content-Type": "application/x-ndjson"},
+        )
+        connection.getresponse().read()
+        time.sleep(max(0.0, began + number / rate - time.perf_counter()))
+    sent.append(number)
+
+
+def live(page: Page, url: str, *, seconds: float, rate: int) -> None:
+    """The list of runs while events come in."""
+    page.goto(f"{url}/#/runs")
+    page.locator(".runlist tbody tr").first.wait_for()
+    told(page, "the list of runs opens")
+    sent: list[int] = []
+    until = time.perf_counter() + seconds
+    sender = threading.Thread(target=send, args=(url, rate, until, sent))
+    sender.start()
+    while sender.is_alive():
+        page.wait_for_timeout(250)
+    print(f"{sent[0] / seconds:,.0f} live events a second for {seconds:.0f} s")
+    told(page, "  the list meanwhile")
+
+
+def main() -> None:
+    """Fill, open, send, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--opens", type=int, default=3)
+    parser.add_argument("--live-seconds", type=float, default=10)
+    parser.add_argument("--rate", type=int, default=1000)
+    args = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="tracereel-bench-") as folder,
+        sync_playwright() as playwright,
+    ):
+        collector = CollectorProcess(Path(folder)).start()
+        try:
+            client = engine_client(collector)
+            Filler(client, 1).long_run()
+            client.close()
+            browser = playwright.chromium.launch(
+                executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            )
+            print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+            for number in range(args.opens + 1):
+                context = browser.new_context(viewport={"width": 1440, "height": 900})
+                page = context.new_page()
+                page.add_init_script(WATCH)
+                if number < args.opens:
+                    long_run(page, collector.url)
+                else:
+                    live(page, collector.url, seconds=args.live_seconds, rate=args.rate)
+                context.close()
+            browser.close()
+        finally:
+            collector.stop()
+
+
+if __name__ == "__main__":
+    main()

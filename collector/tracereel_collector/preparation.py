@@ -1,0 +1,47 @@
+"""Makes database, schema and prices ready, once, whenever the store first answers."""
+
+import threading
+
+import structlog
+
+from tracereel_collector.queue import DurableQueue
+from tracereel_collector.store.clickhouse import ClickHouseStore
+from tracereel_collector.store.migrate import migrate
+from tracereel_collector.store.prices import Price, load_prices
+
+log = structlog.get_logger(__name__)
+
+
+class Preparation:
+    """Call it before anything is stored; from the second time on it does nothing."""
+
+    def __init__(self, store: ClickHouseStore, queue: DurableQueue, prices: list[Price]) -> None:
+        self._store = store
+        self._queue = queue
+        self._prices = prices
+        self._lock = threading.Lock()
+        self._done = False
+
+    def __call__(self) -> None:
+        """Prepare the store.
+
+        Raises:
+            StartupError: it was made by a newer version.
+            StoreUnavailableError: it does not answer now.
+        """
+        with self._lock:
+            if self._done:
+                return
+            self._store.prepare()
+            applied = migrate(self._store)
+            self._queue.number_after(self._store.highest_number())
+            loaded = load_prices(self._store, self._prices)
+            if applied or loaded:
+                # One line, however much there was to do.
+                log.info(
+                    "store_prepared",
+                    migrations=len(applied),
+                    schema=applied[-1].number if applied else None,
+                    prices=len(self._prices) if loaded else 0,
+                )
+            self._done = True

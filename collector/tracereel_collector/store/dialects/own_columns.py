@@ -1,0 +1,145 @@
+"""SQL that reads spans out of our own events: nothing of them is stored twice.
+
+An event that closes a span holds all of it. Its attributes and canonical columns are made when they are
+read, which is seldom; made while events come in, they took more than everything else together.
+"""
+
+from typing import Final
+
+from tracereel import semconv
+from tracereel_collector.store.dialects import own
+from tracereel_collector.store.dialects.columns import (
+    COLUMNS,
+    first,
+    kind_of,
+    provider_of,
+    translation,
+)
+from tracereel_collector.store.dialects.names import SLOTS
+
+_KNOWN: Final = {**semconv.SPAN_ATTRIBUTES, **own.MORE_ATTRIBUTES}
+_IS_CALL: Final = f"event_type = '{semconv.LLM_CALLED}'"
+_CLOSES: Final = "span_id != '' AND span_began > 0 AND span_name != ''"
+_TEXTS: Final = "Map(LowCardinality(String), String)"
+_BASE: Final = (
+    *("Timestamp", "TraceId", "SpanId", "ParentSpanId", "TraceState", "SpanName", "SpanKind"),
+    *(
+        "ServiceName",
+        "ResourceAttributes",
+        "ScopeName",
+        "ScopeVersion",
+        "SpanAttributes",
+        "Duration",
+    ),
+    *("StatusCode", "StatusMessage", "Events.Timestamp", "Events.Name", "Events.Attributes"),
+    *("Links.TraceId", "Links.SpanId", "Links.TraceState", "Links.Attributes"),
+    *("TenantId", "SequenceNumber", "Position", "IngestedAt", "Source"),
+)
+SPAN_COLUMNS: Final = ", ".join(f"`{name}`" for name in (*_BASE, *COLUMNS, "AttributeTypes"))
+"""The columns of `otel_spans`, in the order of the table."""
+_TYPED: Final = ", ".join(
+    (
+        *(f"`{name}`" for name in _BASE),
+        # The types of the table, which an insert would have made of them.
+        *(f"CAST({name} AS {kind}) AS {name}" for name, (kind, _, _) in COLUMNS.items()),
+        "AttributeTypes",
+    )
+)
+
+
+def _sources() -> dict[str, list[tuple[str, str]]]:
+    """Attribute → the fields that say it, and SQL for what each says."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for field, names in _KNOWN.items():
+        for place, name in enumerate(names):
+            said = f"t.{field}"
+            if field == "llm_model" and place == 0:
+                # Of a model call, the model that answered is told from the one that was asked for.
+                found.setdefault(semconv.ANSWERED_BY, []).append(
+                    (field, f"if({_IS_CALL}, {said}, '')")
+                )
+                said = f"if({_IS_CALL}, '', {said})"
+            found.setdefault(name, []).append((field, said))
+    found.setdefault(semconv.OPERATION, []).append(("operation", own.OPERATION_OF_TYPE))
+    return found
+
+
+_SOURCES: Final = _sources()
+_SAID: Final = {
+    f"said_{slot}": first(*(sql for name in names for _, sql in _SOURCES.get(name, [])))
+    for slot, names in SLOTS.items()
+}
+_FIELDS: Final = sorted(
+    {field for names in SLOTS.values() for name in names for field, _ in _SOURCES.get(name, [])}
+)
+
+
+def _spans_of_events() -> str:
+    """A query on `agent_events` for the spans that events tell whole, as rows of `otel_spans`."""
+    types = ", ".join(f"{name} String" for name in (*_FIELDS, "error_message", "stack_trace"))
+    said = ",\n        ".join(f"{sql} AS {name}" for name, sql in _SAID.items())
+    return translation(
+        f"""(
+    SELECT
+        fromUnixTimestamp64Nano(span_began) AS Timestamp,
+        otel_trace_id AS TraceId,
+        span_id AS SpanId,
+        parent_span_id AS ParentSpanId,
+        '' AS TraceState,
+        span_name AS SpanName,
+        toLowCardinality(if({_IS_CALL}, 'Client', 'Internal')) AS SpanKind,
+        service AS ServiceName,
+        CAST(map('service.name', service) AS {_TEXTS}) AS ResourceAttributes,
+        'tracereel' AS ScopeName,
+        '' AS ScopeVersion,
+        {own.FRAGMENTS["own_attributes"]} AS SpanAttributes,
+        toUInt64(greatest(span_ended - span_began, 0)) AS Duration,
+        toLowCardinality(if(status = 'failed', 'Error', 'Unset')) AS StatusCode,
+        if(status = 'failed', concat(error_type, if(t.error_message = '', '', ': '), t.error_message), '')
+            AS StatusMessage,
+        if(status = 'failed', [fromUnixTimestamp64Nano(span_ended)], []) AS `Events.Timestamp`,
+        if(status = 'failed', [toLowCardinality('exception')], []) AS `Events.Name`,
+        if(status = 'failed', [CAST(mapFilter((k, v) -> v != '', map(
+            'exception.type', toString(error_type), 'exception.message', t.error_message,
+            'exception.stacktrace', t.stack_trace)) AS {_TEXTS})], []) AS `Events.Attributes`,
+        emptyArrayString() AS `Links.TraceId`,
+        emptyArrayString() AS `Links.SpanId`,
+        emptyArrayString() AS `Links.TraceState`,
+        CAST([] AS Array({_TEXTS})) AS `Links.Attributes`,
+        tenant AS TenantId,
+        sequence_number AS SequenceNumber,
+        toUInt64(0) AS Position,
+        ingested_at AS IngestedAt,
+        toLowCardinality('event') AS Source,
+        CAST(map() AS Map(LowCardinality(String), UInt8)) AS AttributeTypes,
+        payload AS Told,
+        {said}
+    FROM
+    (
+        SELECT *, {own.FRAGMENTS["own_attribute_pairs"]} AS pairs
+        FROM
+        (
+            SELECT
+                tenant, sequence_number, ingested_at, event_type, otel_trace_id, span_id, parent_span_id,
+                service, error_type, status, payload, span_name, span_began, span_ended,
+                JSONExtract(payload, 'Tuple({types})') AS t,
+                {own.FRAGMENTS["event_fields"]} AS fields
+            FROM agent_events
+            WHERE {_CLOSES}
+        )
+    )
+)""",
+        said=True,
+    )
+
+
+FRAGMENTS: Final = {
+    "span_columns": SPAN_COLUMNS,
+    "told_span_columns": _TYPED,
+    "told_spans_query": _spans_of_events(),
+    # Planned with every insert, so it is said shortly what the columns above say of a model call.
+    "told_closes": _CLOSES,
+    "told_provider": provider_of("llm_provider"),
+    "told_kind": kind_of("lower(JSONExtractString(payload, 'operation'))"),
+}
+"""What the `.sql` files call `$name`."""

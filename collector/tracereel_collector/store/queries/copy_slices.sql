@@ -1,0 +1,5 @@
+-- What a table is made of: its parts, in the order of their partitions.
+SELECT partition_id, name, rows, data_uncompressed_bytes
+FROM system.parts
+WHERE database = currentDatabase() AND table = {table:String} AND active AND rows > 0
+ORDER BY partition_id, name

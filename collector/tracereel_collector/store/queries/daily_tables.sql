@@ -1,0 +1,11 @@
+-- Tables that keep a day of arrival in each partition: the tenant's column, and the day of a row.
+SELECT table, any(columns.name) AS tenant_column, any(tables.partition_key) AS day
+FROM system.columns AS columns
+INNER JOIN system.tables AS tables ON tables.database = columns.database AND tables.name = columns.table
+WHERE columns.database = currentDatabase()
+  AND columns.name IN ('tenant', 'TenantId')
+  AND tables.engine LIKE '%MergeTree'
+  AND tables.partition_key IN ('toDate(ingested_at)', 'toDate(IngestedAt)', 'day')
+GROUP BY table
+-- The events last: what is derived from them is gone when they are.
+ORDER BY table = 'agent_events', table

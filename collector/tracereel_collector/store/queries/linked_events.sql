@@ -1,0 +1,13 @@
+-- The events of several runs in causal order, each once; columns as in `run_events.sql`.
+SELECT
+    sequence_number,
+    formatDateTime(ingested_at, '%Y-%m-%dT%H:%i:%S.%fZ') AS ingested,
+    toUnixTimestamp64Nano(timestamp) AS unix_nano,
+    hlc,
+    payload
+FROM agent_events
+WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
+    AND (hlc, sequence_number) > ({after_position:UInt64}, {after_number:UInt64})
+ORDER BY hlc, sequence_number
+LIMIT 1 BY trace_id, event_id
+LIMIT {limit:UInt32}

@@ -1,0 +1,1 @@
+SELECT sum(bytes_on_disk) FROM system.parts WHERE database = currentDatabase() AND active

@@ -1,0 +1,185 @@
+"""An embedded store is copied into a server: all of it, once, however often it is interrupted."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+
+import clickhouse_connect
+import pytest
+
+from tests.support.collector import CollectorProcess, http
+from tests.support.conservation import conserved
+from tests.support.waiting import wait_until
+from tracereel_collector.engine import EngineSettings, Supervisor
+
+CRASHED = 137
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """The data directory of a collector that was killed with something in its queue."""
+    collector = CollectorProcess(
+        tmp_path_factory.mktemp("embedded"), environ={"TRACEREEL_LINGER_SECONDS": "3"}
+    ).start()
+    demo = [sys.executable, "-m", "tracereel", "demo", "--runs", "6", "--interval", "0"]
+    subprocess.run([*demo, "--endpoint", collector.url], check=True, capture_output=True)
+    wait_until(lambda: collector.metric("tracereel_records_pending", kind="events") == 0)
+    trace = http("GET", f"{collector.url}/v1/traces").json()["traces"][0]["trace_id"]
+    score = json.dumps({"trace_id": trace, "name": "good", "value": 1}).encode()
+    assert http("POST", f"{collector.url}/v1/scores?wait=stored", score).status == 200
+    events = [
+        {
+            "event_id": f"last-{n}",
+            "event_type": "custom.last",
+            "timestamp": "2026-01-23T10:00:00Z",
+            "trace_id": "trc_last",
+        }
+        for n in range(10)
+    ]
+    assert collector.post_events(events, wait=False).status == 200
+    collector.kill()
+    return collector.data_dir
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A second engine, reached over HTTP as a server is."""
+    with Supervisor(EngineSettings(store_dir=tmp_path_factory.mktemp("server"))) as running:
+        yield running
+
+
+@pytest.fixture
+def database(server):
+    """A database of the test's own: its DSN, and a client."""
+    name = f"db_{uuid.uuid4().hex}"
+    client = clickhouse_connect.get_client(
+        host=server.host, port=server.port, username="u", password=server.secret
+    )
+    client.command(f"CREATE DATABASE {name} ENGINE = Atomic")
+    client.close()
+    client = clickhouse_connect.get_client(
+        host=server.host, port=server.port, username="u", password=server.secret, database=name
+    )
+    yield f"http://u:{server.secret}@{server.host}:{server.port}/{name}", client
+    client.close()
+
+
+@pytest.fixture
+def embedded(source, tmp_path):
+    # Its links are as they are: chDB does not open what was copied through them.
+    return shutil.copytree(source, tmp_path / "data", symlinks=True)
+
+
+def migrate(data_dir, to, **environ):
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tracereel", "migrate-store"),
+            *("--to", to, "--data-dir", str(data_dir)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environ},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def contents(client, table):
+    """All rows of a table as text, whatever their order."""
+    final = "" if table == "agent_events" else "FINAL"
+    return sorted(client.raw_query(f"SELECT * FROM {table} {final}", fmt="TSV").splitlines())
+
+
+@pytest.mark.fault
+def test_a_copy_that_is_interrupted_goes_on_and_ends_with_every_row_once(
+    embedded, database, new_collector, tmp_path
+):
+    to, client = database
+    interrupted = 0
+    while (result := migrate(embedded, to, TRACEREEL_CRASH_AT="partition_copied:4"))[0] == CRASHED:
+        interrupted += 1
+    status, said, errors = result
+
+    assert (status, errors) == (0, ""), said
+    assert interrupted > 1
+    assert "the same there as here" in said
+    with Supervisor(EngineSettings(store_dir=embedded / "store")) as here:
+        original = clickhouse_connect.get_client(
+            host=here.host, port=here.port, username="u", password=here.secret, database="tracereel"
+        )
+        for table in ("agent_events", "trace_summaries", "agent_minutes", "score_tellings"):
+            assert contents(client, table) == contents(original, table) != [], table
+        emitters = "SELECT emitter_id, groupBitmapMerge(numbers) FROM emitter_numbers GROUP BY 1 ORDER BY 1"
+        assert client.query(emitters).result_rows == original.query(emitters).result_rows != []
+        original.close()
+    assert client.query("SHOW TABLES LIKE 'copy_of%'").result_rows == []
+
+    # The collector goes on with the same data directory: nothing waits, views work, numbers go on.
+    events = client.query("SELECT count() FROM agent_events").result_rows[0][0]
+    collector = new_collector(
+        embedded, arguments=("--store", to.replace("http://", "clickhouse://"))
+    ).start()
+    assert collector.replay("trc_last").json()["summary"]["total_events"] == 10
+    new = {
+        "event_id": "new",
+        "event_type": "custom.new",
+        "timestamp": "2026-01-23T10:00:00Z",
+        "trace_id": "trc_last",
+    }
+    assert collector.post_events([new]).json()["status"] == "stored"
+    assert client.query("SELECT count() FROM agent_events").result_rows == [(events + 1,)]
+    assert conserved(collector)["stored"] == events + 1
+    collector.stop()
+
+    status, _, errors = migrate(embedded, to)
+    assert status == 2
+    assert "the stores differ" in errors
+
+
+def test_doing_it_again_finds_that_it_is_done(embedded, database):
+    to, client = database
+    assert migrate(embedded, to)[0] == 0
+    before = contents(client, "agent_events")
+
+    status, said, _ = migrate(embedded, to)
+
+    assert status == 0
+    assert "the same there as here" in said
+    assert contents(client, "agent_events") == before
+
+
+def test_a_database_with_rows_of_its_own_is_left_alone(embedded, database):
+    to, client = database
+    assert migrate(embedded, to)[0] == 0
+    client.command("TRUNCATE TABLE store_copies")
+
+    status, _, errors = migrate(embedded, to)
+
+    assert status == 2
+    assert "that are not of this copy" in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_a_store_that_is_being_served_is_not_copied(collector, database):
+    status, _, errors = migrate(collector.data_dir, database[0])
+
+    assert status == 2
+    assert "a collector runs on" in errors
+    assert "stop it first" in errors
+
+
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("ftp://host/db", "expected clickhouse[s]://"),
+        ("http://127.0.0.1:9/db", "the store does not answer"),
+    ],
+)
+def test_a_target_that_cannot_be_is_said(embedded, to, said):
+    status, _, errors = migrate(embedded, to)
+
+    assert status == 2
+    assert said in errors
