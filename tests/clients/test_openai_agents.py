@@ -26,9 +26,6 @@ def instrumented(events):
     yield events
     uninstrument()
     agents.set_trace_processors([])
-    from tracereel.integrations import openai_agents
-
-    openai_agents._installed.clear()
 
 
 @function_tool
@@ -75,10 +72,12 @@ def test_an_agent_with_its_tools_and_model_calls(kind, streamed, standin, instru
     assert all(call["llm_tokens_used"] for call in calls)
     assert all(call["input_messages"] for call in calls)
     assert done["llm_tokens_used"] == sum(call["llm_tokens_used"] for call in calls)
-    for call in events.get_events(TOOL):
-        assert (call["tool_name"], call["arguments"]) == ("get_weather", {"city": "Lima"})
-        assert call["result"] == "sunny in Lima"
-        assert call["parent_span_id"] == done["span_id"]
+    (call,) = events.get_events(TOOL)
+    assert (call["tool_name"], call["arguments"]) == ("get_weather", {"city": "Lima"})
+    assert call["result"] == "sunny in Lima"
+    assert call["parent_span_id"] == done["span_id"]
+    (decision,) = events.get_events("agent.decision.recorded")
+    assert decision["span_id"] == call["span_id"]
 
 
 def test_a_call_that_the_client_records_too_is_recorded_once(standin, instrumented):

@@ -11,7 +11,7 @@ does with its traces is not touched.
 import json
 from typing import Any, Final
 
-from agents.tracing import TracingProcessor, add_trace_processor
+from agents.tracing import TracingProcessor, add_trace_processor, get_trace_provider
 
 from tracereel import _guard, _values
 from tracereel._recorder import Recorder
@@ -196,10 +196,17 @@ _installed: Final[list[TracereelProcessor]] = []
 
 def instrument() -> None:
     """Record the runs of every agent of the Agents SDK in this process, until `uninstrument`."""
-    if not _installed:
-        _installed.append(TracereelProcessor())
+    if not _installed or not _is_registered(_installed[0]):
+        _installed[:] = [TracereelProcessor()]
         add_trace_processor(_installed[0])
     _installed[0].enabled = True
+
+
+def _is_registered(processor: TracereelProcessor) -> bool:
+    """Whether a processor that was added is still there: programs may set others in its place."""
+    several = getattr(get_trace_provider(), "_multi_processor", None)
+    known = getattr(several, "_processors", None)
+    return known is None or processor in known
 
 
 def uninstrument() -> None:
