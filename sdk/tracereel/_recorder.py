@@ -168,7 +168,11 @@ class Recorder:
             self.record(events[-1], trace, closes_run=closes_run, seconds=seconds)
             return
         try:
-            self._write(events, trace, closes_run)
+            reason = self._spool.append_all(events, trace, closes_run=closes_run)
+            if reason is None:
+                self._shipper.wake()
+            else:
+                self.drop(reason, len(events))
         except Exception as error:  # noqa: BLE001
             _guard.report("spool", error)
             self.drop("internal_error", len(events))
@@ -197,14 +201,11 @@ class Recorder:
             self.drop("internal_error")
 
     def _store(self, event: dict[str, Any], trace: Trace | None, closes_run: bool) -> None:
-        self._write([event], trace, closes_run)
-
-    def _write(self, events: list[dict[str, Any]], trace: Trace | None, closes_run: bool) -> None:
-        reason = self._spool.append_all(events, trace, closes_run=closes_run)
+        reason = self._spool.append(event, trace, closes_run=closes_run)
         if reason is None:
             self._shipper.wake()
         else:
-            self.drop(reason, len(events))
+            self.drop(reason)
 
     def drop(self, reason: str, events: int = 1) -> None:
         """Account for events that are not recorded."""

@@ -172,13 +172,15 @@ class Spool:
 
     def append(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool) -> str | None:
         """Number and write an event; null when written, else the reason why it was dropped."""
-        return self.append_all([event], trace, closes_run=closes_run)
+        return self._append(([_values.encode(event)], trace, closes_run))
 
     def append_all(
         self, events: list[dict[str, Any]], trace: Trace | None, *, closes_run: bool
     ) -> str | None:
         """The same for events that follow each other, by one write: all of them, or none."""
-        draft = [_values.encode(event) for event in events], trace, closes_run
+        return self._append(([_values.encode(event) for event in events], trace, closes_run))
+
+    def _append(self, draft: Draft) -> str | None:
         with self._lock:
             if self._writing:
                 # A signal handler or finaliser came in while this thread wrote: it goes after.
@@ -200,7 +202,9 @@ class Spool:
         return reason
 
     def _write(self, bodies: list[bytes], trace: Trace | None, closes_run: bool) -> str | None:
-        coming, filled = sum(map(len, bodies)), self._segment_size
+        count = len(bodies)
+        coming = len(bodies[0]) if count == 1 else sum(map(len, bodies))
+        filled = self._segment_size
         if self._foreign_bytes + self._closed_bytes + filled + coming > self._max_bytes:
             return SPOOL_FULL
         if self._file < 0 or filled + coming > self._segment_bytes:
@@ -211,7 +215,6 @@ class Spool:
                 return SPOOL_ERROR
             if self._file < 0:
                 return SPOOL_ERROR
-        count = len(bodies)
         if count == 1:
             lines = self._finish_line(bodies[0], trace, closes_run)
         else:

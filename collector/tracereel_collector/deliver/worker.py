@@ -35,6 +35,7 @@ REFUSALS_ALONE = 20
 BUSY_RECORDS = 1_000
 OTLP_KINDS = frozenset({Kind.SPANS, Kind.LOGS, Kind.METRICS})
 QUIET_SHARE = 0.1
+REST_TIMES = 3.0
 
 
 class Stores(Protocol):
@@ -91,6 +92,7 @@ class DeliveryWorker:
         self._on_batch = on_batch
         self._last_records = dict.fromkeys(Kind, 0)
         self._last_seconds = dict.fromkeys(Kind, 0.0)
+        self._last_end = dict.fromkeys(Kind, 0.0)
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(kind,), name=f"deliver-{kind}", daemon=True)
@@ -158,12 +160,14 @@ class DeliveryWorker:
     def _linger(self, kind: Kind) -> float:
         """An insert has a price of its own: wait a second when much comes, a moment when little.
 
-        Where inserts are dear, as long as the last one took: the store is then busy half of the time
-        at most, and what comes meanwhile shares the next.
+        Between two inserts the store rests for some times as long as the last one took, a second at
+        most: a trickle must not keep it busy, and what comes after a pause need not wait.
         """
         busy = self._last_records[kind] / BUSY_RECORDS
         by_rate = min(1.0, max(QUIET_SHARE, busy)) * self._limits.linger_seconds
-        return max(by_rate, min(self._limits.linger_seconds, self._last_seconds[kind]))
+        rested = time.perf_counter() - self._last_end[kind]
+        rest = REST_TIMES * self._last_seconds[kind] - rested
+        return max(by_rate, min(self._limits.linger_seconds, rest))
 
     def _deliver(self, batch: Batch) -> None:
         started = time.perf_counter()
@@ -224,7 +228,8 @@ class DeliveryWorker:
                     raise
                 backoff = min(LAST_BACKOFF, backoff * 2)
             else:
-                self._last_seconds[kind] = time.perf_counter() - started
+                self._last_end[kind] = time.perf_counter()
+                self._last_seconds[kind] = self._last_end[kind] - started
                 self._metrics.seconds.labels(kind).observe(self._last_seconds[kind])
                 return
 
