@@ -10,6 +10,7 @@ from google import genai
 from google.genai import types
 
 import tracereel
+from tests.clients.reading import only_call
 from tests.clients.standin import RATE_LIMITED, StandIn
 from tests.support.replay_trial import recording
 from tracereel import traced_agent
@@ -192,9 +193,10 @@ def test_another_question_is_a_divergence(server):
         ask()
 
 
-def test_without_a_tape_nothing_stands_between_the_client_and_its_server(server):
+def test_without_a_tape_nothing_stands_between_the_client_and_its_server(server, events):
     client = SYNC["openai"](server.url)
 
     asks_chat(client, False)
 
+    assert only_call(events)["llm_tokens_used"] == 150
     assert "send" not in vars(client._client)
