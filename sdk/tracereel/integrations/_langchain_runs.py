@@ -13,7 +13,7 @@ from tracereel._scopes.calls import ToolSpec
 from tracereel._scopes.steps import RetrievalSpec, StepSpec
 from tracereel.integrations._dialects import LANGCHAIN
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
-from tracereel.integrations._runs import Run, Runs, open_scope, recorded
+from tracereel.integrations._runs import FailedToolError, Run, Runs, open_scope, recorded
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.base import Approval, NormalizedEvent, StreamTimings
 from tracereel.providers.emission import message_fields
@@ -31,10 +31,6 @@ WAITING: Final = "waiting_for_a_person"
 MAX_WAITING_THREADS: Final = 1_000
 _NODE: Final = "graph:step:"
 _HIDDEN: Final = "langsmith:hidden"
-
-
-class FailedToolError(Exception):
-    """A tool whose framework has turned its error into an answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,16 @@ class ModelCall:
         return execution
 
     @property
+    def around(self) -> Execution | None:
+        """The execution that the call is made in."""
+        return self._around if self._scope is None else self._scope.execution.parent
+
+    @property
+    def is_taped(self) -> bool:
+        """Whether a tape records the run it is part of, or serves it; what no run is around is on none."""
+        return self._recorder.tape is not None and self.around is not None
+
+    @property
     def start_tick(self) -> int:
         """When the call began, by the performance counter."""
         return self._attempt_tick if self._scope is None else self._scope.start_tick
@@ -350,9 +360,14 @@ class InnerCall(ModelCall):
         self.dialect, self.model, self.provider = dialect, outer.model, outer.provider
         self.ended = True
         self._scope = None
+        self._recorder = outer._recorder  # noqa: SLF001 - of the same class
         self._around = outer.execution
         self._attempt_tick = outer.start_tick
         framework_told(outer)  # the next request in this context is another one
+
+    @property
+    def around(self) -> Execution | None:
+        return self._outer.around
 
     def headers(self, headers: Any) -> None:
         self._outer.headers(headers)

@@ -19,6 +19,10 @@ MAX_RUNS: Final = 10_000
 """Runs under way that are remembered; the oldest is given up beyond that, and ends as left."""
 
 
+class FailedToolError(Exception):
+    """A tool whose framework has turned its error into an answer."""
+
+
 @dataclass(slots=True)
 class Run:
     """One run: a scope, a model call, or neither where it only stands between others."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from tracereel import _guard
-from tracereel.integrations import _bodies
+from tracereel.integrations import _bodies, _taped_http
 from tracereel.integrations._dialects import Dialect
 from tracereel.integrations._model_call import ModelCall, begin
 from tracereel.integrations._tool_memory import ToolMemory
@@ -287,10 +287,11 @@ _AWAITED: Final = frozenset({_request_async, _process_response_async, _sleep_asy
 class Work:
     """A client at work on one call."""
 
-    __slots__ = ("_failure", "_is_watched", "_response", "_token", "call")
+    __slots__ = ("_exchange", "_failure", "_is_watched", "_response", "_token", "call")
 
-    def __init__(self, call: ModelCall) -> None:
+    def __init__(self, call: ModelCall, client: Any) -> None:
         self.call = call
+        self._exchange = _taped_http.begin(call, vars(client).get("_client"))
         self._response: Any = None
         self._is_watched = False
         self._failure: tuple[str, str, Any, int | None] | None = None
@@ -352,6 +353,7 @@ class Work:
         """The client's method is left."""
         with _guard.Guard("client_answer"):
             self.call.detach()
+            _taped_http.end(self._exchange)
             try:
                 _current.reset(self._token)
             except ValueError:
@@ -370,7 +372,7 @@ def _begun(recording: Recording | None, client: Any, options: Any) -> Work | Non
         return None
     try:
         call = recording.begin(client, options)
-        return None if call is None else Work(call)
+        return None if call is None else Work(call, client)
     except Exception as error:  # noqa: BLE001
         _guard.report("client_call", error)
         return None

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from tracereel import _guard
 from tracereel._wrapping import first_step
+from tracereel.integrations import _taped_http
 from tracereel.integrations._bodies import MAX_WAITING, ChunkBody, decoded
 from tracereel.integrations._dialects import GOOGLE, GOOGLE_EMBEDDINGS
 from tracereel.integrations._model_call import ModelCall, begin
@@ -43,10 +44,11 @@ _RATE_LIMITED: Final = "rate_limited"
 class Work:
     """A client at work on one call."""
 
-    __slots__ = ("_failed_at", "_failure", "_token", "call")
+    __slots__ = ("_exchange", "_failed_at", "_failure", "_token", "call")
 
-    def __init__(self, call: ModelCall) -> None:
+    def __init__(self, call: ModelCall, http: Any) -> None:
         self.call = call
+        self._exchange = _taped_http.begin(call, http)
         self._failure: BaseException | None = None
         self._failed_at = 0.0
         self._token: Token[Work | None] | None = _current.set(self)
@@ -91,6 +93,8 @@ class Work:
         """The client's method is left."""
         with _guard.Guard("client_answer"):
             self.call.detach()
+            exchange, self._exchange = self._exchange, None
+            _taped_http.end(exchange)
             token, self._token = self._token, None
             try:
                 if token is not None:
@@ -102,7 +106,7 @@ class Work:
 _current: ContextVar[Work | None] = ContextVar("tracereel_google_work", default=None)
 
 
-def _begun(memory: ToolMemory | None, path: str, body: Any) -> Work | None:
+def _begun(memory: ToolMemory | None, path: str, body: Any, http: Any) -> Work | None:
     if memory is None:
         return None
     try:
@@ -111,7 +115,7 @@ def _begun(memory: ToolMemory | None, path: str, body: Any) -> Work | None:
         if found is None or dialect is None:
             return None
         call = begin(dialect, body, model=found["model"], memory=memory)
-        return None if call is None else Work(call)
+        return None if call is None else Work(call, http)
     except Exception as error:  # noqa: BLE001
         _guard.report("client_call", error)
         return None
@@ -127,7 +131,7 @@ def _body(work: Work) -> ChunkBody:
 
 
 def _request(memory: Any, original: Original, api: Any, method: str, path: str, *rest: Any) -> Any:
-    work = _begun(memory, path, rest[0] if rest else None)
+    work = _begun(memory, path, rest[0] if rest else None, vars(api).get("_httpx_client"))
     if work is None:
         return original(api, method, path, *rest)
     try:
@@ -145,7 +149,7 @@ def _request(memory: Any, original: Original, api: Any, method: str, path: str, 
 async def _request_async(
     memory: Any, original: Original, api: Any, method: str, path: str, *rest: Any
 ) -> Any:
-    work = _begun(memory, path, rest[0] if rest else None)
+    work = _begun(memory, path, rest[0] if rest else None, vars(api).get("_async_httpx_client"))
     if work is None:
         return await original(api, method, path, *rest)
     try:
@@ -164,7 +168,7 @@ def _stream(
     memory: Any, original: Original, api: Any, method: str, path: str, *rest: Any
 ) -> Generator[Any, None, None]:
     inner = original(api, method, path, *rest)
-    work = _begun(memory, path, rest[0] if rest else None)
+    work = _begun(memory, path, rest[0] if rest else None, vars(api).get("_httpx_client"))
     if work is None:
         yield from inner
         return
@@ -192,7 +196,7 @@ def _stream(
 async def _stream_async(
     memory: Any, original: Original, api: Any, method: str, path: str, *rest: Any
 ) -> Any:
-    work = _begun(memory, path, rest[0] if rest else None)
+    work = _begun(memory, path, rest[0] if rest else None, vars(api).get("_async_httpx_client"))
     if work is None:
         return await original(api, method, path, *rest)
     try:

@@ -289,6 +289,7 @@ def boundary(
     *,
     form: str = "sync",
     effect: str = "read",
+    around: "Execution | None" = None,
 ) -> Any:
     """Make a call to the outside that a tape records, and that a replay serves instead of making it.
 
@@ -302,6 +303,7 @@ def boundary(
         form: what `call` gives: `sync` a result (or a coroutine), `async` a coroutine, `generator` or
             `async_generator` an iterator of the parts of a stream.
         effect: `pure`, `read`, `write` or `irreversible`; see the side effects of tools.
+        around: the execution that it is made in; the current one if not given.
     """
     from tracereel import _context, _recorder
 
@@ -309,7 +311,7 @@ def boundary(
     session = recorder.tape if recorder is not None else None
     if session is None:
         return call()
-    around = _context.current_execution()
+    around = around if around is not None else _context.current_execution()
     begun = session.begin(
         None,
         around=around,

@@ -33,11 +33,21 @@ class SseDecoder:
     def take(self, data: bytes) -> list[bytes | None]:
         """The data of the frames that are complete now; null in the place of one that is too long."""
         frames: list[bytes | None] = []
-        is_whole = data[-2:] == b"\n\n" and len(data) <= MAX_FRAME_BYTES and b"\r" not in data
-        if is_whole and self._is_between_frames:
+        if (
+            data[-2:] == b"\n\n"
+            and not (self._line or self._data or self._is_too_long or self._ended_with_return)
+            and len(data) <= MAX_FRAME_BYTES
+            and b"\r" not in data
+        ):
             # Whole frames, as most servers write them: no line has to be kept for later.
             for frame in data[:-2].split(b"\n\n"):
-                _add_whole(frame, frames)
+                # Nearly all are one line of data, most of them after one with the event's name.
+                at = 0 if frame[:5] == b"data:" else frame.find(b"\ndata:") + 1
+                if (at or frame[:5] == b"data:") and frame.find(b"\n", at) < 0:
+                    start = at + 6 if frame[at + 5 : at + 6] == b" " else at + 5
+                    frames.append(frame[start:])
+                else:
+                    _add_lines(frame, frames)
             return frames
         if self._ended_with_return and data:
             # The line ended with \r; a \n right after it belongs to the same end.
@@ -51,10 +61,6 @@ class SseDecoder:
             self._end_line(frames)
         self._extend(lines[-1])
         return frames
-
-    @property
-    def _is_between_frames(self) -> bool:
-        return not (self._line or self._data or self._is_too_long or self._ended_with_return)
 
     def _extend(self, part: bytes) -> None:
         self._size += len(part)
@@ -80,18 +86,12 @@ class SseDecoder:
             self._is_too_long = False
 
 
-def _add_whole(frame: bytes, frames: list[bytes | None]) -> None:
-    """Adds what a frame carries that came in one piece."""
-    # Nearly all are one line of data, most of them after one with the event's name.
-    _, found, rest = (b"\n" + frame).partition(b"\ndata:")
-    if not found:
-        return
-    if b"\n" not in rest:
-        frames.append(rest.removeprefix(b" "))
-        return
+def _add_lines(frame: bytes, frames: list[bytes | None]) -> None:
+    """Adds what a frame carries that has several lines of data, or none."""
     lines = frame.split(b"\n")
     parts = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
-    frames.append(parts[0] if len(parts) == 1 else b"\n".join(parts))
+    if parts:
+        frames.append(b"\n".join(parts))
 
 
 def decode_frame(data: bytes | None) -> Any:

@@ -1,0 +1,190 @@
+"""pydantic-ai by its capabilities: runs of agents, tools and model calls.
+
+    from tracereel.integrations.pydantic_ai import TracereelCapability
+
+    agent = Agent("openai:gpt-5", name="forecaster", capabilities=[TracereelCapability()])
+
+`capability.enabled = False` ends it.
+"""
+
+from typing import Any, Final
+
+from pydantic_ai.capabilities import AbstractCapability
+
+from tracereel import _guard, _recorder, _values
+from tracereel._recorder import Recorder
+from tracereel._scopes.agent import AgentSpec
+from tracereel._scopes.arguments import Arguments, given
+from tracereel._scopes.base import Scope, Spec
+from tracereel._scopes.calls import ToolSpec
+from tracereel.integrations._dialects import LANGCHAIN
+from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
+from tracereel.integrations._tool_memory import ToolMemory
+from tracereel.providers.base import UNKNOWN_MODEL
+from tracereel.providers.names import provider_named
+from tracereel.providers.normalizer import BatchResultNormalizer
+from tracereel.providers.reading import as_data, json_object, mapping, text
+
+_STOPS: Final = {"tool_call": "tool_calls"}
+"""Its words for how an answer ended, where they are none of a provider's."""
+
+
+class TracereelCapability(AbstractCapability[Any]):
+    """Records the runs of the agents that have it; one may serve any number of them."""
+
+    def __init__(self) -> None:
+        self.enabled = True
+        self._memory = ToolMemory()
+
+    async def wrap_run(self, ctx: Any, *, handler: Any) -> Any:
+        """A run of an agent is an execution."""
+        scope = self._open(_agent_spec(ctx), {"prompt": ctx.prompt})
+        return await _followed(scope, handler(), lambda result: getattr(result, "output", result))
+
+    async def wrap_tool_execute(
+        self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
+    ) -> Any:
+        """A tool is called."""
+        del ctx, tool_def
+        spec = ToolSpec(
+            _values.text(call.tool_name, _values.SHORT_LIMIT),
+            tool_type="function",
+            tool_call_id=text(call.tool_call_id),
+            ids={},
+            inputs=None,
+        )
+        scope = self._open(spec, args if isinstance(args, dict) else {"input": args})
+        return await _followed(scope, handler(args), lambda result: result)
+
+    async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
+        """A model is asked."""
+        del ctx
+        call = self._asked(request_context)
+        if call is None:
+            return await handler(request_context)
+        framework_tells_of(call)
+        try:
+            response = await handler(request_context)
+        except BaseException as error:
+            call.failed(error)
+            raise
+        finally:
+            framework_told(call)
+            call.detach()
+        with _guard.Guard("pydantic_ai"):
+            answer = _answer_of(response)
+            normalizer = BatchResultNormalizer(
+                provider="langchain", model=call.model, keep_raw=False
+            )
+            said = {"role": "assistant", "content": answer["content"]}
+            call.told(normalizer.normalize_data(answer), {"messages": [said], "id": answer["id"]})
+        return response
+
+    def _asked(self, request: Any) -> ModelCall | None:
+        recorder = _recorder.active() if self.enabled else None
+        if recorder is None:
+            return None
+        try:
+            return _model_call(recorder, request, self._memory)
+        except Exception as error:  # noqa: BLE001
+            _guard.report("pydantic_ai", error)
+            return None
+
+    def _open(self, spec: Spec, inputs: dict[str, Any]) -> Scope | None:
+        recorder = _recorder.active() if self.enabled else None
+        if recorder is None:
+            return None
+        try:
+            scope = spec.open(recorder, Arguments((), 0, (), inputs))
+            scope.attach()
+        except Exception as error:  # noqa: BLE001
+            _guard.report("pydantic_ai", error)
+            return None
+        return scope
+
+
+async def _followed(scope: Scope | None, work: Any, shown: Any) -> Any:
+    if scope is None:
+        return await work
+    try:
+        result = await work
+    except BaseException as error:
+        scope.fail(error)
+        raise
+    scope.complete(shown(result))
+    return result
+
+
+def _agent_spec(ctx: Any) -> AgentSpec:
+    name = text(getattr(getattr(ctx, "agent", None), "name", None)) or "agent"
+    return AgentSpec(
+        _values.text(name, _values.SHORT_LIMIT),
+        version=None,
+        llm_provider=None,
+        llm_model=None,
+        temperature=None,
+        max_tokens=None,
+        ids=given({"session_id": getattr(ctx, "conversation_id", None)}),
+        inputs=None,
+    )
+
+
+def _model_call(recorder: Recorder, request: Any, memory: ToolMemory) -> ModelCall:
+    model = request.model
+    system = text(getattr(model, "system", None)) or "unknown"
+    body = {
+        **mapping(as_data(request.model_settings)),
+        "messages": [as_data(message) for message in request.messages],
+    }
+    call = ModelCall(
+        recorder,
+        LANGCHAIN,
+        body,
+        model=text(getattr(model, "model_name", None)) or UNKNOWN_MODEL,
+        provider=provider_named(system.partition("-")[0]) or system,
+        memory=memory,
+    )
+    call.attach()
+    if getattr(request, "streaming", False):
+        call.streams()
+    return call
+
+
+def _answer_of(response: Any) -> dict[str, Any]:
+    """An answer in the shape of content blocks, which say the same."""
+    usage = response.usage
+    stop = text(getattr(response, "finish_reason", None))
+    blocks = [_block_of(part) for part in response.parts]
+    return {
+        "type": "message",
+        "role": "assistant",
+        "id": text(getattr(response, "provider_response_id", None)),
+        "model": response.model_name,
+        "content": [block for block in blocks if block is not None],
+        "stop_reason": _STOPS.get(stop or "", stop),
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "input_token_details": {
+                "cache_read": usage.cache_read_tokens,
+                "cache_creation": usage.cache_write_tokens,
+            },
+            "output_token_details": {
+                "reasoning": mapping(getattr(usage, "details", None)).get("reasoning_tokens")
+            },
+        },
+    }
+
+
+def _block_of(part: Any) -> dict[str, Any] | None:
+    kind = part.part_kind
+    if kind == "text":
+        return {"type": "text", "text": part.content}
+    if kind == "thinking":
+        return {"type": "thinking", "thinking": part.content}
+    if kind in ("tool-call", "builtin-tool-call"):
+        arguments, kept = json_object(part.args)
+        asked = {"id": part.tool_call_id, "name": part.tool_name, "input": arguments}
+        where = "tool_use" if kind == "tool-call" else "server_tool_use"
+        return {"type": where, **asked, **({} if kept is None else {"partial_json": kept})}
+    return None

@@ -1,0 +1,202 @@
+"""Wrapped clients on tape: recorded against a server, then replayed strictly with the server gone."""
+
+import asyncio
+import contextlib
+
+import anthropic
+import openai
+import pytest
+from google import genai
+from google.genai import types
+
+import tracereel
+from tests.clients.reading import only_call
+from tests.clients.standin import RATE_LIMITED, StandIn
+from tests.support.replay_trial import recording
+from tracereel import traced_agent
+from tracereel.integrations import anthropic as ours_anthropic
+from tracereel.integrations import google as ours_google
+from tracereel.integrations import openai as ours_openai
+from tracereel.tape import DivergenceError
+from tracereel.tape import format as tape_format
+
+ASKED = [{"role": "user", "content": "What is the weather in Lima?"}]
+
+
+@pytest.fixture
+def server():
+    server = StandIn()
+    yield server
+    with contextlib.suppress(OSError):
+        stop(server)
+
+
+def stop(server):
+    server.reset()
+    server.shutdown()
+    server.server_close()
+
+
+def asks_anthropic(client, stream, question=ASKED):
+    return client.messages.create(model="m", max_tokens=9, messages=question, stream=stream)
+
+
+def asks_chat(client, stream, question=ASKED):
+    return client.chat.completions.create(model="m", messages=question, stream=stream)
+
+
+def asks_responses(client, stream, question=ASKED):
+    return client.responses.create(model="m", input=question, stream=stream)
+
+
+def asks_google(client, stream, question=ASKED):
+    models = client.models
+    ask = models.generate_content_stream if stream else models.generate_content
+    return ask(model="m", contents=question[0]["content"])
+
+
+def made_google(url):
+    return ours_google.wrap(genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url)))
+
+
+SYNC = {
+    "anthropic": lambda url: ours_anthropic.wrap(anthropic.Anthropic(api_key="k", base_url=url)),
+    "openai": lambda url: ours_openai.wrap(openai.OpenAI(api_key="k", base_url=f"{url}/v1")),
+    "google": made_google,
+}
+ASYNC = {
+    "anthropic": lambda url: ours_anthropic.wrap(
+        anthropic.AsyncAnthropic(api_key="k", base_url=url)
+    ),
+    "openai": lambda url: ours_openai.wrap(openai.AsyncOpenAI(api_key="k", base_url=f"{url}/v1")),
+    "google": made_google,
+}
+WAYS = [
+    pytest.param("anthropic", asks_anthropic, id="anthropic"),
+    pytest.param("openai", asks_chat, id="chat"),
+    pytest.param("openai", asks_responses, id="responses"),
+    pytest.param("google", asks_google, id="google"),
+]
+
+
+def plain(answer):
+    """What an object of a client says, and of what type it is."""
+    # What Google's answer says of the connection is not the answer.
+    left_out = {"sdk_http_response"}
+    return type(answer).__name__, answer.model_dump(mode="json", exclude=left_out)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(("provider", "asks"), WAYS)
+def test_a_recorded_answer_comes_back_typed_without_a_network(provider, asks, stream, server):
+    client = SYNC[provider](server.url)
+
+    @traced_agent("asker")
+    def ask():
+        answer = asks(client, stream)
+        return [plain(each) for each in answer] if stream else plain(answer)
+
+    with recording() as events:
+        first = ask()
+    stop(server)
+
+    with tracereel.replay(tape_format.parse(events)) as replayed:
+        assert ask() == first
+    assert replayed.report.identical
+    assert replayed.report.live == 0
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(("provider", "asks"), WAYS)
+def test_the_same_for_clients_that_are_awaited(provider, asks, stream, server):
+    @traced_agent("asker")
+    async def ask():
+        client = ASYNC[provider](server.url)
+        try:
+            answer = await asks(client if provider != "google" else client.aio, stream)
+            if not stream:
+                return plain(answer)
+            return [plain(each) async for each in answer]
+        finally:
+            if provider == "google":
+                await client.aio.aclose()
+            else:
+                await client.close()
+
+    with recording() as events:
+        first = asyncio.run(ask())
+    stop(server)
+
+    with tracereel.replay(tape_format.parse(events)) as replayed:
+        assert asyncio.run(ask()) == first
+    assert replayed.report.identical
+    assert replayed.report.live == 0
+
+
+def test_retries_of_the_client_and_its_errors_come_again(server):
+    """An answer that says to wait, and one that refuses for good."""
+    client = SYNC["anthropic"](server.url).with_options(max_retries=1)
+
+    @traced_agent("asker")
+    def ask():
+        answer = plain(asks_anthropic(client, False))
+        try:
+            asks_anthropic(client, False, [{"role": "user", "content": "Again?"}])
+        except anthropic.RateLimitError as error:
+            return answer, error.status_code, str(error)
+
+    with recording() as events:
+        server.will(RATE_LIMITED)
+        client.messages.create(model="m", max_tokens=9, messages=ASKED)  # of no run: on no tape
+        server.will(RATE_LIMITED, *[type(RATE_LIMITED)()], RATE_LIMITED, RATE_LIMITED)
+        first = ask()
+    stop(server)
+
+    tape = tape_format.parse([e for e in events if e["event_type"].startswith("agent.tape")])
+    assert first[1] == 429
+    with tracereel.replay(tape) as replayed:
+        assert ask() == first
+    assert replayed.report.identical
+
+
+def test_a_stream_that_is_left_early_is_left_early_again(server):
+    client = SYNC["anthropic"](server.url)
+
+    @traced_agent("asker")
+    def ask():
+        with client.messages.stream(model="m", max_tokens=9, messages=ASKED) as stream:
+            return plain(next(iter(stream)))
+
+    with recording() as events:
+        first = ask()
+    stop(server)
+
+    with tracereel.replay(tape_format.parse(events)) as replayed:
+        assert ask() == first
+    assert replayed.report.identical
+
+
+def test_another_question_is_a_divergence(server):
+    client = SYNC["openai"](server.url)
+
+    @traced_agent("asker")
+    def ask():
+        return plain(asks_chat(client, False, question))
+
+    question = ASKED
+    with recording() as events:
+        ask()
+    stop(server)
+    question = [{"role": "user", "content": "What is the wind in Lima?"}]
+
+    with pytest.raises(DivergenceError, match="wind"), tracereel.replay(tape_format.parse(events)):
+        ask()
+
+
+def test_without_a_tape_nothing_stands_between_the_client_and_its_server(server, events):
+    client = SYNC["openai"](server.url)
+
+    asks_chat(client, False)
+
+    assert only_call(events)["llm_tokens_used"] == 150
+    assert "send" not in vars(client._client)
