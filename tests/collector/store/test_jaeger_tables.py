@@ -82,7 +82,7 @@ def test_an_event_as_odd_as_can_be_does_not_stop_the_view(store, queued, token):
     body = b"\n".join(json.dumps(each).encode() for each in odd)
     store.insert(Kind.EVENTS, [queued(body)], token=token)
 
-    names = [each["SpanName"] for each in rows(store, "SELECT SpanName FROM event_spans")]
+    names = [each["SpanName"] for each in rows(store, "SELECT SpanName FROM untold_spans")]
     assert len([each for each in names if each.startswith("invoke_agent")]) >= 4
 
 

@@ -23,7 +23,7 @@ from tracereel_collector.telemetry import RetentionMetrics
 DAY = 86_400
 NOW = datetime(2026, 6, 30, 12, tzinfo=UTC).timestamp()
 NUMBERS = itertools.count(1)
-DAILY = ("agent_events", "trace_summaries", "event_spans", "otel_spans", "trace_texts")
+DAILY = ("agent_events", "trace_summaries", "otel_spans", "trace_texts")
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,6 @@ class Site:
     def ages(self, tenant, table="agent_events"):
         """Of a tenant's rows, in days before now."""
         arrival = {"agent_events": "ingested_at", "otel_spans": "IngestedAt"}.get(table, "day")
-        arrival = "IngestedAt" if table == "event_spans" else arrival
         column = "tenant" if arrival in ("ingested_at", "day") else "TenantId"
         rows = self.store.rows(
             f"SELECT dateDiff('day', toDate({arrival}), toDate('2026-06-30')) AS age"

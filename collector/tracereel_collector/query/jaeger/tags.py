@@ -47,7 +47,7 @@ def span_tags(tags: Mapping[str, str]) -> str:
 
 
 def event_tags(tags: Mapping[str, str]) -> str:
-    """What must hold of a row of `event_spans`."""
+    """What must hold of a row of `untold_spans`."""
     held = []
     for number, (key, value) in enumerate(tags.items()):
         held.append(_any([_entry("SpanAttributes", number, value)], _OF_EVENTS.get(key), number))

@@ -5,5 +5,5 @@ WHERE TenantId = {tenant:String}
   (
       SELECT toString(SpanName) FROM whole_spans WHERE TenantId = {tenant:String}
       UNION DISTINCT
-      SELECT toString(SpanName) FROM event_spans WHERE TenantId = {tenant:String}
+      SELECT toString(SpanName) FROM untold_spans WHERE TenantId = {tenant:String}
   )

@@ -16,7 +16,7 @@ FROM
       AND $span_tags
     UNION ALL
     SELECT TraceId, toUnixTimestamp64Nano(Timestamp) AS at
-    FROM event_spans
+    FROM untold_spans
     WHERE TenantId = {tenant:String}
       AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
       AND Timestamp >= fromUnixTimestamp64Nano({start:Int64})

@@ -11,7 +11,7 @@ FROM
         UNION ALL
         SELECT TraceId, SpanId, ParentSpanId, ServiceName, SpanName, toUnixTimestamp64Nano(Timestamp),
                Duration, StatusCode = 'Error', if(State = 'closed', 2, 3), SequenceNumber
-        FROM event_spans
+        FROM untold_spans
         WHERE TenantId = {tenant:String} AND TraceId IN {traces:Array(String)}
     )
     ORDER BY rank, SequenceNumber

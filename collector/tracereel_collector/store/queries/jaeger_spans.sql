@@ -24,7 +24,7 @@ FROM
             StatusCode, StatusMessage,
             [], [], [], [], [], [], [],
             CAST(map() AS Map(LowCardinality(String), UInt8)), if(State = 'closed', 2, 3), EmitterId, SequenceNumber
-        FROM event_spans
+        FROM untold_spans
         WHERE TenantId = {tenant:String} AND TraceId IN {traces:Array(String)}
     )
     ORDER BY rank, SequenceNumber

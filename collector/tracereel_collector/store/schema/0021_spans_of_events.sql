@@ -120,7 +120,7 @@ DROP TABLE IF EXISTS event_spans;
 
 -- Spans that no event has told whole: those that have begun, and those of senders that know no spans.
 -- Where such a sender gives no id, one is made of what its events have in common.
-CREATE VIEW event_spans AS
+CREATE VIEW untold_spans AS
 $untold_spans_query;
 
 -- Every span, whoever told it: those that came over OTLP, and those of our own events.
@@ -133,7 +133,7 @@ $told_spans_query
 );
 
 CREATE OR REPLACE VIEW otel_traces AS
-SELECT * EXCEPT (Told) FROM whole_spans
+SELECT * EXCEPT (AttributeTypes, Told) FROM whole_spans
 ORDER BY Source DESC, Duration > 0 DESC, SequenceNumber DESC, Position DESC
 LIMIT 1 BY TenantId, TraceId, SpanId;
 
