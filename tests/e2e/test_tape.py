@@ -10,9 +10,12 @@ import pytest
 
 import tracereel
 from tests.support.collector import http
+from tests.support.contract import EXAMPLES
 from tests.support.waiting import wait_until
 from tracereel import _recorder, traced_agent, traced_tool
 from tracereel.tape import Override, fork
+
+JSON = {"Content-Type": "application/x-ndjson"}
 
 
 @traced_tool("dice", effect="read")
@@ -77,7 +80,7 @@ def stored(collector, trace_id, holds, message):
 
 def test_divergences_are_kept_with_the_run_and_are_no_events_of_it(collector, recorded):
     trace_id, _, _ = recorded
-    found = stored(collector, trace_id, lambda found: found["recorded"], "no tape")
+    found = stored(collector, trace_id, lambda found: found.get("recorded"), "no tape")
     before = collector.replay(trace_id).json()
     assert (found["replayable"], found["reasons"], found["calls"]) == ("yes", [], 5)
     assert found["command"] == f"tracereel replay {trace_id} --run"
@@ -102,7 +105,7 @@ def test_divergences_are_kept_with_the_run_and_are_no_events_of_it(collector, re
 
 def test_a_branch_is_linked_with_its_run_and_compared_with_it(collector, recorded):
     trace_id, _, result = recorded
-    stored(collector, trace_id, lambda found: found["recorded"], "no tape")
+    stored(collector, trace_id, lambda found: found.get("recorded"), "no tape")
     branched = traced_agent("outer")(lambda: player(5))
     with fork(trace_id, at=4, overrides=[Override(2, result=7)]) as run:
         again = branched()
@@ -110,11 +113,11 @@ def test_a_branch_is_linked_with_its_run_and_compared_with_it(collector, recorde
     assert tracereel.flush(30).spooled == 0
     assert (again[0], again[1], again[2]) == (result[0], 7, result[2])
 
-    found = stored(collector, trace_id, lambda found: found["branches"], "no branch")
+    found = stored(collector, trace_id, lambda found: found.get("branches"), "no branch")
     tree = found["branches"]
     assert (tree["trace_id"], tree["branches"][0]["trace_id"]) == (trace_id, branch)
     assert tree["branches"][0]["overrides"] == [{"target": 2, "result": "7"}]
-    of_branch = stored(collector, branch, lambda found: found["recorded"], "no tape of it")
+    of_branch = stored(collector, branch, lambda found: found.get("recorded"), "no tape of it")
     assert of_branch["forked_from"]["trace_id"] == trace_id
     assert of_branch["branches"] == tree
 
@@ -133,10 +136,13 @@ def test_a_branch_is_linked_with_its_run_and_compared_with_it(collector, recorde
 
 
 def test_whether_a_run_that_was_not_recorded_can_be_replayed_is_said(collector):
-    found = replayable(collector, "nobody")
+    event = {**EXAMPLES[1], "event_id": "evt_not_recorded", "trace_id": "trc_not_recorded"}
+    http("POST", f"{collector.url}/v1/events?wait=stored", json.dumps(event).encode(), JSON)
 
+    found = replayable(collector, "trc_not_recorded")
     assert (found["replayable"], found["recorded"], found["command"]) == ("no", False, None)
     assert "not recorded" in found["reasons"][0]
+    assert http("GET", f"{collector.url}/v1/traces/nobody/replayable").status == 404
 
 
 def test_a_run_without_a_tape_is_a_404(collector):

@@ -89,7 +89,9 @@ class Supervisor:
                     raise
                 raise EngineStartError(f"the engine cannot be started: {error}") from error
             self.state = "running"
-            self._monitor = threading.Thread(target=self._watch, name="engine-monitor", daemon=True)
+            self._monitor = threading.Thread(
+                target=self._watch, name="tracereel-engine-monitor", daemon=True
+            )
             self._monitor.start()
 
     def stop(self) -> None:

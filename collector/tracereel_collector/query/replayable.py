@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from tracereel.tape.format import Tape, TapeError, parse
+from tracereel_collector.errors import NotFoundError
 from tracereel_collector.query.replay import Selects
 from tracereel_collector.query.tape import MAX_PARTS
 from tracereel_collector.store.sql import query
@@ -47,10 +48,18 @@ class Replayable:
     store: Selects
 
     def document(self, tenant: str, trace_id: str) -> bytes:
-        """The answer as JSON; a run without a tape is one that cannot be replayed."""
+        """The answer as JSON; a run without a tape is one that cannot be replayed.
+
+        Raises:
+            NotFoundError: this tenant has nothing of that trace.
+        """
         known = self._read(tenant, [trace_id])
         notes = known[trace_id]
         tape = notes.tape
+        if tape is None and not notes.replays:
+            asked = {"tenant": tenant, "trace_id": trace_id}
+            if not self.store.select(query("run_exists"), asked, fmt="TabSeparated"):
+                raise NotFoundError(f"no run {trace_id!r}", hint="see GET /v1/traces")
         first = self._first_ancestor(tenant, trace_id, known)
         family = self._tree(tenant, first, known)
         header = tape.header if tape is not None else {}

@@ -78,13 +78,14 @@ class Stream:
 
     def close(self) -> None:
         """End it; safe to call twice."""
-        if self._socket is not None:
+        # Whoever is woken by this closes as well: each thread has hold of the socket itself.
+        held, self._socket = self._socket, None
+        if held is not None:
             try:
-                self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever reads in another thread
+                held.shutdown(socket.SHUT_RDWR)  # wakes whoever reads in another thread
             except OSError:
                 pass  # it is closed already
-            self._socket.close()
-            self._socket = None
+            held.close()
         self._connection.close()
 
 
