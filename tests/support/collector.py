@@ -72,6 +72,8 @@ class CollectorProcess:
             env={
                 **os.environ,
                 "TRACEREEL_GRPC_PORT": str(self.grpc_port or "off"),
+                # Tests wait for what they send: batches need not.
+                "TRACEREEL_LINGER_SECONDS": "0.25",
                 **self.environ,
             },
             text=True,
