@@ -17,7 +17,7 @@ from opentelemetry.trace import Span
 
 from tracereel._other_spans import SpanTap
 
-_PLAIN: Final = frozenset({str, int, float, bool})
+PLAIN: Final = frozenset({str, int, float, bool})
 _SAMPLERS: Final = frozenset({sampling.StaticSampler, sampling.TraceIdRatioBased})
 _PROCESSORS: Final = frozenset({BatchSpanProcessor, SimpleSpanProcessor, SpanTap})
 _UNKNOWN: Final[Any] = object()
@@ -33,6 +33,7 @@ class LateAttributes:
             self._holder = held if type(held) is SynchronousMultiSpanProcessor else None
         self._known: Any = _UNKNOWN
         self._allowed = False
+        self._unseen = False
 
     def allowed(self) -> bool:
         """Asked for every span: a program may add a processor at any time."""
@@ -42,7 +43,12 @@ class LateAttributes:
             self._allowed = isinstance(processors, tuple) and all(
                 type(each) in _PROCESSORS for each in processors
             )
+            self._unseen = self._allowed and all(type(each) is SpanTap for each in processors)
         return self._allowed
+
+    def unseen(self) -> bool:
+        """Whether no processor would look at a span of ours, which the tap passes over."""
+        return self.allowed() and self._unseen
 
     @staticmethod
     def begin(span: Span, attributes: dict[str, Any]) -> None:
@@ -53,7 +59,7 @@ class LateAttributes:
             and getattr(held, "_dict", None) == {}
             and held.max_value_len is None
             and (held.maxlen is None or len(attributes) <= held.maxlen)
-            and _PLAIN.issuperset(map(type, attributes.values()))
+            and PLAIN.issuperset(map(type, attributes.values()))
         ):
             held._dict = attributes  # noqa: SLF001
         else:
@@ -62,8 +68,13 @@ class LateAttributes:
 
 def _is_blind(sampler: Any) -> bool:
     """Whether a sampler decides without looking at attributes."""
+    return all(type(part) in _SAMPLERS for part in parts_of(sampler))
+
+
+def parts_of(sampler: Any) -> tuple[Any, ...]:
+    """The samplers one of which decides."""
     if type(sampler) is not sampling.ParentBased:
-        return type(sampler) in _SAMPLERS
+        return (sampler,)
     parts = (
         "_root",
         "_remote_parent_sampled",
@@ -71,7 +82,7 @@ def _is_blind(sampler: Any) -> bool:
         "_local_parent_sampled",
         "_local_parent_not_sampled",
     )
-    return all(type(getattr(sampler, part, None)) in _SAMPLERS for part in parts)
+    return tuple(getattr(sampler, part, None) for part in parts)
 
 
 def write(span: Span, attributes: Mapping[str, Any]) -> None:
@@ -83,7 +94,7 @@ def write(span: Span, attributes: Mapping[str, Any]) -> None:
         and type(plain) is dict
         and held.max_value_len is None
         and (held.maxlen is None or len(plain) + len(attributes) <= held.maxlen)
-        and _PLAIN.issuperset(map(type, attributes.values()))
+        and PLAIN.issuperset(map(type, attributes.values()))
         and span.is_recording()
     ):
         plain.update(attributes)

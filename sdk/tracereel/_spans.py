@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import (
-    INVALID_SPAN_CONTEXT,
     NonRecordingSpan,
     ProxyTracerProvider,
     Span,
@@ -22,6 +21,7 @@ from tracereel import _guard, semconv
 from tracereel._clock import random_id
 
 if TYPE_CHECKING:
+    from tracereel._quick_spans import QuickSpans
     from tracereel._span_attributes import LateAttributes
 
 SCOPE: Final = "tracereel"
@@ -62,6 +62,7 @@ class Spans:
         self._tracer: Tracer | None = None
         self._tracer_of: trace.TracerProvider | None = None
         self._late: LateAttributes | None = None
+        self._quick: QuickSpans | None = None
 
     def start(
         self,
@@ -73,31 +74,20 @@ class Spans:
     ) -> StartedSpan:
         """Begin a span under whatever span is current, or under that of a context."""
         tracer = self._choose()
+        around = trace.get_current_span(context).get_span_context()
+        span: Span | None = None
+        records = True
         if tracer is None:
-            around = trace.get_current_span(context).get_span_context()
-            ids = _ids_within(around)
-            span: Span = NonRecordingSpan(ids)
-            records = False
-        else:
-            late = self._late if self._late is not None and self._late.allowed() else None
-            span = tracer.start_span(
-                name,
-                context,
-                kind,
-                attributes=attributes if late is None else None,
-                start_time=start_ns,
-            )
-            ids = span.get_span_context()
+            span, records = NonRecordingSpan(_ids_within(around)), False
+        elif self._quick is not None:
+            span = self._quick.start(name, attributes, start_ns, around, kind)
+        if span is None:
+            span = self._start_publicly(tracer, name, attributes, start_ns, context, kind)
             records = span.is_recording()
-            if late is not None and records:
-                late.begin(span, attributes)
-                # A span of OpenTelemetry's SDK knows what it began under: not looked up again.
-                around = getattr(span, "parent", None) or INVALID_SPAN_CONTEXT
-            else:
-                around = trace.get_current_span(context).get_span_context()
-            if not ids.is_valid or ids.span_id == around.span_id:
-                # A no-op provider hands back an invalid span, or the one around: ids of our own.
-                ids = _ids_within(around)
+        ids = span.get_span_context()
+        if not ids.is_valid or ids.span_id == around.span_id:
+            # A no-op provider hands back an invalid span, or the one around: ids of our own.
+            ids = _ids_within(around)
         return StartedSpan(
             self._handed_out(span) if records else span,
             f"{ids.trace_id:032x}",
@@ -106,6 +96,22 @@ class Spans:
             trace.set_span_in_context(span, context),
             records,
         )
+
+    def _start_publicly(
+        self,
+        tracer: Any,
+        name: str,
+        attributes: dict[str, Any],
+        start_ns: int,
+        context: Context | None,
+        kind: SpanKind,
+    ) -> Span:
+        late = self._late if self._late is not None and self._late.allowed() else None
+        first = attributes if late is None else None
+        span: Span = tracer.start_span(name, context, kind, attributes=first, start_time=start_ns)
+        if late is not None and span.is_recording():
+            late.begin(span, attributes)
+        return span
 
     def _handed_out(self, span: Span) -> Span:
         """The span as our own code writes on it."""
@@ -116,21 +122,24 @@ class Spans:
         if self._tracer is None or self._tracer_of is not provider:
             if provider is None or isinstance(provider, ProxyTracerProvider):
                 return None
-            self._late = _late_attributes(provider)
-            self._tracer = provider.get_tracer(SCOPE)
+            self._tracer = tracer = provider.get_tracer(SCOPE)
             self._tracer_of = provider
             self._on_provider(provider)
+            self._late, self._quick = _quicker_ways(provider, tracer)
         return self._tracer
 
 
-def _late_attributes(provider: trace.TracerProvider) -> "LateAttributes | None":
+def _quicker_ways(
+    provider: trace.TracerProvider, tracer: Tracer
+) -> "tuple[LateAttributes | None, QuickSpans | None]":
     """Imported here: a program without the SDK of OpenTelemetry in use does not pay for it."""
     if not type(provider).__module__.startswith("opentelemetry.sdk."):
-        return None
-    from tracereel import _span_attributes  # noqa: PLC0415, RUF100
+        return None, None
+    from tracereel import _quick_spans, _span_attributes  # noqa: PLC0415, RUF100
 
     _write[:] = [_span_attributes.write]
-    return _span_attributes.LateAttributes(provider)
+    late = _span_attributes.LateAttributes(provider)
+    return late, _quick_spans.quick_spans(provider, tracer, late)
 
 
 def _global_provider() -> trace.TracerProvider | None:
