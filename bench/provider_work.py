@@ -6,7 +6,8 @@ CPU of the calling thread, medians and smallest of the rounds. A call is begun, 
 and closed; beside it stands the price of an equal function under `@traced_llm`, which is what the SDK
 itself takes: the rest is the wrapper's. A chunk is one frame of a stream, given one at a time through
 the hooks, less reading the same stream without them. `bench/providers.py` has the same between real
-requests, where the caches are cold and everything takes about twice as long. Goal: 5 µs a chunk.
+requests, where the caches are cold and everything takes two to three times as long. Goal: 5 µs a chunk.
+The last column counts instructions of Python's interpreter, which a busy machine does not change.
 """
 
 import argparse
@@ -209,15 +210,34 @@ def cpu(action: Callable[[], Any]) -> float:
     return (time.thread_time_ns() - began) / 1000
 
 
+def instructions(action: Callable[[], Any]) -> int:
+    """How many instructions of the interpreter something takes, in whatever code."""
+    count = 0
+
+    def follow(frame: Any, event: str, _arg: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return follow
+
+    sys.settrace(follow)
+    try:
+        action()
+    finally:
+        sys.settrace(None)
+    return count
+
+
 def exhausted(stream: Iterable[Any]) -> None:
     """Read to the end."""
     for _ in stream:
         pass
 
 
-def row(name: str, kind: str, figures: list[float], beside: str = "") -> None:
+def row(name: str, kind: str, figures: list[float], steps: float) -> None:
     """One line."""
-    print(f"{name:18}{kind:10}{statistics.median(figures):10.1f}{min(figures):10.1f}   {beside}")
+    middle = statistics.median(figures)
+    print(f"{name:18}{kind:10}{middle:10.1f}{min(figures):10.1f}{steps:14,.0f}", flush=True)
 
 
 def main() -> None:
@@ -240,22 +260,24 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as spool:
         tracereel.configure(endpoint="http://127.0.0.1:9", spool_dir=spool, service="bench")
-        print(f"{'µs':28}{'median':>10}{'smallest':>10}")
-        for name in ANSWERS:
-            call, hand = many(of_calls(name)), many(by_hand())
-            call(), hand()
-            pairs = [(cpu(call) / per_round, cpu(hand) / per_round) for _ in range(args.rounds)]
-            spent = statistics.median(each[1] for each in pairs)
-            row(name, "a call", [each[0] for each in pairs], f"by hand {spent:.1f}")
-        streams = {name: of_streams(name, args.chunks) for name in ANSWERS}
+        print(f"{'µs':28}{'median':>10}{'smallest':>10}{'instructions':>14}")
+        calls = {name: of_calls(name) for name in ANSWERS} | {"by hand": by_hand()}
+        figures: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(args.rounds + 1):
+            for name, call in calls.items():
+                figures[name].append(cpu(many(call)) / per_round)
+        for name, call in calls.items():
+            row(name, "a call", figures[name][1:], instructions(call))
+        streams: dict[str, Any] = {name: of_streams(name, args.chunks) for name in ANSWERS}
         for name, (recorded, bare) in {**streams, "SSE agent": of_agents(args.chunks)}.items():
             exhausted(recorded())
-            figures = []
+            spent = []
             for _ in range(args.rounds):
                 ours = cpu(lambda opened=recorded: exhausted(opened()))  # type: ignore[misc]
                 theirs = cpu(lambda pieces=bare: exhausted(iter(pieces)))  # type: ignore[misc]
-                figures.append((ours - theirs) / len(bare))
-            row(name, "a chunk", figures)
+                spent.append((ours - theirs) / len(bare))
+            steps = instructions(lambda opened=recorded: exhausted(opened()))  # type: ignore[misc]
+            row(name, "a chunk", spent, steps / len(bare))
         tracereel.shutdown(0)
 
 

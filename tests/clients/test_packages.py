@@ -5,9 +5,17 @@ import sys
 import tomllib
 from pathlib import Path
 
+import anthropic
+import mcp
+import openai
 import pytest
+from google import genai
 
 from tracereel.integrations._packages import OLDEST
+from tracereel.integrations.anthropic import wrap as wrap_anthropic
+from tracereel.integrations.google import wrap as wrap_google
+from tracereel.integrations.mcp import wrap as wrap_mcp
+from tracereel.integrations.openai import wrap as wrap_openai
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,6 +59,20 @@ instrument()
     assert last.startswith(f"ModuleNotFoundError: tracereel records {package} from version")
     assert "it is not installed" in last
     assert last.endswith(f'pip install --upgrade "tracereel[{extra}]"')
+
+
+@pytest.mark.parametrize(
+    ("wrap", "kind"),
+    [
+        (wrap_anthropic, anthropic.Anthropic),
+        (wrap_openai, openai.AsyncOpenAI),
+        (wrap_google, genai.Client),
+        (wrap_mcp, mcp.ClientSession),
+    ],
+)
+def test_a_class_in_the_place_of_a_client_is_told_as_such(wrap, kind):
+    with pytest.raises(TypeError, match=f"takes a client.*the class {kind.__name__} itself"):
+        wrap(kind)
 
 
 def installed(folder, package, version, source):

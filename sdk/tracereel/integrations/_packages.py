@@ -55,6 +55,11 @@ def warn_if_old(extra: str) -> None:
         )
 
 
+def kind_of(value: object) -> str:
+    """What somebody gave in the place of a client, for the error that says so."""
+    return f"the class {value.__name__} itself" if isinstance(value, type) else type(value).__name__
+
+
 def _installed(package: str) -> str | None:
     try:
         return metadata.version(package)

@@ -330,5 +330,6 @@ def _on_class(original: Original, hook: Original, memory: ToolMemory) -> Origina
 def _api(client: Any) -> Any:
     api = getattr(client, "_api_client", None)
     if not hasattr(api, "request_streamed"):
-        raise TypeError(f"wrap takes a client, google.genai.Client; got {type(client).__name__}")
+        kind = _packages.kind_of(client)
+        raise TypeError(f"wrap takes a client, google.genai.Client; got {kind}")
     return api

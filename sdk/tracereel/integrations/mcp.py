@@ -39,7 +39,7 @@ def wrap(client: ClientT) -> ClientT:
     """
     if not callable(getattr(type(client), _METHOD, None)):
         raise TypeError(
-            f"wrap takes a client, mcp.Client or mcp.ClientSession; got {type(client).__name__}"
+            f"wrap takes a client, mcp.Client or mcp.ClientSession; got {_packages.kind_of(client)}"
         )
     _packages.warn_if_old("mcp")
     own = vars(client)
