@@ -85,6 +85,18 @@ def walk_up(roots: Sequence[Step]) -> list[Step]:
     return list(walk(roots))[::-1]
 
 
+def depths_of(steps: Sequence[Step]) -> list[int]:
+    """How far down each step is, of steps that stand behind their parents."""
+    depths: dict[int, int] = {}
+    found = []
+    for step in steps:
+        depth = depths.get(id(step.parent), -1) + 1
+        if step.children:
+            depths[id(step)] = depth
+        found.append(depth)
+    return found
+
+
 def is_open(step: Step) -> bool:
     """Whether a step has begun and nothing says that it has ended."""
     return step.status not in ENDED and step.status != "retried"

@@ -36,6 +36,8 @@ def own_usage(step: Step, prices: Mapping[str, float]) -> Usage:
     row = step.closing
     if row is not None:
         cost = row.cost_usd if row.cost_usd is not None else priced
+        if cost is row.tokens is row.prompt_tokens is row.completion_tokens is None:
+            return NOTHING
         return Usage(row.tokens, row.prompt_tokens, row.completion_tokens, cost)
     span = step.span
     if span is not None:
@@ -56,8 +58,8 @@ def total_usage(roots: Sequence[Step], prices: Mapping[str, float]) -> dict[int,
             has_calls = any(direct[id(each)] for each in step.children)
         if step.kind == "llm":
             # A call that wraps another tells of the same tokens.
-            totals[id(step)] = own if own.is_known else below
-            direct[id(step)] = totals[id(step)].is_known
+            total = own if own.is_known else below
+            totals[id(step)], direct[id(step)] = total, total.is_known
         elif step.kind == "agent":
             totals[id(step)] = below if has_calls else add((own, below))
             direct[id(step)] = False
