@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from tracereel_collector.query.run.steps import Step
-from tracereel_collector.query.run.tree import walk_up
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -46,11 +45,14 @@ def own_usage(step: Step, prices: Mapping[str, float]) -> Usage:
     return NOTHING
 
 
-def total_usage(roots: Sequence[Step], prices: Mapping[str, float]) -> dict[int, Usage]:
-    """What every step took with all that is below it, by the identity of the step."""
+def total_usage(steps: Sequence[Step], prices: Mapping[str, float]) -> dict[int, Usage]:
+    """What every step took with all that is below it, by the identity of the step.
+
+    The steps are those of a whole run, each behind its parent.
+    """
     totals: dict[int, Usage] = {}
     direct: dict[int, bool] = {}
-    for step in walk_up(roots):
+    for step in reversed(steps):
         own = own_usage(step, prices)
         below, has_calls = NOTHING, False
         if step.children:

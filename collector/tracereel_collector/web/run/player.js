@@ -30,7 +30,7 @@ export class Player {
       button("›", () => this.step(1), { "aria-label": "Next event", title: "Next event (.)" }),
       button("›|", () => { this.pause(); this.seek(this.run.length); }, { "aria-label": "To the end", title: "To the end (End)" }),
       this.speed, this.scrubber, this.clock,
-      h("span", { class: "figures" }, figure("ended", "steps done"), figure("going", "going on"), figure("tokens", "tokens"), figure("cost", "")));
+      h("span", { class: "figures" }, figure("ended", "done"), figure("going", "going on"), figure("tokens", "tokens"), figure("cost", "")));
   }
 
   /** A run that grew: a playhead at its end stays at its end. */

@@ -13,7 +13,7 @@ const PER_FRAME = 6;
 const MOST_POINTED_OUT = 5;
 const COLUMNS = [
   ["c-status", "Status"], ["c-run", "Run"], ["c-agents", "Agents"], ["c-time", "Began", "started_at"],
-  ["c-num c-duration", "Duration", "duration_ms"], ["c-num c-cost", "Cost", "cost_usd"], ["c-num c-tokens", "Tokens", "tokens"],
+  ["c-num c-duration", "Duration", "duration_ms"], ["c-num c-cost", "Cost", "cost_usd", "As its calls said; a run itself also has what the price table knows"], ["c-num c-tokens", "Tokens", "tokens"],
   ["c-num c-confidence", "Confidence", "confidence", "The lowest in the run"], ["c-small", "Errors", "errors"], ["c-small", "Retries"], ["c-small", "Fallb.", null, "Fallbacks"],
 ];
 
