@@ -6,7 +6,7 @@ import { h } from "./shell/elements.js";
 import { logOut, showLogout } from "./shell/login.js";
 import { readRun } from "./run/reading.js";
 import { showHelp, useKeys } from "./shell/shortcuts.js";
-import { failure, loading } from "./shell/states.js";
+import { collectorAnswers, failure, loading } from "./shell/states.js";
 import { setUpTheme } from "./shell/theme.js";
 
 /** How a view is loaded, its title, and what is asked for while its modules are still on their way. */
@@ -23,6 +23,7 @@ const VIEWS = {
 const PARENTS = { run: "runs", compare: "runs", agent: "agents", session: "sessions" };
 const main = document.getElementById("main");
 let shown = { key: null, update: null, stop: null };
+let away = false;
 
 /** A view is `show(place, address, signal, begun)`; it may give back `update(address)` for changes of the query. */
 async function follow() {
@@ -43,7 +44,12 @@ async function follow() {
     if (current) each.setAttribute("aria-current", "page");
     else each.removeAttribute("aria-current");
   }
-  const again = () => { shown.key = null; follow(); };
+  let loaded = false;
+  const again = async () => {
+    // A module that could not be had once is not asked for again by every browser.
+    if (!loaded && (await isThere())) location.reload();
+    else { shown.key = null; follow(); }
+  };
   const place = h("div", { class: `view view-${address.view in VIEWS ? address.view : "none"}` });
   main.replaceChildren(place);
   if (!load) {
@@ -55,13 +61,19 @@ async function follow() {
   begun?.catch(() => {}); // the view that waits for it says so
   try {
     const view = await load().catch(() => { throw new Refusal("away", "The collector does not answer"); });
+    loaded = true;
     const update = await view.show(place, address, stop.signal, begun);
     if (shown.stop === stop) shown.update = update ?? null;
   } catch (error) {
     if (stop.signal.aborted || error.name === "AbortError") return;
     if (!(error instanceof Refusal)) console.error(error);
     place.replaceChildren(failure(error, again));
+    if (error.kind === "away" && !(await isThere())) away = true;
   }
+}
+
+async function isThere() {
+  return ask("/healthz").then(() => true, () => false);
 }
 
 async function checkHealth() {
@@ -69,9 +81,11 @@ async function checkHealth() {
   let [state, text] = ["good", "Collector is well"];
   try {
     const { queue, store } = await ask("/readyz");
+    if (away) { away = false; collectorAnswers(); }
     if (!queue.accepts) [state, text] = ["bad", "Nothing is accepted"];
     else if (!store.answers) [state, text] = ["warn", "Store does not answer"];
   } catch (error) {
+    if (error.kind === "away") away = true;
     [state, text] = error.kind === "away" ? ["bad", "Collector is away"] : ["bad", "Nothing is accepted"];
   }
   place.className = `health ${state}`;

@@ -30,7 +30,7 @@ export class Player {
       button("›", () => this.step(1), { "aria-label": "Next event", title: "Next event (.)" }),
       button("›|", () => { this.pause(); this.seek(this.run.length); }, { "aria-label": "To the end", title: "To the end (End)" }),
       this.speed, this.scrubber, this.clock,
-      h("span", { class: "figures" }, figure("ended", "done"), figure("going", "going on"), figure("tokens", "tokens"), figure("cost", "")));
+      h("span", { class: "figures" }, figure("ended", "steps done"), figure("going", "going on"), figure("tokens", "tokens"), figure("cost", "")));
   }
 
   /** A run that grew: a playhead at its end stays at its end. */
@@ -49,6 +49,7 @@ export class Player {
     this.clock.textContent = `${duration(this.moment)} / ${duration(this.run.length)}`;
     const sums = this.run.at(this.moment);
     this.figures.ended.textContent = count(sums.ended);
+    this.figures.ended.nextSibling.textContent = sums.ended === 1 ? " step done" : " steps done";
     this.figures.going.textContent = count(Math.max(0, sums.going));
     this.figures.tokens.textContent = count(Math.round(sums.tokens));
     this.figures.cost.textContent = cost(sums.cost);
