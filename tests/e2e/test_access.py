@@ -40,7 +40,9 @@ NOBODYS = {
     "entry_id": "999",
     "key_id": "0123456789ab",
 }
-UNDESCRIBED = {"/", "/docs", "/web/{path:path}", "/ping", "/clickhouse/", "/api/metrics/{name}"}
+NOT_MADE = {"/v1/quarantine/{entry_id}", "/v1/traces/{trace_id}/tape"}
+"""What bravo has none of: nothing of it was refused, and its run was not taped."""
+UNDESCRIBED = {"/", "/docs", "/web/{path}", "/ping", "/clickhouse/", "/api/metrics/{name}"}
 """The page, other names of described routes, and what Jaeger's page asks for and is not there."""
 ATTACKS = (
     "') OR 1=1 -- ",
@@ -178,7 +180,7 @@ def test_nothing_of_bravo_exists_for_alpha(site):
 def test_what_bravo_asks_for_by_the_same_names_is_there(site):
     """Or that alpha finds nothing would say nothing."""
     for method, path, operation in site.operations():
-        if method == "GET" and "{" in path and "{entry_id}" not in path:
+        if method == "GET" and "{" in path and path not in NOT_MADE:
             assert operation["x-tracereel-scope"] != "public"
             answer = site.ask("GET", filled(path, site)[0], key=site.bravo["key"])
             assert answer.status == 200, f"{path}: {answer.body!r}"
@@ -190,7 +192,7 @@ def test_every_route_is_in_the_document_or_known_not_to_be(site):
     described, hidden = set(), set()
     for surface in SURFACES:
         for route in surface.router.routes:
-            (described if route.include_in_schema else hidden).add(route.path)
+            (described if route.include_in_schema else hidden).add(route.path_format)
 
     assert {path for _, path, _ in site.operations()} == described
     assert hidden - described == UNDESCRIBED
@@ -198,9 +200,13 @@ def test_every_route_is_in_the_document_or_known_not_to_be(site):
 
 def _lengths(answer):
     """How much is in each list of an answer; of lines, how many there are."""
-    if "json" not in answer.headers.get("content-type", "") or b"\n{" in answer.body:
+    try:
+        document = answer.json()
+    except ValueError:
         return {"lines": len(answer.body.splitlines())}
-    return {name: len(value) for name, value in answer.json().items() if isinstance(value, list)}
+    if not isinstance(document, dict):
+        return {"items": len(document)}
+    return {name: len(value) for name, value in document.items() if isinstance(value, list)}
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=["quote", "backtick", "placeholder"])
