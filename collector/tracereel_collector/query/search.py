@@ -68,14 +68,15 @@ class Reach:
     linked: bool
     """Whether spans have to be brought to the runs that were in their OpenTelemetry traces."""
 
-    def fill(self, name: str, **fragments: str) -> str:
-        """A query over the rows of runs, with fragments of our own in it."""
-        return self.rows_in(query(name), **fragments)
+    def fill(self, name: str, *, first: str = "", **fragments: str) -> str:
+        """A query over the rows of runs, with fragments of our own in it.
 
-    def rows_in(self, sql: str, **fragments: str) -> str:
-        """A piece of SQL over the rows of runs."""
-        rows = query("search_linked_rows" if self.linked else "search_rows").rstrip()
-        return Template(sql).substitute(rows=rows, **fragments)
+        `first` is looked at before other columns are read; not where spans are brought to runs.
+        """
+        rows = Template(query("search_linked_rows" if self.linked else "search_rows"))
+        return Template(query(name)).substitute(
+            rows=rows.substitute(first=first and f"PREWHERE {first}").rstrip(), **fragments
+        )
 
 
 class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -20,7 +20,17 @@ MAX_TEXT = 2_000
 """Longest argument, result or answer that is shown of a step, in characters."""
 _WIDER = (HOUR, DAY)
 """The conversations active last are looked for in these before all of the window is."""
-_NAMED = "run GLOBAL IN (SELECT run FROM ($rows) AS n WHERE hasAny(n.tags, {session_tags:Array(String)}))"
+_RUNS_WHERE = """s.trace_id GLOBAL IN (
+    SELECT trace_id FROM trace_summaries
+    WHERE tenant = {tenant:String} AND hour >= {first_hour:DateTime('UTC')}
+      AND hour <= {last_hour:DateTime('UTC')} AND %s)"""
+_RECENT = _RUNS_WHERE % "ended >= fromUnixTimestamp64Nano({since:Int64}, 'UTC')"
+_NAMED = _RUNS_WHERE % (
+    # The index tells where to look; to compare each with each would take long.
+    "indexHint(hasAny(tags, {session_tags:Array(String)}))"
+    " AND arrayFirst(t -> startsWith(t, 'session:'), tags) IN {session_tags:Array(String)}"
+)
+"""Which runs are looked at: a run may have told its conversation in another hour than its last."""
 _LATEST = cursors.Place(value=2**63 - 1, name="\U0010ffff")
 
 
@@ -87,14 +97,17 @@ class Sessions:
             "first_hour": hour_of(window.start or 0),
             "last_hour": hour_of(window.end if window.end is not None else 2**62),
         }
-        # Of somebody's conversations only their own runs count: that is not known without reading them.
-        lately = [] if user else self._lately(asked, reach, min(place.value, reach.newest + HOUR))
+        lately: list[str] = []
+        # Of somebody's conversations only their own runs count, and spans may be part of runs elsewhere:
+        # neither is known without reading all of them.
+        if not user and not reach.linked:
+            lately = self._lately(asked, reach, min(place.value, reach.newest + HOUR))
+        if lately:
+            asked["session_tags"] = [f"session:{name}" for name in lately]
         fragments = {name: COLUMNS[name] for name in ("status", "tokens", "nano_usd")}
-        narrowed = reach.rows_in(_NAMED) if lately else "1"
-        tags = [f"session:{name}" for name in lately]
         answer = self.store.select(
-            reach.fill("sessions", narrowed=narrowed, **fragments),
-            {**asked, "user": user, **({"session_tags": tags} if tags else {})},
+            reach.fill("sessions", first=_NAMED if lately else "", **fragments),
+            {**asked, "user": user},
             fmt="JSONCompactEachRow",
         )
         rows: list[_Session] = _SESSIONS.decode_lines(answer)
@@ -118,7 +131,9 @@ class Sessions:
             if since <= reach.oldest:
                 break
             answer = self.store.select(
-                reach.fill("sessions_lately"), {**asked, "since": since}, fmt="JSONCompactEachRow"
+                reach.fill("sessions_lately", first=_RECENT),
+                {**asked, "since": since},
+                fmt="JSONCompactEachRow",
             )
             # What was active before that moment may be missing: it comes behind all of these.
             found = [name for name, last in _LATELY.decode_lines(answer) if last >= since]

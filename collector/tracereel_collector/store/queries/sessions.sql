@@ -26,7 +26,6 @@ FROM
         $tokens AS tokens,
         $nano_usd AS nano_usd
     FROM ($rows) AS s
-    WHERE $narrowed
     GROUP BY run
 ) AS r
 WHERE session_tag != '' AND ({user:String} = '' OR user_tag = concat('user:', {user:String}))

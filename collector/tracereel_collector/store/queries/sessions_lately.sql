@@ -1,4 +1,4 @@
--- The conversations in which something happened since a moment, the one active last first: names only.
+-- The conversations of some runs, the one active last first: names only.
 SELECT substring(session_tag, 9) AS session, toUnixTimestamp64Nano(max(r.ended)) AS last
 FROM
 (
@@ -7,8 +7,6 @@ FROM
         max(arrayFirst(t -> startsWith(t, 'session:'), s.tags)) AS session_tag,
         max(s.ended) AS ended
     FROM ($rows) AS s
-    -- The tags of few runs are read; a run may have told its conversation in an hour before.
-    WHERE run GLOBAL IN (SELECT run FROM ($rows) AS e WHERE e.ended >= fromUnixTimestamp64Nano({since:Int64}, 'UTC'))
     GROUP BY run
 ) AS r
 WHERE session_tag != ''
