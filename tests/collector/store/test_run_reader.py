@@ -1,8 +1,13 @@
 """What a run is made of, as one question to the store brings it."""
 
-from tests.collector.store.runs_to_find import run, span, spans_request
+from tests.collector.store.runs_to_find import at, run, span, spans_request
 from tracereel_collector.query.run import rows
 from tracereel_collector.query.run.rows import RunReader
+
+
+def one_by_one(trace_id):
+    """A run of which no two events happened at once."""
+    return [{**event, "timestamp": at(seconds)} for seconds, event in enumerate(run(trace_id))]
 
 
 def ids(found):
@@ -10,7 +15,7 @@ def ids(found):
 
 
 def test_events_come_in_causal_order_and_each_once_however_they_were_stored(told, migrated, tenant):
-    events = run("scattered")
+    events = one_by_one("scattered")
     told(*reversed(events))
     told(events[1], events[3])
     told(*run("other"))
@@ -36,7 +41,7 @@ def test_runs_below_and_spans_of_others_come_with_it(told, spans, migrated, tena
 
 def test_of_a_run_that_is_too_long_its_beginning_is_read(told, migrated, tenant, monkeypatch):
     monkeypatch.setattr(rows, "MAX_EVENTS", 3)
-    events = run("long")
+    events = one_by_one("long")
     told(*reversed(events))
 
     found = RunReader(migrated).read(tenant, "long")
