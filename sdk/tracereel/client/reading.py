@@ -122,7 +122,7 @@ class Reading(Asking):
         """
         path = f"/v1/traces/{path_of(a)}/diff/{path_of(b)}"
         params: Params = {"everything": everything or None}
-        return self.parsed(Diff, self.of_trace(path, f"{a} or {b}", params).body)
+        return self.parsed(Diff, self.of_traces(path, (a, b), params).body)
 
 
 def parse_replay(body: bytes, endpoint: str) -> Replay:

@@ -39,13 +39,15 @@ _IMPLIED: Final = {"completed": "success", "failed": "failed", "cancelled": "can
 
 
 class StoredEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `run_events.sql`, in its order of columns."""
+    """One line of `run_events.sql` or `run_whole.sql`, in their order of columns."""
 
     sequence_number: int
     ingested_at: str
     unix_nano: int
     hlc: int
     payload: str
+    what: str = "event"
+    """`child`: the payload is the id of a run below; `spans`: others sent some of this trace."""
 
 
 class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
