@@ -124,7 +124,7 @@ def test_a_public_address_without_keys_is_refused(tmp_path):
 @pytest.mark.parametrize("moment", ["at once", "while the store starts"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_start_stops_in_order_too(new_collector, number, moment):
-    collector = new_collector().start(wait=False)
+    collector = new_collector(fresh=True).start(wait=False)
     wait_until(lambda: "starting the store …" in collector.output)
     if moment != "at once":
         wait_until(lambda: children_of(collector))
@@ -245,7 +245,7 @@ def test_children_of_a_killed_collector_stop_by_themselves_and_free_everything(n
 def test_the_demo_records_into_a_collector_in_a_relative_directory(tmp_path, monkeypatch):
     """What `make run` does."""
     monkeypatch.chdir(tmp_path)
-    collector = CollectorProcess(Path("data"), arguments=("--demo",)).start()
+    collector = CollectorProcess(Path("data"), arguments=("--demo",), fresh=True).start()
     try:
         line = wait_until(
             lambda: next((each for each in collector.output if "  try: " in each), None)
