@@ -15,7 +15,7 @@ run: .venv/.collector ## start a collector with a demo pipeline emitting into it
 	@$(BIN)/tracereel serve --demo --port $(PORT) --data-dir $(DATA)
 
 test: .venv/.dev ## the whole suite: format, lint, types, imports, tests
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-pythons: .venv/.dev ## the tests of the SDK on every other supported Python of this machine
 	$(BIN)/python -m tests.pythons

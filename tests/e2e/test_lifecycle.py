@@ -75,13 +75,11 @@ def test_what_is_acknowledged_just_before_a_stop_is_there_afterwards(new_collect
     wait_until(lambda: again.replay("t").status == 200 and len(ids(again, "t")) == 20)
 
 
-def test_a_second_serve_on_the_same_directory_names_the_holder_and_exits_2(new_collector):
-    first = new_collector().start()
-
+def test_a_second_serve_on_the_same_directory_names_the_holder_and_exits_2(collector):
     second = subprocess.run(
         [
             *(sys.executable, "-m", "tracereel", "serve", "--port", "0", "--grpc-port", "off"),
-            *("--data-dir", str(first.data_dir)),
+            *("--data-dir", str(collector.data_dir)),
         ],
         capture_output=True,
         text=True,
@@ -91,15 +89,14 @@ def test_a_second_serve_on_the_same_directory_names_the_holder_and_exits_2(new_c
 
     assert second.returncode == 2
     (line,) = second.stderr.strip().splitlines()
-    assert str(first.process.pid) in line
-    assert first.post_events([event("still-there", "t")]).status == 200
+    assert str(collector.process.pid) in line
+    assert collector.post_events([event("still-there", "t")]).status == 200
 
 
-def test_a_taken_port_is_one_line_and_exit_2(new_collector, tmp_path):
-    first = new_collector().start()
-    port = urlsplit(first.url).port
+def test_a_taken_port_is_one_line_and_exit_2(collector, new_collector):
+    port = urlsplit(collector.url).port
 
-    second = new_collector(tmp_path / "other", port=port).start(wait=False)
+    second = new_collector(port=port).start(wait=False)
 
     assert second.process.wait(60) == 2
     wait_until(lambda: any(f"cannot listen on 127.0.0.1:{port}" in each for each in second.output))
