@@ -14,22 +14,22 @@ settings.load_profile("untimed")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 LONG = (
-    *("kill", "lifecycle", "burst", "backup", "workers", "migrate_store", "page", "outage", "sdk"),
-    *("deletion", "openapi", "forward", "many", "upgrade", "self_observation"),
+    *("architecture", "kill", "lifecycle", "burst", "backup", "workers", "migrate_store", "page"),
+    *("outage", "sdk", "deletion", "openapi", "forward", "many", "upgrade", "self_observation"),
 )
-"""Modules of `e2e` that take long though they have few tests, longest first."""
+"""Modules that take long, most of them with few tests; the longest first."""
 FOLDERS = ("e2e", "dashboards", "collector", "queue")
 
 
 def pytest_collection_modifyitems(items):
-    """What takes long comes first: a long module at the end would have one core while the others wait."""
+    """What takes long comes first: a long module at the end would have one core while the other waits."""
     items.sort(key=_place)
 
 
 def _place(item):
-    folder = item.path.relative_to(TESTS).parts[0]
     name = item.path.stem.removeprefix("test_")
+    folder = item.path.relative_to(TESTS).parts[0]
     return (
+        LONG.index(name) if name in LONG else len(LONG),
         FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS),
-        LONG.index(name) if folder == "e2e" and name in LONG else len(LONG),
     )
