@@ -121,6 +121,7 @@ class Preview:
             for each in panel["fieldConfig"]["overrides"]
         }
         names = [renamed.get(name, name) for name in rows[0]]
+        names = [overrides.get(name, {}).get("displayName", name) for name in names]
         head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         lines = "".join(
             "<tr>"
@@ -205,7 +206,11 @@ def _picture(found, width, height, defaults):
 
 def _table_cell(value, how):
     number = _number(value)
-    if number is None or ("unit" not in how and "decimals" not in how):
+    if how.get("unit", "").startswith("time:"):
+        asked = how["unit"].removeprefix("time:")
+        whole = str(value)[:23] if "SSS" in asked else str(value)[:19]
+        text = html.escape(whole if "YYYY" in asked else whole[11:])
+    elif number is None or ("unit" not in how and "decimals" not in how):
         text = html.escape("" if value is None else str(value))
     else:
         text = _shown(number, how)
@@ -239,6 +244,8 @@ def _shown(value, how):
     if unit == "percentunit":
         return f"{_digits(value * 100, decimals)}%"
     if unit in ("s", "ms", "ns"):
+        if not value:
+            return f"0 {unit}"
         seconds = value * {"s": 1, "ms": 1e-3, "ns": 1e-9}[unit]
         scale, name = next(((scale, name) for scale, name in TIMES if seconds >= scale), (1, "s"))
         return f"{_digits(seconds / (scale or 1e-9), decimals)} {name}"
@@ -250,7 +257,8 @@ def _shown(value, how):
     if unit == "currencyUSD":
         return f"${_digits(value, decimals)}"
     if unit == "short" and value >= 1000:
-        return f"{_digits(value / 1000, decimals)} K"
+        scale, name = (1e6, "Mil") if value >= 1e6 else (1e3, "K")
+        return f"{_digits(value / scale, decimals)} {name}"
     return f"{_digits(value, decimals)}{RATES.get(unit, '')}"
 
 
