@@ -35,6 +35,7 @@ from tracereel_collector.store.error_codes import (
 from tracereel_collector.store.otlp_signals import LOGS_SCHEMA, METRICS_SCHEMA
 from tracereel_collector.store.otlp_types import PROTO_SCHEMA
 from tracereel_collector.store.sql import query
+from tracereel_collector.store.tab_separated import rows_of
 
 _INSERT = {
     "async_insert": 0,
@@ -174,7 +175,7 @@ class ClickHouseStore:
         """Run a query and return its rows as text."""
         with self._client() as client:
             data = client.raw_query(statement, fmt="TabSeparated")
-        return [tuple(line.split("\t")) for line in data.decode().splitlines()]
+        return rows_of(data)
 
     def select(self, statement: str, parameters: Mapping[str, Any], *, fmt: str) -> bytes:
         """Run a bound query and return the answer's bytes in a ClickHouse format."""
