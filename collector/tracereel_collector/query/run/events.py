@@ -191,7 +191,7 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     @property
     def chosen(self) -> str:
         """What was decided, for people."""
-        return _words(_first(self.chosen_value))
+        return "" if self.chosen_value is _NOTHING else _words(_first(self.chosen_value))
 
     @property
     def error_message(self) -> str:
