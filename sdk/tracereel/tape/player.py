@@ -1,6 +1,7 @@
 """The player: a session in which calls to the outside are served from a tape instead of being made."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -55,9 +56,11 @@ class Player:
     tape: Tape
     options: Options
     privacy: "Privacy | None"
+    clock: Clock = field(default_factory=Clock)
+    has_threads: Callable[[], bool] = field(default=lambda: False)
+    """Whether threads beside the first one work for the run."""
     report: Report = field(init=False)
     reel: Reel = field(init=False)
-    clock: Clock = field(init=False, default_factory=Clock)
     loops: Loops = field(init=False)
     live: bool = field(init=False, default=False)
     """Whether the run has left the tape and goes on by itself."""
@@ -75,12 +78,14 @@ class Player:
 
     def __post_init__(self) -> None:
         self.report = Report(self.tape.trace_id)
-        self.reel = Reel(self.tape, stall_seconds=self.options.stall_seconds)
+        stall_seconds = self.options.stall_seconds
+        self.reel = Reel(self.tape, stall_seconds=stall_seconds, has_threads=self.has_threads)
         self.loops = Loops(
             self.reel,
             self.clock,
             stalled=self._stalled,
-            stall_seconds=self.options.stall_seconds,
+            stall_seconds=stall_seconds,
+            has_threads=self.has_threads,
         )
         self._judge = Judge(self.tape, self.diverged)
         self._overrides = Overrides(self.options.overrides)

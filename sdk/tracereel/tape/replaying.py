@@ -13,13 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tracereel import _recorder
-from tracereel import config as _config
+from tracereel import _recorder, _stand_ins
 from tracereel._privacy import Privacy
 from tracereel._recorder import Recorder
-from tracereel._shipper import FlushResult
+from tracereel._stand_ins import StandIn
 from tracereel.redaction import Redaction, Rule
-from tracereel.tape import codec, gathering, guards, header
+from tracereel.tape import codec, guards, header
 from tracereel.tape import format as tape_format
 from tracereel.tape.divergence import (
     Divergence,
@@ -29,39 +28,20 @@ from tracereel.tape.divergence import (
     TapeEndedError,
 )
 from tracereel.tape.format import Tape, TapeError
+from tracereel.tape.loops import Clock
+from tracereel.tape.members import Members
 from tracereel.tape.outcome import outcome, told
 from tracereel.tape.overrides import Override
+from tracereel.tape.patches import Patches
 from tracereel.tape.player import MODES, Mode, Options, Player
+from tracereel.tape.quiet import Apart, QuietRecorder
 from tracereel.tape.recording import Recordings
 
 if TYPE_CHECKING:
-    from tracereel._context import Trace
     from tracereel.client import Client
 
-_NOWHERE: Final = Path("/nonexistent/tracereel")
 _VARARG: Final = re.compile(r"arg\d+")
 _TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-
-
-class _QuietRecorder(Recorder):
-    """A recorder that keeps nothing: a replay leaves no events, metrics or log lines."""
-
-    def record(self, event: dict[str, Any], trace: "Trace | None", **_: Any) -> None:
-        del event, trace
-
-    def record_all(self, events: list[Any], trace: Any, **_: Any) -> None:
-        del events, trace
-
-    def keep(self, event: dict[str, Any], trace: "Trace | None", **_: Any) -> None:
-        del event, trace
-
-    def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
-        del timeout, at_exit
-        return FlushResult(0, 0, 0)
-
-    def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
-        self.closed = True
-        return self.flush(timeout, at_exit=at_exit)
 
 
 class Replaying:
@@ -89,10 +69,11 @@ class Replaying:
             allow_network if isinstance(allow_network, bool) else list(allow_network)
         )
         self._branch = branch
-        self._patches = guards.Patches()
+        self._patches = Patches()
         self._player: Player | None = None
         self._parts: list[dict[str, Any]] = []
-        self._before: Any = None
+        self._members: Members | None = None
+        self._stand_in: StandIn | None = None
         self._borrowed: tuple[Recorder, Any] | None = None
         self._kept_in: Client | None = None
         self._network: guards.Network | None = None
@@ -119,36 +100,34 @@ class Replaying:
             raise TapeError(
                 f"the run {tape.trace_id} cannot be replayed: {'; '.join(tape.reasons)}"
             )
-        if self._branch:
-            gathering.start()  # before threads are counted: those that come later are the program's
-        player = self._player = Player(tape, self._options, _privacy(tape))
+        clock = Clock()
+        members = Members(clock, skip_sleeps=self._skip_sleeps and not self._branch)
+        player = self._player = Player(
+            tape, self._options, _privacy(tape), clock, members.has_threads
+        )
         player.report.notes += [f"Note: {reason}." for reason in tape.reasons]
-        self._install(player)
-        self._network = guards.Network(self._allow_network, noted=self._network_used)
+        self._network = guards.Network(
+            self._allow_network, members=members, noted=self._network_used
+        )
+        self._install(player, members)
+        members.enter()
+        self._members = members
         self._network.__enter__()
-        if self._skip_sleeps and not self._branch:
-            guards.skip_sleeps(self._patches, player.clock)
         if self._freeze:
             started = datetime.fromisoformat(str(tape.header["started"]))
-            guards.freeze(self._patches, player.clock, started, tape.tape_id)
+            guards.freeze(self._patches, clock, started, tape.tape_id, members)
         return self
 
-    def _install(self, player: Player) -> None:
+    def _install(self, player: Player, members: Members) -> None:
         active = _recorder.active() if self._branch else None
         if active is not None:
             self._borrowed = active, active.tape
-            active.tape = self._branched(player, active)
+            active.tape = Apart(self._branched(player, active), active.tape, members.is_here)
             return
-        from prometheus_client import CollectorRegistry
-
-        settings: dict[str, Any] = {
-            "spool_dir": _NOWHERE,
-            "other_spans": False,
-            "service": "replay",
-        }
-        quiet = _QuietRecorder(_config.load({}, **settings), registry=CollectorRegistry())
+        quiet = QuietRecorder.made()
         quiet.tape = self._branched(player, quiet) if self._branch else player
-        self._before, _recorder._active = _recorder._active, quiet  # noqa: SLF001
+        self._stand_in = StandIn(quiet, members.is_here)
+        _stand_ins.begin(self._stand_in)
 
     def _branched(self, player: Player, recorder: Recorder) -> Any:
         from tracereel.tape.branch import Branch
@@ -183,11 +162,13 @@ class Replaying:
         self._patches.undo()
         if self._network is not None:
             self._network.__exit__(kind, error, tb)
+        if self._members is not None:
+            self._members.leave()
         if self._borrowed is not None:
             recorder, before = self._borrowed
             recorder.tape = before
-        else:
-            _recorder._active = self._before  # noqa: SLF001
+        if self._stand_in is not None:
+            _stand_ins.end(self._stand_in)
         if not isinstance(error, (DivergenceError, NotAllowedError, TapeEndedError)):
             player.finish()
         else:
