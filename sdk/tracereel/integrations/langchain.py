@@ -15,6 +15,7 @@ from langchain_core.tracers.context import register_configure_hook
 
 from tracereel import _guard
 from tracereel.integrations import _langchain_runs as runs
+from tracereel.integrations import _langchain_served
 from tracereel.integrations._langchain_runs import LangChainRuns
 
 
@@ -41,6 +42,7 @@ class TracereelHandler(BaseCallbackHandler):
     def __init__(self) -> None:
         self.enabled = True
         self._runs = LangChainRuns()
+        _langchain_served.install()
 
     @property
     def ignore_llm(self) -> bool:
