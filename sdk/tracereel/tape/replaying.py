@@ -1,11 +1,8 @@
 """`replay` and `fork`: a block in which the program's code runs against a tape."""
 
 import asyncio
-import importlib
 import inspect
-import os
 import re
-import sys
 import time
 from collections.abc import Iterable
 from datetime import datetime
@@ -27,6 +24,7 @@ from tracereel.tape.divergence import (
     Report,
     TapeEndedError,
 )
+from tracereel.tape.entry import entry_point, fitting
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.loops import Clock
 from tracereel.tape.members import Members
@@ -40,7 +38,14 @@ from tracereel.tape.recording import Recordings
 if TYPE_CHECKING:
     from tracereel.client import Client
 
-_VARARG: Final = re.compile(r"arg\d+")
+_STOPPED: Final = (
+    DivergenceError,
+    guards.NetworkBlockedError,
+    NotAllowedError,
+    TapeEndedError,
+    TapeError,
+)
+"""After these the rest of the tape is not missing: nobody came that far."""
 _TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
@@ -147,7 +152,9 @@ class Replaying:
         self._parts.append({"tape_id": tape_id, "part": part, "records": list(records)})
 
     def _network_used(self, host: str, where: str | None) -> None:
-        divergence = Divergence("network", host, host, 0, location=where)
+        allowed = f"allow_network=[{host!r}], --allow-network {host}"
+        detail = f"put it behind a traced tool, or let it through ({allowed})"
+        divergence = Divergence("network", host, host, 0, location=where, detail=detail)
         self.report.divergences.append(divergence)
 
     def __exit__(
@@ -169,11 +176,13 @@ class Replaying:
             recorder.tape = before
         if self._stand_in is not None:
             _stand_ins.end(self._stand_in)
-        if not isinstance(error, (DivergenceError, NotAllowedError, TapeEndedError)):
+        if not isinstance(error, _STOPPED):
             player.finish()
         else:
             player.over = True
             player.loops.restore()
+        if isinstance(error, TapeError):
+            return  # nothing has run
         self._tell()
         first = player.report.first
         strict = self._options.mode == "strict" and self._options.fork_at is None
@@ -228,7 +237,7 @@ class Replaying:
         if recorded is not None and header.source_hash(inner) not in (None, recorded):
             name = getattr(inner, "__qualname__", str(inner))
             self.report.notes.append(f"Note: the code of {name} is not that of the recording.")
-        return self.run_with(target, bound(target, self.entry_arguments(self.original)))
+        return self.run_with(target, fitting(target, self.entry_arguments(self.original)))
 
     @staticmethod
     def run_with(target: Any, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
@@ -253,63 +262,6 @@ class Replaying:
 
 async def _all_of(stream: Any) -> list[Any]:
     return [item async for item in stream]
-
-
-def bound(target: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of a tape as a function takes them; none if it takes no such."""
-    try:
-        parameters = inspect.signature(target).parameters
-    except (TypeError, ValueError):
-        return (), dict(given)
-    values, args = dict(given), []
-    kinds = {each.kind for each in parameters.values()}
-    rest = sorted(
-        (name for name in values if _VARARG.fullmatch(name)), key=lambda name: int(name[3:])
-    )
-    spread = bool(rest) and inspect.Parameter.VAR_POSITIONAL in kinds
-    for parameter in parameters.values():
-        positional = parameter.kind is parameter.POSITIONAL_ONLY or (
-            spread and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        )
-        if positional and parameter.name in values:
-            args.append(values.pop(parameter.name))
-    if spread:
-        args += [values.pop(name) for name in rest]
-    if inspect.Parameter.VAR_KEYWORD in kinds:
-        return tuple(args), values
-    return tuple(args), {name: value for name, value in values.items() if name in parameters}
-
-
-def load_function(path: str) -> Any:
-    """The function that `module:name` names; the working directory is searched too.
-
-    Raises:
-        TapeError: there is none.
-    """
-    module_name, _, name = path.partition(":")
-    if not module_name or not name:
-        raise TapeError(f"{path!r} names no function; expected module:function")
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - what the interpreter compares with is a string
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise TapeError(f"{path!r} cannot be loaded: {error}") from error
-    if not callable(found):
-        raise TapeError(f"{path!r} is not a function but {found!r}")
-    return found
-
-
-def entry_point(tape: Tape) -> Any:
-    """The function that a tape says the run began with."""
-    path = tape.header.get("entry")
-    if not path:
-        raise TapeError(
-            "the run did not begin with a function: call the code that made it yourself"
-        )
-    return load_function(str(path))
 
 
 def _privacy(tape: Tape) -> Privacy | None:

@@ -120,6 +120,7 @@ def test_other_tasks_of_the_loop_keep_their_network(tape: Any, reach: Work) -> N
             begin.set()
             await check
             await asyncio.create_task(own())
+            does()
         return run.report
 
     report = asyncio.run(main())
