@@ -1,5 +1,6 @@
 """Which values are a little plain data, so that C code may have them whole."""
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +12,8 @@ _SMALL_TEXT: Final = 2_000
 _SMALL_KEY: Final = 200
 _SMALL_DEPTH: Final = 12
 _SMALL_BYTES: Final = 32_768
+_LONG: Final = re.compile(rb"\d{19}")
+"""What may be an integer beyond `MAX_INTEGER`."""
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
 
@@ -54,6 +57,26 @@ def is_small_and_plain(value: Any) -> bool:
 
 def copy(value: Any) -> Any:
     """A little plain data once more, as JSON has it: lists for tuples, null for NaN; null if it is more."""
+    text = _text(value)
+    return None if text is None else _decode(text)
+
+
+def portrait(value: Any, written: bytes | None = None) -> tuple[int, Any, str] | None:
+    """The size of a little plain data, the data as JSON has it, and its `repr`; null if it is more.
+
+    `written` is its JSON where somebody has looked at it and written it down just now.
+    """
+    if written is None:
+        text = _text(value)
+        return None if text is None else (len(text), _decode(text), repr(value))
+    brackets = written.count(b"{") + written.count(b"[")
+    if len(written) > _SMALL_TEXT or not 0 < brackets <= _SMALL_DEPTH or _LONG.search(written):
+        return None
+    data = _decode(written)
+    return len(written), data, repr(data)
+
+
+def _text(value: Any) -> bytes | None:
     kind = type(value)
     if not (kind is dict or kind is list or kind is tuple) or not is_small_and_plain(value):
         return None
@@ -64,4 +87,4 @@ def copy(value: Any) -> Any:
     # As many opening brackets as that are certainly not nested deeper.
     if len(text) > _SMALL_BYTES or text.count(b"{") + text.count(b"[") > _SMALL_DEPTH:
         return None
-    return _decode(text)
+    return text

@@ -31,7 +31,7 @@ import msgspec
 
 from tracereel import _guard
 from tracereel._small_values import MAX_INTEGER as MAX_INTEGER
-from tracereel._small_values import copy, is_small_and_plain
+from tracereel._small_values import copy, is_small_and_plain, portrait
 from tracereel._texts import ELLIPSIS, shortened
 from tracereel._texts import HASHED_LIMIT as HASHED_LIMIT
 from tracereel._texts import SHORT_LIMIT as SHORT_LIMIT
@@ -148,6 +148,20 @@ def described(value: Any, *, captures: bool) -> tuple[str, str, int]:
             except UnicodeEncodeError:  # a lone surrogate
                 pass
     return type_name(value), summary(value) if captures else "", size(value)
+
+
+def told(value: Any, written: bytes | None = None) -> tuple[int, Any, str]:
+    """The size of a value, the value as JSON data, its summary; by one look where it is small.
+
+    `written` is its JSON where somebody has just written it down.
+    """
+    small = portrait(value, written)
+    if small is None:
+        return size(value), plain(value), summary(value)
+    length, data, shown = small
+    if len(shown) <= SUMMARY_LIMIT and _is_flat(shown):
+        return length, data, text(shown, SUMMARY_LIMIT)
+    return length, data, summary(value)
 
 
 def summary(value: Any, limit: int = SUMMARY_LIMIT) -> str:

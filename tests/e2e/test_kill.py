@@ -30,7 +30,7 @@ def kill_something(rnd, collector):
 
 
 @pytest.mark.fault
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(max(600, 30 * ROUNDS))
 def test_no_acknowledged_event_is_lost_or_doubled_by_kill_9(new_collector):
     rnd = random.Random(SEED)
     collector = new_collector(port=free_port()).start()

@@ -161,6 +161,17 @@ def test_what_does_not_read_a_tenants_tables_is_refused(site):
         assert over.status in (400, 403), (statement, over.body)
 
 
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"], ids=ascii)
+def test_a_name_cannot_pose_as_a_part_of_the_statement(site, end):
+    """As a node of its own, the end of this name would be what is looked for in the table."""
+    name = f"`n{end}      Literal y`"
+
+    answer = site.sql(f"WITH 1 AS {name} SELECT {name} IN schema_migrations")
+
+    assert answer.status == 403, answer.body
+    assert answer.json()["error"]["code"] == "sql_refused"
+
+
 def test_no_table_function_is_called_and_nothing_is_connected_to(site):
     """Wherever one may stand in a statement; the server that waits hears nothing."""
     heard = []

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from tracereel import _values, events, semconv
+from tracereel.tape import payloads
 
 
 class Hostile:
@@ -297,3 +298,30 @@ def test_small_data_is_copied_by_the_short_way_as_by_the_long_one(value: Any) ->
 
     if short is not None:
         assert msgspec.json.encode(short) == msgspec.json.encode(long)
+
+
+_json = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**70), 2**70),
+        st.floats(),
+        st.text(max_size=60),
+    ),
+    lambda inside: st.one_of(
+        st.lists(inside, max_size=5),
+        st.tuples(inside, inside),
+        st.dictionaries(st.one_of(st.text(max_size=8), st.integers()), inside, max_size=5),
+    ),
+    max_leaves=40,
+)
+
+
+@given(_json)
+def test_what_is_told_of_a_value_by_one_look_is_what_three_looks_tell(value):
+    expected = (_values.size(value), _values.plain(value), _values.summary(value))
+
+    assert repr(_values.told(value)) == repr(expected)
+    taken = payloads.take(value)
+    if type(taken) is bytes:
+        assert repr(_values.told(value, taken)) == repr(expected)

@@ -12,6 +12,7 @@ from typing import Protocol
 import structlog
 
 from tracereel_collector import crash
+from tracereel_collector.deliver.pace import Pace
 from tracereel_collector.deliver.poison import insert_what_can_be
 from tracereel_collector.errors import (
     CollectorError,
@@ -32,10 +33,7 @@ IDLE_SECONDS = 0.5
 REFUSALS = 2
 REFUSALS_ALONE = 20
 """For a single record that memory is short for: some twenty seconds, then the next may go on."""
-BUSY_RECORDS = 1_000
 OTLP_KINDS = frozenset({Kind.SPANS, Kind.LOGS, Kind.METRICS})
-QUIET_SHARE = 0.1
-REST_TIMES = 3.0
 
 
 class Stores(Protocol):
@@ -90,9 +88,7 @@ class DeliveryWorker:
         self._on_delivered = on_delivered
         self._writers = writers
         self._on_batch = on_batch
-        self._last_records = dict.fromkeys(Kind, 0)
-        self._last_seconds = dict.fromkeys(Kind, 0.0)
-        self._last_end = dict.fromkeys(Kind, 0.0)
+        self._paces = {kind: Pace(limits.linger_seconds) for kind in Kind}
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(kind,), name=f"deliver-{kind}", daemon=True)
@@ -127,16 +123,19 @@ class DeliveryWorker:
                 self._stop.wait(1.0)
 
     def _deliver_next(self, kind: Kind) -> None:
-        limits = self._limits
+        limits, pace = self._limits, self._paces[kind]
         if not self._queue.has_open_batch(kind):
             if not self._queue.wait_for_bytes(kind, 1, timeout=IDLE_SECONDS):
                 self._queue.tidy()
                 return
-            self._queue.wait_for_bytes(kind, limits.bytes_of(kind), timeout=self._linger(kind))
+            wait = pace.wait_seconds(time.perf_counter())
+            self._queue.wait_for_bytes(kind, limits.bytes_of(kind), timeout=wait)
         with self._writing() as may_write:
+            sealed = time.perf_counter()
             if may_write and (batch := self._next_batch(kind)) is not None:
                 self._deliver(batch)
-                self._last_records[kind] = batch.records
+                more_waits = self._queue.wait_for_bytes(kind, 1, timeout=0.0) > 0
+                pace.batch_ended(batch.records, sealed=sealed, more_waits=more_waits)
 
     def settle(self) -> None:
         """Deliver in this thread what is sealed; afterwards it is known of every batch where it is."""
@@ -156,18 +155,6 @@ class DeliveryWorker:
         return self._queue.next_batch(
             kind, max_records=limits.max_records, max_bytes=limits.bytes_of(kind)
         )
-
-    def _linger(self, kind: Kind) -> float:
-        """An insert has a price of its own: wait a second when much comes, a moment when little.
-
-        Between two inserts the store rests for some times as long as the last one took, a second at
-        most: a trickle must not keep it busy, and what comes after a pause need not wait.
-        """
-        busy = self._last_records[kind] / BUSY_RECORDS
-        by_rate = min(1.0, max(QUIET_SHARE, busy)) * self._limits.linger_seconds
-        rested = time.perf_counter() - self._last_end[kind]
-        rest = REST_TIMES * self._last_seconds[kind] - rested
-        return max(by_rate, min(self._limits.linger_seconds, rest))
 
     def _deliver(self, batch: Batch) -> None:
         started = time.perf_counter()
@@ -228,9 +215,9 @@ class DeliveryWorker:
                     raise
                 backoff = min(LAST_BACKOFF, backoff * 2)
             else:
-                self._last_end[kind] = time.perf_counter()
-                self._last_seconds[kind] = self._last_end[kind] - started
-                self._metrics.seconds.labels(kind).observe(self._last_seconds[kind])
+                ended = time.perf_counter()
+                self._paces[kind].insert_ended(began=started, ended=ended)
+                self._metrics.seconds.labels(kind).observe(ended - started)
                 return
 
 

@@ -1,8 +1,9 @@
 """Typed decoders for events, generated from the contract's JSON Schema so that there is one definition."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, ItemsView
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any
 
 import msgspec
@@ -44,8 +45,9 @@ class EventDecoders:
         raise UnknownEventTypeError(event_type)
 
 
-def event_definitions() -> Iterable[tuple[str, dict[str, Any]]]:
-    """The events of the contract by the names of their models."""
+@cache
+def event_definitions() -> ItemsView[str, dict[str, Any]]:
+    """The events of the contract by the names of their models; made once, it takes a while."""
     definitions: dict[str, dict[str, Any]] = json_schema()["$defs"]
     return definitions.items()
 

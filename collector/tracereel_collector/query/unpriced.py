@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tracereel_collector.errors import CollectorError
 from tracereel_collector.query.replay import Selects
 from tracereel_collector.store.sql import query
+from tracereel_collector.store.tab_separated import rows_of
 
 REFRESH_SECONDS = 5.0
 MAX_LABEL = 128
@@ -39,8 +40,7 @@ class UnpricedModels:
         found = None
         try:
             answer = self._store.select(query("unpriced_models"), {}, fmt="TabSeparated")
-            rows = [line.rsplit("\t", 1) for line in answer.decode(errors="replace").splitlines()]
-            found = [(model[:MAX_LABEL], int(calls)) for model, calls in rows]
+            found = [(model[:MAX_LABEL], int(calls)) for model, calls in rows_of(answer)]
         except CollectorError:
             pass  # the store is away: the last reading stands, and a later request tries again
         with self._lock:

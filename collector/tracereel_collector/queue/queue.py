@@ -29,6 +29,7 @@ from tracereel_collector.queue.database import connect, open_or_set_aside
 from tracereel_collector.queue.following import QueueFollower
 from tracereel_collector.queue.rescue import take_over
 from tracereel_collector.queue.reserve import FreeSpace, Reserve
+from tracereel_collector.queue.sleepers import Sleepers
 from tracereel_collector.queue.turns import Turns
 from tracereel_collector.queue.writer import CommitThread
 from tracereel_collector.telemetry import Pressure
@@ -86,7 +87,7 @@ class DurableQueue:
         self._ring = ring
         self._appender = Appender()
         self._fresh: set[Kind] = set()
-        self._appended = threading.Condition()
+        self._sleepers = Sleepers()
         self._hurried: set[Kind] = set()
         self._forgotten_at = 0.0
         self._looked_at = 0.0
@@ -212,25 +213,22 @@ class DurableQueue:
             # Who hurries for what has gone already must not keep a thread running in circles.
             return waiting >= at_least or (waiting > 0 and kind in self._hurried)
 
-        with self._appended:
-            self._appended.wait_for(is_enough, timeout)
-            return self._bytes.unsealed.get(kind, 0)
+        self._sleepers.sleep_until(is_enough, timeout=timeout)
+        return self._bytes.unsealed.get(kind, 0)
 
     def hurry(self, kind: Kind) -> None:
         """Somebody waits for the store: let the next batch go as it is."""
         if self._ring is not None:
             self._ring({kind}, hurry=True)
             return
-        with self._appended:
-            self._hurried.add(kind)
-            self._appended.notify_all()
+        self._hurried.add(kind)
+        self._sleepers.look()
 
     def heard(self, hurried: set[Kind]) -> None:
         """Another process has appended; some of its kinds are waited for."""
         self._look()
-        with self._appended:
-            self._hurried |= hurried
-            self._appended.notify_all()
+        self._hurried.update(hurried)
+        self._sleepers.look()
 
     def has_open_batch(self, kind: Kind) -> bool:
         """Whether a sealed batch waits to be delivered (again)."""
@@ -251,8 +249,7 @@ class DurableQueue:
                 max_records=max_records,
                 max_bytes=max_bytes,
             )
-            with self._appended:
-                self._hurried.discard(kind)
+            self._hurried.discard(kind)
             return batch
 
         result: Batch | None = self._writer.submit(work).result()
@@ -467,8 +464,7 @@ class DurableQueue:
         fresh, self._fresh = self._fresh, set()
         if self._ring is not None and fresh:
             self._ring(fresh, hurry=False)
-        with self._appended:
-            self._appended.notify_all()
+        self._sleepers.look()
 
     def _after_rollback(self, error: BaseException) -> None:
         self._appender.forget()

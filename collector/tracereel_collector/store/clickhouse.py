@@ -27,6 +27,7 @@ from tracereel_collector.store.envelope import messages_of_requests, rows_of_eve
 from tracereel_collector.store.otlp_signals import LOGS_SCHEMA, METRICS_SCHEMA
 from tracereel_collector.store.otlp_types import PROTO_SCHEMA
 from tracereel_collector.store.sql import query
+from tracereel_collector.store.tab_separated import rows_of
 
 DATA_ERRORS = frozenset(
     {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 436, 444, 469, 636}
@@ -175,7 +176,7 @@ class ClickHouseStore:
         """Run a query and return its rows as text."""
         with self._client() as client:
             data = client.raw_query(statement, fmt="TabSeparated")
-        return [tuple(line.split("\t")) for line in data.decode().splitlines()]
+        return rows_of(data)
 
     def select(self, statement: str, parameters: Mapping[str, Any], *, fmt: str) -> bytes:
         """Run a bound query and return the answer's bytes in a ClickHouse format."""

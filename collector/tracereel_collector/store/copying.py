@@ -13,6 +13,7 @@ from tracereel_collector.errors import StartupError, StoreUnavailableError
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.sql import MERGE_TREE_SETTINGS, query
+from tracereel_collector.store.tab_separated import rows_of
 from tracereel_collector.store.tables import Table, count_all, missing_rows, stored_tables
 
 SLICE_BYTES: Final = 48 * 1024 * 1024
@@ -89,7 +90,7 @@ class StoreCopy:
         beside = f"{BESIDE}{table.name}"
         columns = [
             name
-            for (name,) in _lines(
+            for (name,) in rows_of(
                 self._source.select(
                     query("copied_columns"), {"table": table.name}, fmt="TabSeparated"
                 )
@@ -141,7 +142,7 @@ class StoreCopy:
 
     def _parts(self, table: Table) -> list[_Part]:
         found = self._source.select(query("copy_slices"), {"table": table.name}, fmt="TabSeparated")
-        return [_Part(a, b, int(rows), int(size)) for a, b, rows, size in _lines(found)]
+        return [_Part(a, b, int(rows), int(size)) for a, b, rows, size in rows_of(found)]
 
     def _compared(self) -> dict[str, tuple[int, int]]:
         there, here = count_all(self._target), count_all(self._source)
@@ -179,7 +180,7 @@ class StoreCopy:
             {"source": self._id},
             fmt="TabSeparated",
         )
-        return {(what, partition): int(rows) for what, partition, rows in _lines(found)}
+        return {(what, partition): int(rows) for what, partition, rows in rows_of(found)}
 
     def _note(self, what: str, partition: str = "", rows: int = 0) -> None:
         self._target.change(
@@ -207,7 +208,3 @@ def _slices(part: _Part) -> Iterator[tuple[int, int]]:
     step = max(1, SLICE_BYTES * part.rows // max(1, part.size))
     for first in range(0, part.rows, step):
         yield first, min(part.rows, first + step)
-
-
-def _lines(data: bytes) -> list[list[str]]:
-    return [line.split("\t") for line in data.decode().splitlines()]

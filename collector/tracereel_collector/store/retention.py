@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from tracereel_collector.store.sql import query
+from tracereel_collector.store.tab_separated import rows_of
 
 UNDATED: Final = (
     ("run_links", "tenant", "toDate(ingested_at)"),
@@ -124,8 +125,7 @@ def expired(store: Keeps, limits: Limits) -> Iterator[Expired]:
             parameters,
             fmt="TabSeparated",
         )
-        counted = (line.split("\t") for line in answer.decode().splitlines())
-        if partitions := {name: int(rows) for name, rows in counted}:
+        if partitions := {name: int(rows) for name, rows in rows_of(answer)}:
             yield Expired(table, where, parameters, partitions)
 
 

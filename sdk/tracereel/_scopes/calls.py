@@ -250,10 +250,15 @@ class ToolScope(CallScope):
             _, summary, event["result_size_bytes"] = said
             event["result_summary"] = summary if self.captures else None
             return
-        event["result_size_bytes"] = _values.size(result)
-        if self.captures:
-            event["result"] = _values.plain(result)
-            event["result_summary"] = _values.summary(result)
+        if not self.captures:
+            event["result_size_bytes"] = _values.size(result)
+            return
+        # A tape has it as JSON already.
+        written = getattr(getattr(self.execution, "tape", None), "written", None)
+        size, data, summary = _values.told(result, written)
+        event["result_size_bytes"] = size
+        event["result"] = data
+        event["result_summary"] = summary
 
     def settle(self, event: dict[str, Any]) -> dict[str, Any] | None:
         call_id = event["tool_call_id"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tracereel import _failures, _guard
 from tracereel.tape import format as tape_format
 from tracereel.tape import header
-from tracereel.tape.payloads import take
+from tracereel.tape.payloads import Taken, take
 from tracereel.tape.run_tape import Node, RunTape
 from tracereel.tape.taped import Live, quietly
 
@@ -24,7 +24,7 @@ MAX_ITEMS: Final = 10_000
 class RecordedCall(Live, Node):
     """A call that runs and is written down."""
 
-    __slots__ = ("_awaited", "_boundary", "_gate", "_items", "_opened", "_root", "holds")
+    __slots__ = ("_awaited", "_boundary", "_gate", "_items", "_opened", "_root", "holds", "written")
     changes = False
     holds: bool
 
@@ -41,6 +41,8 @@ class RecordedCall(Live, Node):
         self.holds = gate is not None
         self._items: list[Any] | None = None
         self._awaited = False
+        self.written: bytes | None = None
+        """What the call returned, as JSON, where it is plain data."""
 
     def gives_coroutine(self) -> None:
         self._awaited = True
@@ -54,10 +56,12 @@ class RecordedCall(Live, Node):
     def returned(self, result: Any) -> None:
         try:
             if self._boundary:
+                taken = take(result)
+                self.written = taken if type(taken) is bytes else None
                 if self._opened is None and not self._awaited:
-                    self.tape.give(self, "returned", take(result), None)
+                    self.tape.give(self, "returned", taken, None)
                 else:
-                    self._give("returned", result)
+                    self._give("returned", taken)
             if self._root is not None:
                 items = self._items
                 whole = result if items is None else {"items": items, "result": result}
@@ -71,7 +75,7 @@ class RecordedCall(Live, Node):
             if _failures.cancels(error):
                 how = "closed" if isinstance(error, GeneratorExit) else "cancelled"
             if self._boundary:
-                self._give(how, error)
+                self._give(how, take(error))
             if how == "raised":
                 self.tape.keep()
             self._close(how, error)
@@ -79,7 +83,7 @@ class RecordedCall(Live, Node):
     def gave(self, item: Any) -> None:
         with quietly("tape"):
             if self._boundary:
-                self._give("chunk", item, chunk=True)
+                self._give("chunk", take(item), chunk=True)
             if self._root is not None:
                 self._items = self._items if self._items is not None else []
                 if len(self._items) < MAX_ITEMS:
@@ -91,14 +95,14 @@ class RecordedCall(Live, Node):
             if self._root.tape is self.tape:
                 self._root.tape = None
 
-    def _give(self, how: str, value: Any, *, chunk: bool = False) -> None:
+    def _give(self, how: str, taken: Taken, *, chunk: bool = False) -> None:
         tape = self.tape
         turn = tape.turns.mark()
         waited = turn != self._opened
         if chunk:
             self._opened = turn
         awaited = self._awaited
-        tape.give(self, how, take(value), turn, waited=waited, chunk=chunk, awaited=awaited)
+        tape.give(self, how, taken, turn, waited=waited, chunk=chunk, awaited=awaited)
 
 
 class Recordings:

@@ -110,6 +110,17 @@ def test_an_unknown_model_has_no_cost_and_is_counted(priced, queued, token):
     assert reader.by_model() == [("mystery-1", 2)]
 
 
+def test_a_model_may_be_called_what_its_sender_likes(priced, queued, token):
+    """Characters at which Python, but not the engine, ends a line."""
+    odd = "a\x0bb\x1cd\x1de\x1ef\x85g\u2028h\u2029i"
+    insert(priced, queued, token, {**CALL, "gen_ai.request.model": odd})
+
+    reader = UnpricedModels(priced)
+    reader._read()
+
+    assert reader.by_model() == [(odd, 1)]
+
+
 def test_a_call_without_usage_has_no_cost(priced, queued, token):
     insert(priced, queued, token, {**CALL, "gen_ai.usage.output_tokens": "unknown"})
 

@@ -100,7 +100,8 @@ def _place(path: list[tuple[Node, int]]) -> int:
 
 
 def _nodes(tree: str) -> Iterator[Node]:
-    for line in tree.splitlines():
+    # Only the engine ends lines: names may hold other characters that Python would end a line at.
+    for line in tree.split("\n"):
         text = line.lstrip(" ")
         found = _NODE.fullmatch(text)
         if not text:

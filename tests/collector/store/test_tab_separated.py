@@ -1,0 +1,20 @@
+"""What the engine writes as tab-separated lines is read as the same rows."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracereel_collector.store.tab_separated import lines_of, rows_of
+
+values = st.text(st.characters(exclude_characters="\t\n", codec="utf-8"), min_size=1)
+
+
+@given(st.lists(st.lists(values, min_size=2, max_size=2), max_size=5))
+def test_rows_come_back_whatever_characters_their_values_hold(rows):
+    written = "".join("\t".join(row) + "\n" for row in rows).encode()
+
+    assert rows_of(written) == [tuple(row) for row in rows]
+
+
+def test_nothing_is_no_line_and_an_empty_line_is_one():
+    assert lines_of(b"") == []
+    assert lines_of(b"a\n\nb\n") == ["a", "", "b"]
