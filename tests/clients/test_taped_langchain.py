@@ -156,6 +156,25 @@ def test_a_tool_that_raises_raises_again():
     assert replayed.report.identical
 
 
+def test_the_event_tells_what_langchain_made_of_the_result():
+    @tool(response_format="content_and_artifact")
+    def measure(city: str) -> tuple[str, dict]:
+        """Measures."""
+        return f"{city} is warm", {"degrees": 21}
+
+    @traced_agent("asker")
+    def ask():
+        call = {"type": "tool_call", "id": "c1", "name": "measure", "args": {"city": "Lima"}}
+        return measure.invoke(call, {"callbacks": [TracereelHandler()]}).artifact
+
+    with recording() as events:
+        first = ask()
+    (told,) = [event for event in events if event["event_type"] == "agent.tool.called"]
+    assert told["result"] == "Lima is warm"
+    with tracereel.replay(tape_format.parse(events)):
+        assert ask() == first == {"degrees": 21}
+
+
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 def test_an_agent_of_langchain_with_its_tools_is_replayed_whole(way, server):
     """Model and tools are served; nothing of the run is left to run again but its own code."""

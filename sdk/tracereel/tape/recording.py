@@ -186,6 +186,7 @@ class Recordings:
         """
         node = self._node_of(execution, execution)
         if isinstance(node, RecordedCall):
+            node.written = None  # the framework tells what it made of it
             return
         around = getattr(execution.parent, "tape", None)
         covered = node is not None and (node.covered or getattr(around, "covered", False))
