@@ -143,16 +143,23 @@ class Report:
 
 
 def location(function: Any = None) -> str | None:
-    """The line of the program that is making a call; of a task, where its function is."""
+    """The line of the program that is making a call; of a task, where its function is.
+
+    A call that a library makes for the program is told of where the program calls the library.
+    """
+    library: str | None = None
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the callers
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_STDLIB) and "site-packages" not in file and "asyncio" in file:
             break  # the loop has started the task: who made it is not known any more
         if not file.startswith((_OWN, _STDLIB, "<")):
-            return f"{file}:{frame.f_lineno} in {frame.f_code.co_name}"
+            found = f"{file}:{frame.f_lineno} in {frame.f_code.co_name}"
+            if "site-packages" not in file:
+                return found
+            library = library or found
         frame = frame.f_back
     code = getattr(function, "__code__", None)
     if code is None:
-        return None
+        return library
     return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}, run as a task"
