@@ -6,7 +6,7 @@ MINUTES ?= 5
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-pythons fast fmt docs dashboards secrets bench chaos replay-corpus clean
+.PHONY: help run test test-pythons fast fmt docs dashboards dashboards-preview secrets bench chaos replay-corpus clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -15,7 +15,7 @@ run: .venv/.collector ## start a collector with a demo pipeline emitting into it
 	@$(BIN)/tracereel serve --demo --port $(PORT) --data-dir $(DATA)
 
 test: .venv/.dev ## the whole suite: format, lint, types, imports, tests
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-pythons: .venv/.dev ## the tests of the SDK on every other supported Python of this machine
 	$(BIN)/python -m tests.pythons
@@ -36,6 +36,9 @@ secrets: ## write .env with random passwords for docker-compose.yml, unless it i
 
 dashboards: .venv/.dev ## write the Grafana dashboards anew
 	$(BIN)/python -m dashboards.build
+
+dashboards-preview: .venv/.dev ## draw what every panel shows, without Grafana (build/dashboards/*.html)
+	$(BIN)/python -m tests.dashboards.preview
 
 bench: .venv/.dev ## print throughput and latency tables
 	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/query.py && $(BIN)/python bench/replay.py && $(BIN)/python bench/import_time.py

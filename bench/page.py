@@ -42,6 +42,10 @@ SCROLL = """async () => {
     await new Promise(requestAnimationFrame);
   }
 }"""
+ANSWER = """() => {
+  const each = performance.getEntriesByType("resource").find(({ name }) => name.includes("outline_above"));
+  return [each.startTime, each.responseEnd, each.decodedBodySize / 1e6];
+}"""
 BATCH = 50
 
 
@@ -65,6 +69,8 @@ def long_run(page: Page, url: str) -> None:
     opened = time.perf_counter() - began
     print(f"a run of 30,000 events opens in {opened:.2f} s")
     page.wait_for_load_state("networkidle")
+    asked, answered, size = page.evaluate(ANSWER)
+    print(f"  asked for after {asked:.0f} ms, there after {answered:.0f} ms ({size:.1f} MB)")
     told(page, "  while it opened")
     page.evaluate(SCROLL)
     told(page, "  scrolled by 48,000 pixels")

@@ -2,11 +2,16 @@
 
     python bench/providers.py [--calls 400] [--chunks 2000] [--rounds 5] [--only anthropic]
 
-The stand-in is a process of its own; bare and wrapped calls take turns, in turned order, so that a slow
-moment of the machine meets both, and the figure is the median of the differences between neighbours:
-wall time of the calling thread, its CPU, and the CPU of all threads of the process, so that work moved
-to another thread is seen. The figure of a chunk is that of a whole stream over its chunks: the price of
-the call, spread, is in it. Goals, for the wall time: 100 µs a call, 5 µs a streamed chunk.
+The stand-in and a sink that takes the events are processes of their own. In one process bare, wrapped
+and hand-traced calls take turns, in turned order, so that a slow moment of the machine meets all of
+them; the figure is the median of the differences between neighbours: wall time of the calling thread,
+its CPU, and the CPU of all threads of the process, delivery included, so that work moved to another
+thread is seen. `by hand` is the bare client in a function under `@traced_llm` that notes the tokens:
+what the SDK itself takes for one event; the wrapper tells the answer's messages besides. An answer is
+one text; with `--rich` Anthropic's and Google's have tools, thoughts and sources, and as many events.
+The figure of a chunk is that of a whole stream over its chunks: the price of the call, spread, is in
+it. Goals, for the wall time: 100 µs a call, 5 µs a streamed chunk. `bench/provider_work.py` has our
+work without client and server.
 """
 
 import argparse
@@ -27,10 +32,12 @@ MESSAGES = [
     {"role": "user", "content": "What is the weather like in Lima, and what should I wear?"}
 ]
 CALL_GOAL, CHUNK_GOAL = 100.0, 5.0
+Told = tuple[str, int, int]
+"""Text, input tokens, output tokens."""
 
 
-def clients(url: str) -> dict[str, tuple[Any, Any, Callable[..., Any]]]:
-    """Provider → a bare client, a wrapped one, and what to call."""
+def clients(url: str) -> dict[str, tuple[Any, Any, Callable[..., Any], Callable[[Any], Told]]]:
+    """Provider → a bare client, a wrapped one, what to call, and what an answer says."""
     import anthropic
     import openai
     from google import genai
@@ -65,12 +72,55 @@ def clients(url: str) -> dict[str, tuple[Any, Any, Callable[..., Any]]]:
         ask = models.generate_content_stream if stream else models.generate_content
         return ask(model="bench", contents=MESSAGES[0]["content"])
 
+    def told_chat(answer: Any) -> Told:
+        usage = answer.usage
+        return answer.choices[0].message.content, usage.prompt_tokens, usage.completion_tokens
+
+    def told_responses(answer: Any) -> Told:
+        return answer.output_text, answer.usage.input_tokens, answer.usage.output_tokens
+
+    def told_anthropic(answer: Any) -> Told:
+        return answer.content[0].text, answer.usage.input_tokens, answer.usage.output_tokens
+
+    def told_google(answer: Any) -> Told:
+        usage = answer.usage_metadata
+        return answer.text, usage.prompt_token_count, usage.candidates_token_count
+
+    ours_a, ours_o = ours_anthropic.wrap(made_anthropic()), ours_openai.wrap(made_openai())
     return {
-        "anthropic": (made_anthropic(), ours_anthropic.wrap(made_anthropic()), ask_anthropic),
-        "openai chat": (made_openai(), ours_openai.wrap(made_openai()), ask_openai),
-        "openai responses": (made_openai(), ours_openai.wrap(made_openai()), ask_responses),
-        "google": (made_google(), ours_google.wrap(made_google()), ask_google),
+        "anthropic": (made_anthropic(), ours_a, ask_anthropic, told_anthropic),
+        "openai chat": (made_openai(), ours_o, ask_openai, told_chat),
+        "openai responses": (made_openai(), ours_o, ask_responses, told_responses),
+        "google": (made_google(), ours_google.wrap(made_google()), ask_google, told_google),
     }
+
+
+def by_hand(provider: str, ask: Callable[..., Any], told: Callable[[Any], Told]) -> Any:
+    """The same question in a function that is traced by hand."""
+    from tracereel import current_execution, traced_llm
+
+    def asked(client: Any, *, stream: bool) -> Any:
+        @traced_llm("bench", provider=provider)
+        def call(messages: Any) -> str:
+            del messages
+            text, prompt, completion = told(ask(client, stream=stream))
+            current_execution().set(llm_prompt_tokens=prompt, llm_completion_tokens=completion)
+            return text
+
+        return call
+
+    calls: dict[int, Any] = {}
+
+    def ask_traced(client: Any, *, stream: bool) -> Any:
+        found = calls.get(id(client))
+        if found is None:
+            found = calls[id(client)] = asked(client, stream=stream)
+        return found(messages=MESSAGES)
+
+    return ask_traced
+
+
+Figures = dict[str, dict[str, float]]
 
 
 def once(ask: Callable[..., Any], client: Any, *, stream: bool) -> tuple[float, float, float, int]:
@@ -83,29 +133,32 @@ def once(ask: Callable[..., Any], client: Any, *, stream: bool) -> tuple[float, 
     return wall / 1000, cpu / 1000, (time.process_time_ns() - everywhere) / 1000, chunks
 
 
-def compare(
-    ask: Callable[..., Any], bare: Any, wrapped: Any, *, calls: int, stream: bool
-) -> dict[str, float]:
-    """Medians of the difference between neighbours, by wall time and by CPU."""
-    for client in (bare, wrapped) * 10:
+Contender = tuple[Callable[..., Any], Any]
+
+
+def compare(bare: Contender, others: dict[str, Contender], *, calls: int, stream: bool) -> Figures:
+    """For each of the others, medians of the difference to its bare neighbour."""
+    contenders = {"bare": bare, **others}
+    for ask, client in list(contenders.values()) * 10:
         once(ask, client, stream=stream)
-    walls, cpus, all_cpus, base, chunks = [], [], [], [], 0
+    seen: list[dict[str, tuple[float, float, float, int]]] = []
     for number in range(calls):
-        order = (bare, wrapped) if number % 2 else (wrapped, bare)
-        figures = {id(client): once(ask, client, stream=stream) for client in order}
-        one, other = figures[id(bare)], figures[id(wrapped)]
-        walls.append(other[0] - one[0])
-        cpus.append(other[1] - one[1])
-        all_cpus.append(other[2] - one[2])
-        base.append(one[0])
-        chunks = other[3]
+        names = list(contenders) if number % 2 else list(contenders)[::-1]
+        taken = {}
+        for name in names:
+            ask, client = contenders[name]
+            taken[name] = once(ask, client, stream=stream)
+        seen.append(taken)
     return {
-        "wall": statistics.median(walls),
-        "cpu": statistics.median(cpus),
-        # A mean: what another thread does falls into some calls only.
-        "all": statistics.fmean(all_cpus),
-        "bare": statistics.median(base),
-        "chunks": chunks,
+        name: {
+            "wall": statistics.median(each[name][0] - each["bare"][0] for each in seen),
+            "cpu": statistics.median(each[name][1] - each["bare"][1] for each in seen),
+            # A mean: what another thread does falls into some calls only.
+            "all": statistics.fmean(each[name][2] - each["bare"][2] for each in seen),
+            "bare": statistics.median(each["bare"][0] for each in seen),
+            "chunks": seen[-1][name][3],
+        }
+        for name in others
     }
 
 
@@ -116,39 +169,48 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="this client alone")
+    parser.add_argument(
+        "--rich", action="store_true", help="answers with thoughts, tools, sources: several events"
+    )
     parser.add_argument("--profile", help="print a profile of wrapped calls of this client instead")
     args = parser.parse_args()
     import tracereel
 
     spool = tempfile.TemporaryDirectory()
-    # Nobody takes the events away: what is measured is the call, not the delivery.
-    tracereel.configure(endpoint="http://127.0.0.1:9", spool_dir=spool.name, service="bench")
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.clients.standin", "--chunks", str(args.chunks)],
+    rich = ("--rich",) if args.rich else ()
+    server, url = beside("-m", "tests.clients.standin", "--chunks", str(args.chunks), *rich)
+    sink, collector = beside("bench/sdk_overhead.py", "--sink")
+    tracereel.configure(endpoint=collector, spool_dir=spool.name, service="bench")
+    if args.profile:
+        profile(clients(url)[args.profile], args.calls)
+    else:
+        table(url, args.calls, args.rounds, args.only)
+    left = tracereel.shutdown(20).spooled
+    print(f"events that were not delivered: {left}")
+    for process in (server, sink):
+        process.communicate()
+    spool.cleanup()
+
+
+def beside(*command: str) -> tuple["subprocess.Popen[str]", str]:
+    """A process that serves until its input ends, and its address, which it prints."""
+    process = subprocess.Popen(
+        [sys.executable, *command],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert server.stdout is not None
-    assert server.stdin is not None
-    url = server.stdout.readline().strip()
-    if args.profile:
-        profile(clients(url)[args.profile], args.calls)
-    else:
-        table(url, args.calls, args.rounds, args.only)
-    tracereel.shutdown(0)
-    server.stdin.close()
-    server.wait()
-    spool.cleanup()
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
 
 
-def profile(of: tuple[Any, Any, Callable[..., Any]], calls: int) -> None:
+def profile(of: tuple[Any, Any, Callable[..., Any], Any], calls: int) -> None:
     """Where our time goes."""
     import cProfile
     import pstats
 
-    _, wrapped, ask = of
+    _, wrapped, ask, _ = of
     for stream in (False, True):
         profiler = cProfile.Profile()
         for _ in range(20):
@@ -164,24 +226,27 @@ def table(url: str, calls: int, rounds: int, only: str | None) -> None:
     """Every client, whole and streamed."""
     print(f"{os.cpu_count()} cores; µs more than bare, medians; {calls} calls, {rounds} rounds")
     print(f"{'':28}{'bare wall':>10}{'wall':>10}{'CPU':>10}{'all CPU':>10}{'goal':>8}")
-    for name, (bare, wrapped, ask) in clients(url).items():
+    for name, (bare, wrapped, ask, told) in clients(url).items():
         if only not in (None, name):
             continue
-        found = [compare(ask, bare, wrapped, calls=calls, stream=False) for _ in range(rounds)]
-        row(name, "a call", found, CALL_GOAL)
-        few = max(3, calls // 40)
-        found = [compare(ask, bare, wrapped, calls=few, stream=True) for _ in range(rounds)]
+        one = (ask, bare)
+        others = {"wrapped": (ask, wrapped), "by hand": (by_hand(name, ask, told), bare)}
+        found = [compare(one, others, calls=calls, stream=False) for _ in range(rounds)]
+        row(name, "by hand", [each["by hand"] for each in found], None)
+        row(name, "a call", [each["wrapped"] for each in found], CALL_GOAL)
+        few, streamed = max(3, calls // 40), {"wrapped": (ask, wrapped)}
+        found = [compare(one, streamed, calls=few, stream=True) for _ in range(rounds)]
         for each in found:
             for key in ("wall", "cpu", "all", "bare"):
-                each[key] /= max(each["chunks"], 1)
-        row(name, "a chunk", found, CHUNK_GOAL)
+                each["wrapped"][key] /= max(each["wrapped"]["chunks"], 1)
+        row(name, "a chunk", [each["wrapped"] for each in found], CHUNK_GOAL)
 
 
-def row(name: str, kind: str, found: list[dict[str, float]], goal: float) -> None:
+def row(name: str, kind: str, found: list[dict[str, float]], goal: float | None) -> None:
     """One line: medians of the rounds."""
     middle = {key: statistics.median(each[key] for each in found) for key in found[0]}
     figures = "".join(f"{middle[key]:10.1f}" for key in ("bare", "wall", "cpu", "all"))
-    print(f"{name:18}{kind:10}{figures}{goal:8.0f}", flush=True)
+    print(f"{name:18}{kind:10}{figures}{goal or '':>8}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,35 @@
-"""What holds for every test: none is failed by a slow machine."""
+"""What holds for every test: none is failed by a slow machine, and long ones begin early."""
+
+import os
+from pathlib import Path
 
 from hypothesis import settings
 
+TESTS = Path(__file__).parent
+
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# Tests start hundreds of processes that import the same modules: they need be compiled only once.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+LONG = (
+    *("architecture", "kill", "lifecycle", "burst", "backup", "workers", "migrate_store", "page"),
+    *("outage", "sdk", "deletion", "openapi", "forward", "many", "upgrade", "self_observation"),
+)
+"""Modules that take long, most of them with few tests; the longest first."""
+FOLDERS = ("e2e", "dashboards", "collector", "queue")
+
+
+def pytest_collection_modifyitems(items):
+    """What takes long comes first: a long module at the end would have one core while the other waits."""
+    items.sort(key=_place)
+
+
+def _place(item):
+    name = item.path.stem.removeprefix("test_")
+    folder = item.path.relative_to(TESTS).parts[0]
+    return (
+        LONG.index(name) if name in LONG else len(LONG),
+        FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS),
+    )

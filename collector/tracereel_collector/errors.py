@@ -15,6 +15,7 @@ CollectorError
       QueueUnavailableError    the queue cannot take or keep data
       StoreUnavailableError    ClickHouse does not answer
         TooMuchAtOnceError     ClickHouse has not the memory for this insert; a smaller one may fit
+        UnknownRefusalError    ClickHouse says no, and it is not known whether for the data or the moment
   StartupError                 the process cannot start; the message says what to change
 """
 
@@ -123,6 +124,10 @@ class TooMuchAtOnceError(StoreUnavailableError):
     """ClickHouse has not the memory for an insert of this size now."""
 
     code = "too_much_at_once"
+
+
+class UnknownRefusalError(StoreUnavailableError):
+    """ClickHouse refuses with a code that may be about the data or about the moment."""
 
 
 class StartupError(CollectorError):

@@ -23,6 +23,7 @@ class DeliveryMetrics:
 
     retries: Counter
     seconds: Histogram
+    unknown: Counter
 
     @classmethod
     def register(cls, registry: CollectorRegistry) -> "DeliveryMetrics":
@@ -39,6 +40,13 @@ class DeliveryMetrics:
                 "Time of one successful insert.",
                 ["kind"],
                 buckets=[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+                registry=registry,
+            ),
+            unknown=Counter(
+                "tracereel_unknown_refusals_total",
+                "Batches taken apart because the store kept refusing them with a code that is not known;"
+                " because of some records, or because of the store, which took none.",
+                ["kind", "because_of"],
                 registry=registry,
             ),
         )

@@ -6,6 +6,7 @@ RATE = "[$__rate_interval]"
 TROUBLE = {
     "engine restarts": "tracereel_engine_restarts_total",
     "inserts repeated": "tracereel_insert_retries_total",
+    "batches refused, nobody knows why": "tracereel_unknown_refusals_total",
     "connections ended early": "tracereel_connections_ended_total",
     "records not forwarded": "tracereel_forward_dropped_total",
     "lines of the audit log lost": "tracereel_audit_lines_lost_total",
@@ -25,7 +26,7 @@ BOARD = Board(
             "Now",
             [
                 stat(
-                    "Answers", "Collectors that answer Prometheus.", prom('sum(up{job="tracereel-collector"})'),
+                    "Collectors up", "How many answer Prometheus.", prom('sum(up{job="tracereel-collector"})'),
                     steps=((None, "red"), (1, "green")), defaults={"decimals": 0},
                 ),
                 stat(

@@ -42,8 +42,8 @@ BOARD = Board(
                     prom("tracereel:cost_usd:per_hour"), unit=USD, defaults={"decimals": 2},
                 ),
                 stat(
-                    "For nothing",
-                    "Share of the cost that failed, was repeated or replaced.",
+                    "Cost wasted",
+                    "Share of the cost that was for nothing: it failed, was repeated or replaced.",
                     prom(
                         f"(sum(rate({WASTE}[$__range])) or vector(0)) / (sum(rate({COST}[$__range])) > 0)"
                     ),
@@ -93,7 +93,7 @@ BOARD = Board(
                     unit=USD, stacked=True,
                 ),
                 lines(
-                    "Cost per hour for nothing",
+                    "Cost per hour, wasted",
                     "By cause: failed, cancelled, repeated attempts, routes that were replaced.",
                     prom(_hourly(WASTE, "cause"), "{{cause}}"),
                     unit=USD, stacked=True, defaults={"noValue": "none"},
@@ -104,7 +104,7 @@ BOARD = Board(
             "Tokens",
             [
                 lines(
-                    "Tokens per minute", "Of executions of agents, by direction.",
+                    "Tokens per minute, of agents", "What executions say they used, whether their calls are recorded or not.",
                     prom(
                         "60 * sum by (direction) (rate(tracereel_agent_tokens_total[$__rate_interval]))",
                         "{{direction}}",
@@ -112,7 +112,7 @@ BOARD = Board(
                     stacked=True,
                 ),
                 lines(
-                    "Tokens per minute, by model", "Of recorded calls, by model and direction.",
+                    "Tokens per minute, by model", "Of calls that are recorded themselves: less than beside, where agents tell only sums.",
                     prom(
                         "60 * sum by (llm_model, direction)"
                         f" (rate(tracereel_llm_tokens_total{{{M}}}[$__rate_interval]))",
@@ -131,7 +131,7 @@ BOARD = Board(
             "Waiting",
             [
                 lines(
-                    "First token p95", "95 of 100 streamed answers begin sooner.",
+                    "First token p95", "95 of 100 streamed answers begin sooner. Below the smallest bucket, 50 ms, nothing is told apart.",
                     prom(
                         "histogram_quantile(0.95, sum by (llm_model, le)"
                         f" (rate(tracereel_llm_time_to_first_token_seconds_bucket{{{M}}}[$__rate_interval])))",
@@ -140,7 +140,8 @@ BOARD = Board(
                     unit="s", defaults={"noValue": "no streams"},
                 ),
                 lines(
-                    "Duration of requests p95", "95 of 100 requests are quicker, by provider.",
+                    "Duration of requests p95", "95 of 100 requests are quicker, by provider. Below the smallest bucket, half a second, nothing is"
+                    " told apart; the table below is exact.",
                     prom(
                         "histogram_quantile(0.95, sum by (llm_provider, le)"
                         f" (rate(llm_request_duration_seconds_bucket{{{P}}}[$__rate_interval])))",
@@ -169,9 +170,13 @@ BOARD = Board(
                     overrides=[
                         coloured("failed", rising(0.02, 0.1), unit="percentunit", decimals=1),
                         column("cost", unit=USD, decimals=4),
-                        column("cost_per_call", unit=USD, decimals=6),
+                        column("prompt_tokens", displayName="tokens in", unit="short"),
+                        column("completion_tokens", displayName="tokens out", unit="short"),
+                        column("cost_per_call", displayName="cost of a call", unit=USD, decimals=4),
                         column("p95", unit="ns"),
-                        coloured("calls_without_cost", ((None, "text"), (1, "orange"))),
+                        coloured(
+                            "calls_without_cost", ((None, "text"), (1, "orange")), displayName="without a price",
+                        ),
                     ],
                 )
             ],

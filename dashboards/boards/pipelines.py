@@ -102,7 +102,7 @@ BOARD = Board(
                     width=8,
                 ),
                 lines(
-                    "Agents at work",
+                    "Agents at work at once",
                     "Seconds of work per second, by agent: 1 is one execution all the time.",
                     prom(
                         "sum by (agent_name) (rate(agent_execution_duration_seconds_sum[$__rate_interval]))",
@@ -113,7 +113,7 @@ BOARD = Board(
                     width=8,
                 ),
                 bars(
-                    "Tools at work",
+                    "Time of tools, by tool",
                     "Share of the time of all tools, by tool.",
                     prom(
                         "sum by (tool_name) (rate(tracereel_tool_duration_seconds_sum[$__rate_interval]))"
@@ -135,7 +135,7 @@ BOARD = Board(
                         column("share", unit="percentunit", decimals=0, custom__cellOptions={"type": "gauge"}, max=1, min=0),
                         column("p50", **MS),
                         column("p95", **MS),
-                        coloured("failed", ((None, "text"), (1, "red"))),
+                        column("failed", displayName="failed executions"),
                     ],
                 ),
                 table(

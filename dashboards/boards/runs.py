@@ -41,6 +41,7 @@ STATUS = column(
     custom__cellOptions={"type": "color-text"},
 )
 LASTED = column("lasted", unit="ms")
+WHEN = column("time", unit="time:YYYY-MM-DD HH:mm:ss")
 
 
 def _statuses() -> Json:
@@ -105,8 +106,8 @@ BOARD = Board(
                         RUN,
                         STATUS,
                         CONFIDENCE,
-                        column("started", unit="dateTimeAsIso"),
-                        column("seconds", unit="s"),
+                        column("started", unit="time:YYYY-MM-DD HH:mm:ss"),
+                        column("seconds", displayName="lasted", unit="s"),
                         coloured("errors", ((None, "text"), (1, "red"))),
                         coloured("retries", SOME),
                         coloured("fallbacks", SOME),
@@ -125,6 +126,7 @@ BOARD = Board(
                     height=12,
                     width=12,
                     overrides=[
+                        column("time", unit="time:HH:mm:ss.SSS"),
                         STATUS,
                         LASTED,
                         CONFIDENCE,
@@ -151,7 +153,7 @@ BOARD = Board(
                     sql("failures"),
                     height=9,
                     width=12,
-                    overrides=[RUN, LASTED],
+                    overrides=[WHEN, RUN, LASTED],
                 ),
                 table(
                     "Decisions taken with the least confidence",
@@ -159,7 +161,8 @@ BOARD = Board(
                     sql("decisions"),
                     height=9,
                     width=12,
-                    overrides=[RUN, CONFIDENCE],
+                    # All of them are low: a colour would only make the whole column red.
+                    overrides=[WHEN, RUN, column("confidence", unit="percentunit", decimals=0)],
                 ),
             ],
         ),

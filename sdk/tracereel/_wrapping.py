@@ -295,17 +295,21 @@ def taped() -> Any:
 
 def _enter(scope: Scope | None) -> None:
     if scope is not None:
-        with _guard.Guard("attach"):
+        try:
             scope.attach()
+        except Exception as error:  # noqa: BLE001 - a guard, without the price of one
+            _guard.report("attach", error)
 
 
 def _given(scope: Scope | None, item: Any) -> None:
     """The generator has given an item: its code does not run until it is asked again."""
     if scope is not None:
-        with _guard.Guard("yield"):
+        try:
             scope.detach()
             if scope.stream is not None:
                 scope.stream.add(item)
+        except Exception as error:  # noqa: BLE001 - a guard, without the price of one
+            _guard.report("yield", error)
 
 
 def _ended(scope: Scope | None, result: Any, *, closing: bool) -> None:

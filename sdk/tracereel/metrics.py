@@ -25,6 +25,9 @@ _TOKEN_HEADERS: Final = (
     ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-output-tokens-remaining"),
 )
 """OpenAI and those alike; Anthropic; Anthropic where only the two parts are told: the lesser."""
+_TOKEN_RANKS: Final = {
+    name.encode(): rank for rank, names in enumerate(_TOKEN_HEADERS) for name in names
+}
 _TOKEN_HEADER_NAMES: Final = tuple(name for names in _TOKEN_HEADERS for name in names)
 
 
@@ -292,6 +295,18 @@ def tokens_remaining(headers: object) -> int | None:
         if told:
             return min(told)
     return None
+
+
+def tokens_remaining_raw(headers: list[tuple[bytes, bytes]]) -> int | None:
+    """The same of headers as they came over the wire, in one pass: asked of every answer."""
+    left, best = None, len(_TOKEN_HEADERS)
+    for name, value in headers:
+        rank = _TOKEN_RANKS.get(name.lower())
+        if rank is not None and rank <= best and value.isdigit() and len(value) < 16:
+            told = int(value)
+            left = min(left, told) if left is not None and rank == best else told
+            best = rank
+    return left
 
 
 def _is_count(value: str) -> bool:

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import ThreadingHTTPServer
 from random import Random
 
@@ -220,9 +220,25 @@ def long_frames(request, path, chunks):
 
 
 class LongHandler(Handler):
-    """Streams many pieces, several to a packet as a busy connection has them, whole answers as ever."""
+    """Streams many pieces, several to a packet as a busy connection has them; whole answers are a text."""
 
     chunks = 2000
+    rich = False
+    """Whether whole answers have thoughts, tools and sources in them, as ever."""
+
+    def anthropic(self, request, reply):
+        if not self.rich:
+            said = [{"type": "text", "text": "It is sunny in Lima."}]
+            answer = {**whole.messages(request), "content": said, "stop_reason": "end_turn"}
+            reply = replace(reply, answer=answer)
+        super().anthropic(request, reply)
+
+    def google(self, path, request, reply):
+        if not self.rich:
+            said = {"role": "model", "parts": [{"text": "It is sunny in Lima."}]}
+            answer = {"candidates": [{"content": said, "finishReason": "STOP", "index": 0}]}
+            reply = replace(reply, answer={**samples.GOOGLE, **answer})
+        super().google(path, request, reply)
 
     def stream(self, reply, events, headers, *, named=False, done=False):
         request, path = self.server.requests[-1], self.path.partition("?")[0]
@@ -242,7 +258,9 @@ def main():
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--chunks", type=int, default=2000)
-    LongHandler.chunks = parser.parse_args().chunks
+    parser.add_argument("--rich", action="store_true")
+    args = parser.parse_args()
+    LongHandler.chunks, LongHandler.rich = args.chunks, args.rich
     server = StandIn()
     server.RequestHandlerClass = LongHandler
     print(server.url, flush=True)

@@ -1,25 +1,8 @@
-"""One stack for all tests of dashboards: a collector, a program with agents, a Prometheus."""
-
-import json
-import os
-import subprocess
-import sys
-import threading
-import time
-import urllib.parse
-from dataclasses import dataclass
-from pathlib import Path
+"""One stack for all tests of dashboards."""
 
 import pytest
 
-from tests.support import grafana
-from tests.support.collector import CollectorProcess, http
-from tests.support.prometheus import Prometheus, tool
-from tests.support.waiting import wait_until
-from tests.support.webhook_sink import WebhookSink
-
-KEY = "a-long-and-random-key-of-these-tests"
-LOAD = Path(__file__).parent.parent / "support" / "agent_load.py"
+from tests.support.stack import running_stack
 
 
 def pytest_collection_modifyitems(items):
@@ -28,123 +11,10 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.e2e)
 
 
-@dataclass
-class Stack:
-    """What runs."""
-
-    collector: CollectorProcess
-    agents_port: int
-    began: float
-    webhook: WebhookSink
-    prometheus: Prometheus | None = None
-    key: str = KEY
-
-    def ask(self, path):
-        return http("GET", f"{self.collector.url}{path}", headers={"x-api-key": KEY})
-
-    def rows(self, statement):
-        """What the collector answers to the ClickHouse plugin."""
-        answer = http(
-            "POST",
-            f"{self.collector.url}/clickhouse?{urllib.parse.urlencode({'default_format': 'JSON'})}",
-            statement.encode(),
-            {"X-ClickHouse-User": "grafana", "X-ClickHouse-Key": KEY},
-        )
-        assert answer.status == 200, f"{answer.body.decode()}\n{statement}"
-        return answer.json()["data"]
-
-    def sql_rows(self, board, text, **values):
-        """The rows of a panel's statement, every variable at "All" unless told."""
-        for variable in grafana.BOARDS[board]["templating"]["list"]:
-            name = variable["name"]
-            if f"${{{name}:" not in text or name in values:
-                continue
-            if variable["type"] == "query":
-                rows = self.rows(self.filled(variable["query"]["rawSql"], {}))
-                found = [next(iter(row.values())) for row in rows]
-                values[name] = found if variable["multi"] else found[:1]
-            elif variable["type"] == "custom":
-                values[name] = variable["query"].split(",")
-            else:
-                values[name] = [variable["query"]]
-        return self.rows(self.filled(text, values))
-
-    def filled(self, text, values):
-        return grafana.sql(text, since=self.began, until=time.time() + 5, values=values)
-
-
 @pytest.fixture(scope="package")
 def stack(tmp_path_factory):
-    """All of it under the load of the demo and of agents that retry, fall back and fail."""
-    folder = tmp_path_factory.mktemp("stack")
-    began = time.time() - 1
-    webhook = WebhookSink().__enter__()
-    collector = CollectorProcess(
-        folder / "data",
-        environ={
-            "TRACEREEL_API_KEYS": f"default:{KEY}",
-            # Nobody is there: what is forwarded is dropped after a while, and counted.
-            "TRACEREEL_FORWARD_TO": "http://127.0.0.1:9",
-            "TRACEREEL_FORWARD_AGE_SECONDS": "1",
-            "TRACEREEL_ALERT_WEBHOOK": webhook.url,
-            "TRACEREEL_ALERT_SECONDS": "1",
-        },
-    ).start(wait=False)
-    try:
-        wait_until(lambda: collector.url, timeout=240, message="the collector does not start")
-    except AssertionError:
-        collector.kill()
-        raise
-    agents = subprocess.Popen(
-        [sys.executable, str(LOAD)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={
-            **os.environ,
-            "COLLECTOR": collector.url,
-            "KEY": KEY,
-            "TRACEREEL_SPOOL_DIR": str(folder / "spool"),
-        },
-    )
-    made = Stack(collector, int(agents.stdout.readline()), began, webhook)
-    ended = threading.Event()
-    nuisance = threading.Thread(target=_send_nonsense, args=(collector.url, ended))
-    nuisance.start()
-    try:
-        if tool("prometheus"):
-            (folder / "prometheus").mkdir()
-            targets = {
-                "tracereel-collector": collector.url.removeprefix("http://"),
-                "tracereel-agents": f"127.0.0.1:{made.agents_port}",
-            }
-            made.prometheus = Prometheus(folder / "prometheus", targets)
-        wait_until(
-            lambda: (
-                len(made.sql_rows("tracereel-runs", "SELECT 1 FROM agent_events LIMIT 50")) == 50
-            ),
-            timeout=40,
-            message="no events in the store",
-        )
-        yield made
-    finally:
-        ended.set()
-        nuisance.join()
-        agents.stdin.close()
-        agents.wait(timeout=20)
-        agents.stdout.close()
-        if made.prometheus:
-            made.prometheus.stop()
-        collector.stop()
-        webhook.__exit__()
-
-
-def _send_nonsense(url, ended):
-    """What a collector has to refuse: no event, and no key."""
-    body = json.dumps([{"event_id": "x", "event_type": "no.such.type"}]).encode()
-    while not ended.wait(0.3):
-        http("POST", f"{url}/v1/events", body, {"x-api-key": KEY})
-        http("POST", f"{url}/v1/events", body)
+    with running_stack(tmp_path_factory.mktemp("stack")) as running:
+        yield running
 
 
 @pytest.fixture(scope="package")

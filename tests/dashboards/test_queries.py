@@ -25,6 +25,7 @@ MAY_BE_EMPTY = {
 NOT_UNDER_LOAD = {
     "tracereel_sdk_events_dropped_total": "nothing is dropped while the disk has room",
     "tracereel_insert_retries_total": "the store takes what it is given",
+    "tracereel_unknown_refusals_total": "the store takes what it is given",
     "tracereel_connections_ended_total": "clients behave",
     "tracereel_audit_lines_lost_total": "the disk has room",
 }

@@ -20,7 +20,9 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def collector(tmp_path_factory):
     """A collector that every test may talk to and none may stop."""
-    running = CollectorProcess(tmp_path_factory.mktemp("collector"), grpc_port=free_port()).start()
+    running = CollectorProcess(
+        tmp_path_factory.mktemp("collector"), grpc_port=free_port(), fresh=True
+    ).start()
     yield running
     running.stop()
 

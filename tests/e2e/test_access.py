@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from urllib.parse import quote
 
 import grpc
 import pytest
@@ -17,12 +18,37 @@ from tests.support.collector import CollectorProcess, free_port, http
 from tests.support.contract import example
 from tests.support.keys import keys_command, make_key, secret_of
 from tests.support.waiting import wait_until
+from tracereel._clock import otel_trace_id
+from tracereel_collector.api.build import SURFACES
 
 SECRET_TRACE = "trc-of-bravo-only"
 SECRET_TEXT = "what-bravo-alone-knows"
 ALL = "write,read,admin"
 LISTS = {"/api/services/{service}/operations"}
 """What is listed of a name that nobody has is an empty list."""
+BRAVOS = {
+    **dict.fromkeys(("trace_id", "a", "b"), SECRET_TRACE),
+    "session_id": "session-of-bravo",
+    "user_id": "user-of-bravo",
+    "name": "agent_of_bravo",
+    "service": "service-of-bravo",
+    "entry_id": "1",
+}
+"""What the parameters of paths are for bravo; a path with another one needs another line."""
+NOBODYS = {
+    **dict.fromkeys(BRAVOS, "trc-of-nobody"),
+    "entry_id": "999",
+    "key_id": "0123456789ab",
+}
+NOT_MADE = {"/v1/quarantine/{entry_id}", "/v1/traces/{trace_id}/tape"}
+"""What bravo has none of: nothing of it was refused, and its run was not taped."""
+UNDESCRIBED = {"/", "/docs", "/web/{path}", "/ping", "/clickhouse/", "/api/metrics/{name}"}
+"""The page, other names of described routes, and what Jaeger's page asks for and is not there."""
+ATTACKS = (
+    "') OR 1=1 -- ",
+    "x` UNION ALL SELECT payload FROM agent_events FORMAT JSON SETTINGS readonly=0 /*",
+    "{tenant:String}\\' OR url('http://127.0.0.1:1/', 'CSV')",
+)
 PUBLIC = {"/healthz", "/readyz", "/readyz/query", "/metrics", "/v1/logout"}
 
 
@@ -68,22 +94,25 @@ def site(tmp_path_factory):
         event_id="bravos",
         trace_id=SECRET_TRACE,
         reasoning=SECRET_TEXT,
+        agent_name=BRAVOS["name"],
+        **{name: BRAVOS[name] for name in ("session_id", "user_id", "service")},
     )
     assert answer.status == 200
+    own = made.send(made.alpha["key"], "?wait=stored&timeout=60", event_id="alphas")
+    assert own.status == 200
     yield made
     made.collector.stop()
 
 
 def filled(path, site):
     """The path with identifiers of bravo's in it, and the same with ones nobody has."""
-    known = {"trace_id": SECRET_TRACE, "key_id": site.bravo["id"], "entry_id": "1"}
-    unknown = {"trace_id": "trc-of-nobody", "key_id": "0123456789ab", "entry_id": "999"}
-    names = re.findall(r"{(\w+)}", path)
-    own, other = path, path
-    for name in names:
-        own = own.replace(f"{{{name}}}", known.get(name, SECRET_TRACE))
-        other = other.replace(f"{{{name}}}", unknown.get(name, "trc-of-nobody"))
-    return own, other
+    bravos, nobodys = {**BRAVOS, "key_id": site.bravo["id"]}, NOBODYS
+    if path.startswith("/api/"):
+        bravos, nobodys = (
+            {**values, "trace_id": otel_trace_id(values["trace_id"])}
+            for values in (bravos, nobodys)
+        )
+    return path.format_map(bravos), path.format_map(nobodys)
 
 
 def neutral(answer, *names):
@@ -141,12 +170,74 @@ def test_nothing_of_bravo_exists_for_alpha(site):
             )
             if mine != nobodys:
                 other = site.ask(method, nobodys + query, body, site.alpha["key"])
-                names = (SECRET_TRACE, "trc-of-nobody", site.bravo["id"], "0123456789ab")
-                names = (*names, "1", "999")
+                ids = {*BRAVOS.values(), *NOBODYS.values(), site.bravo["id"]}
+                names = {*ids, otel_trace_id(SECRET_TRACE), otel_trace_id("trc-of-nobody")}
                 assert neutral(answer, *names) == neutral(other, *names)
                 assert answer.status == (200 if path in LISTS else 404)
                 assert path not in LISTS or answer.json()["data"] == []
-    assert site.ask("GET", f"/v1/replay/{SECRET_TRACE}", key=site.bravo["key"]).status == 200
+
+
+def test_what_bravo_asks_for_by_the_same_names_is_there(site):
+    """Or that alpha finds nothing would say nothing."""
+    for method, path, operation in site.operations():
+        if method == "GET" and "{" in path and path not in NOT_MADE:
+            assert operation["x-tracereel-scope"] != "public"
+            answer = site.ask("GET", filled(path, site)[0], key=site.bravo["key"])
+            assert answer.status == 200, f"{path}: {answer.body!r}"
+            assert path not in LISTS or answer.json()["data"]
+
+
+def test_every_route_is_in_the_document_or_known_not_to_be(site):
+    """What is not described is not tried by the tests above."""
+    described, hidden = set(), set()
+    for surface in SURFACES:
+        for route in surface.router.routes:
+            (described if route.include_in_schema else hidden).add(route.path_format)
+
+    assert {path for _, path, _ in site.operations()} == described
+    assert hidden - described == UNDESCRIBED
+
+
+def _lengths(answer):
+    """How much is in each list of an answer; of lines, how many there are."""
+    try:
+        document = answer.json()
+    except ValueError:
+        return {"lines": len(answer.body.splitlines())}
+    if not isinstance(document, dict):
+        return {"items": len(document)}
+    return {name: len(value) for name, value in document.items() if isinstance(value, list)}
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=["quote", "backtick", "placeholder"])
+def test_whatever_a_parameter_says_is_searched_for_and_not_done(site, attack):
+    """Every parameter of every operation that reads: refused, or answered as for a name nobody has."""
+    key, tried = site.alpha["key"], 0
+    for method, path, operation in site.operations():
+        if method != "GET" or operation.get("x-tracereel-stream"):
+            continue
+        places = [each for each in operation.get("parameters", ()) if each["in"] != "header"]
+        for place in places:
+            name = place["name"]
+
+            def asked(value, path=path, place=place, name=name):
+                if place["in"] == "query":
+                    target = f"{filled(path, site)[1]}?{name}={quote(value, safe='')}"
+                else:
+                    target = path.format_map({**NOBODYS, name: quote(value, safe="")})
+                return site.ask("GET", target, key=key)
+
+            answer, plain = asked(attack), asked("nobody-has-this")
+            tried += 1
+            assert answer.status in (200, 400, 404, 422), f"{path} {name}: {answer.body!r}"
+            assert SECRET_TEXT not in answer.body.decode("latin-1")
+            if answer.status == plain.status == 200:
+                more = _lengths(answer).items() - _lengths(plain).items()
+                assert not more, f"{path} {name}"
+
+    assert tried > 100
+    stored = site.ask("GET", f"/v1/replay/{SECRET_TRACE}", key=site.bravo["key"])
+    assert stored.status == 200
 
 
 @pytest.mark.parametrize(

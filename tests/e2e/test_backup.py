@@ -67,7 +67,7 @@ def test_a_backup_under_load_restores_to_what_was_acknowledged_once(new_collecto
         environ={"TRACEREEL_WORKERS": "2", "TRACEREEL_LINGER_SECONDS": "2"}
     ).start()
     oracle = Oracle(collector.url, "backup", 7)
-    wait_until(lambda: oracle.count >= 2000, timeout=60)
+    wait_until(lambda: oracle.count >= 500, timeout=60)
     before = {trace: list(ids) for trace, ids in list(oracle.acknowledged.items())}
 
     status, said, errors = tracereel("backup", tmp_path / "saved", "--data-dir", collector.data_dir)
@@ -75,7 +75,7 @@ def test_a_backup_under_load_restores_to_what_was_acknowledged_once(new_collecto
     assert (status, errors) == (0, ""), said
     assert "delivery paused for" in said
     made_at = oracle.count
-    wait_until(lambda: oracle.count >= made_at + 500, timeout=60)
+    wait_until(lambda: oracle.count >= made_at + 100, timeout=60)
     assert oracle.finish() == 0
     assert delivered(collector)["stored"] == oracle.count, "the original goes on undisturbed"
     collector.stop()

@@ -135,6 +135,38 @@ def test_a_run_is_a_tree(client):
     assert trace.session_id == "ses_1"
 
 
+def test_a_run_comes_in_outline_where_it_is_longer_than_asked_for(client):
+    tree = client.trace("trc_client_1")
+    assert client.trace("trc_client_1", outline_above=2) == tree
+
+    outlined = client.trace("trc_client_1", outline_above=1)
+
+    assert outlined.steps == ()
+    assert outlined.summary == tree.summary
+    assert len(outlined.outline) == 2
+    for short, step in zip(outlined.outline.steps(), tree.steps, strict=True):
+        for name in ("id", "depth", "kind", "name", "status", "agent", "offset_ms", "duration_ms"):
+            assert getattr(short, name) == getattr(step, name)
+        assert (short.tokens, short.cost_usd) == (step.tokens, step.cost_usd)
+        assert (short.confidence, short.children) == (step.confidence, step.children)
+
+
+def test_a_step_is_read_alone(client, asked):
+    found = client.step_alone("trc_client_1", "b" * 16)
+
+    assert (found.step.id, found.step.error["type"]) == ("b" * 16, "LLMTimeoutError")
+    assert [each["event_id"] for each in found.events] == ["trc_client_1-1", "trc_client_1-2"]
+    with pytest.raises(TraceNotFoundError):
+        client.step_alone("trc_client_1", "c" * 16)
+
+    async def ask():
+        async with AsyncClient(asked.url, asked.key) as other:
+            outlined = await other.trace("trc_client_1", outline_above=0)
+            return await other.step_alone("trc_client_1", outlined.outline.id[1])
+
+    assert asyncio.run(ask()) == found
+
+
 def test_completeness_and_comparison(client, asked):
     assert client.completeness("trc_client_0").verdict == "unknown"
     assert client.diff("trc_client_0", "trc_client_0").same

@@ -75,13 +75,11 @@ def test_what_is_acknowledged_just_before_a_stop_is_there_afterwards(new_collect
     wait_until(lambda: again.replay("t").status == 200 and len(ids(again, "t")) == 20)
 
 
-def test_a_second_serve_on_the_same_directory_names_the_holder_and_exits_2(new_collector):
-    first = new_collector().start()
-
+def test_a_second_serve_on_the_same_directory_names_the_holder_and_exits_2(collector):
     second = subprocess.run(
         [
             *(sys.executable, "-m", "tracereel", "serve", "--port", "0", "--grpc-port", "off"),
-            *("--data-dir", str(first.data_dir)),
+            *("--data-dir", str(collector.data_dir)),
         ],
         capture_output=True,
         text=True,
@@ -91,15 +89,14 @@ def test_a_second_serve_on_the_same_directory_names_the_holder_and_exits_2(new_c
 
     assert second.returncode == 2
     (line,) = second.stderr.strip().splitlines()
-    assert str(first.process.pid) in line
-    assert first.post_events([event("still-there", "t")]).status == 200
+    assert str(collector.process.pid) in line
+    assert collector.post_events([event("still-there", "t")]).status == 200
 
 
-def test_a_taken_port_is_one_line_and_exit_2(new_collector, tmp_path):
-    first = new_collector().start()
-    port = urlsplit(first.url).port
+def test_a_taken_port_is_one_line_and_exit_2(collector, new_collector):
+    port = urlsplit(collector.url).port
 
-    second = new_collector(tmp_path / "other", port=port).start(wait=False)
+    second = new_collector(port=port).start(wait=False)
 
     assert second.process.wait(60) == 2
     wait_until(lambda: any(f"cannot listen on 127.0.0.1:{port}" in each for each in second.output))
@@ -124,7 +121,7 @@ def test_a_public_address_without_keys_is_refused(tmp_path):
 @pytest.mark.parametrize("moment", ["at once", "while the store starts"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_start_stops_in_order_too(new_collector, number, moment):
-    collector = new_collector().start(wait=False)
+    collector = new_collector(fresh=True).start(wait=False)
     wait_until(lambda: "starting the store …" in collector.output)
     if moment != "at once":
         wait_until(lambda: children_of(collector))
@@ -245,7 +242,7 @@ def test_children_of_a_killed_collector_stop_by_themselves_and_free_everything(n
 def test_the_demo_records_into_a_collector_in_a_relative_directory(tmp_path, monkeypatch):
     """What `make run` does."""
     monkeypatch.chdir(tmp_path)
-    collector = CollectorProcess(Path("data"), arguments=("--demo",)).start()
+    collector = CollectorProcess(Path("data"), arguments=("--demo",), fresh=True).start()
     try:
         line = wait_until(
             lambda: next((each for each in collector.output if "  try: " in each), None)

@@ -53,6 +53,13 @@ def test_pages_hold_no_code_or_style_of_their_own(page):
     assert not re.search(r"https?://", text)
 
 
+def test_modules_of_the_first_views_are_asked_for_at_once():
+    asked = re.findall(r'rel="modulepreload" href="/web/([^"]+)"', (WEB / "index.html").read_text())
+
+    wanted = [name for name in NAMES if name.startswith(("shell/", "runs/", "run/"))]
+    assert sorted(asked) == wanted
+
+
 @pytest.mark.parametrize("path", FILES, ids=[path.name for path in FILES])
 def test_no_file_of_the_page_is_long(path):
     assert len(path.read_text().splitlines()) <= 500

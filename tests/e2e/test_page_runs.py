@@ -81,6 +81,29 @@ def test_a_new_run_appears_by_itself_and_changes_in_place(visit, seeded, collect
     expect(rows(page).locator(".c-status")).to_contain_text("success")
 
 
+def test_runs_that_come_all_at_once_are_drawn_in_the_end(visit, collector, trace_id):
+    page = visit.open(f"#/runs?user={trace_id}")
+    expect(page.get_by_text("No run matches.")).to_be_visible()
+    ids = [f"{trace_id}_{number}" for number in range(40)]
+
+    collector.post_events([ended(each, user_id=trace_id) for each in ids])
+    expect(rows(page)).to_have_count(len(ids))
+    expect(page.locator(".runlist tbody a.what")).to_have_count(len(ids))
+    assert page.locator(".runlist tr.new").count() == 0, "when all is new, nothing stands out"
+
+
+def test_a_chosen_run_that_changes_keeps_the_focus(visit, collector, trace_id):
+    page = visit.open(f"#/runs?user={trace_id}")
+    collector.post_events([started(trace_id, user_id=trace_id)])
+    expect(rows(page).locator(".c-status")).to_contain_text("running")
+    page.keyboard.press("j")
+    expect(page.locator(".runlist a.what")).to_be_focused()
+
+    collector.post_events([ended(trace_id, user_id=trace_id)])
+    expect(rows(page).locator(".c-status")).to_contain_text("success")
+    expect(page.locator(".runlist a.what")).to_be_focused()
+
+
 def test_two_runs_picked_by_keyboard_are_compared(visit, seeded):
     page = visit.open(DESK)
     expect(rows(page)).to_have_count(len(seeded))

@@ -143,8 +143,8 @@ def test_a_query_that_takes_too_long_says_what_would_help(visit):
     expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
 
 
-def test_a_collector_that_goes_away_is_said_to_be_away(visits, guarded):
-    """The last test here: it ends the collector."""
+def test_a_collector_that_goes_away_is_said_to_be_away_and_looked_for(visits, guarded):
+    """The last test here: it ends the collector, and starts another in its place."""
     page = visits(guarded).open("#/runs")
     log_in(page, guarded.keys["reader"]["key"])
     expect(page.locator(".runlist tbody tr")).to_have_count(1)
@@ -154,3 +154,9 @@ def test_a_collector_that_goes_away_is_said_to_be_away(visits, guarded):
     expect(page.locator(".runlist tbody tr")).to_have_count(1)
     page.get_by_role("link", name="Agents", exact=True).click()
     expect(page.get_by_role("heading", name="The collector is away")).to_be_visible()
+
+    guarded.port = int(guarded.url.rsplit(":", 1)[1])
+    guarded.start()
+    expect(page.locator("#health")).to_have_text("Collector is well")
+    expect(page.get_by_role("heading", name="The collector is away")).to_have_count(0)
+    expect(page.get_by_role("heading", name="Agents", exact=True)).to_be_visible()

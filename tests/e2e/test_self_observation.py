@@ -36,7 +36,7 @@ def sink():
 @pytest.fixture(scope="module")
 def watched(sink, tmp_path_factory):
     running = CollectorProcess(
-        tmp_path_factory.mktemp("watched"), environ={"TRACEREEL_SELF_TO": sink.url}
+        tmp_path_factory.mktemp("watched"), environ={"TRACEREEL_SELF_TO": sink.url}, fresh=True
     ).start()
     yield running
     running.stop()

@@ -1,12 +1,16 @@
 """A real collector in a process of its own, as a user would start it."""
 
+import atexit
+import functools
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -16,6 +20,8 @@ from pathlib import Path
 import psutil
 
 from tests.support.waiting import wait_until
+
+STORE = Path("store", "clickhouse")
 
 
 @dataclass
@@ -56,11 +62,15 @@ class CollectorProcess:
     arguments: tuple = ()
     port: int = 0
     grpc_port: int = 0
+    fresh: bool = False
+    """Whether it makes the tables itself at its first start, as a user's does; else it finds them made."""
     process: subprocess.Popen | None = None
     output: list = field(default_factory=list)
 
     def start(self, *, wait=True):
         self.output = []
+        if not (self.fresh or "--store" in self.arguments):
+            give_tables(self.data_dir)
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "tracereel", "serve", "--port", str(self.port)),
@@ -145,3 +155,20 @@ class CollectorProcess:
         if not found and not known:
             raise AssertionError(f"{name} {labels} is not exported")
         return sum(found)
+
+
+@functools.cache
+def _made_tables():
+    """The store of a collector that was started once and stopped: every table, and no row."""
+    folder = Path(tempfile.mkdtemp(prefix="tracereel-tables-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    assert CollectorProcess(folder, fresh=True).start().stop() == 0
+    return folder / STORE
+
+
+def give_tables(data_dir):
+    """Give a data directory without a store one that has its tables: making them takes a while."""
+    if not (data_dir / STORE).parent.exists():
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Its links are as they are: chDB does not open what was copied through them.
+        shutil.copytree(_made_tables(), data_dir / STORE, symlinks=True)

@@ -6,11 +6,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 FAULTS = (
     *("refuse", "drop_before", "drop_after", "cut", "slow"),
-    *("readonly", "no_space", "no_memory", "too_many_parts", "wrong_password"),
+    *("readonly", "no_space", "no_memory", "too_many_parts", "wrong_password", "strange"),
 )
 """503; hung up on before the request is passed on; after it was answered; in the middle of the
 answer; a byte at a time; and what ClickHouse says when it is read-only, full, short of memory, cannot
-keep up with merging, or has another password now."""
+keep up with merging, has another password now, or something that nobody knows."""
 _ANSWERS = {
     "readonly": (242, "Table is in readonly mode. (TABLE_IS_READ_ONLY)"),
     "no_space": (243, "Cannot reserve 1.00 MiB, not enough space. (NOT_ENOUGH_SPACE)"),
@@ -22,6 +22,7 @@ _ANSWERS = {
         516,
         "tracereel: Authentication failed: password is incorrect. (AUTHENTICATION_FAILED)",
     ),
+    "strange": (49, "Bad cast from type A to type B. (LOGICAL_ERROR)"),
     "no_memory": (241, "Memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)"),
 }
 
@@ -34,6 +35,8 @@ class FlakyProxy:
         self.fault = None
         self.left = 0
         self.away = False
+        self.poison = None
+        """Inserts that hold these bytes get a strange answer, always."""
         self.seen = []
         """What was done to inserts, in order."""
         self._lock = threading.Lock()
@@ -83,6 +86,8 @@ class FlakyProxy:
         body = _read_body(request)
         is_insert = b"INSERT INTO" in body[:200] and b"schema_migrations" not in body[:200]
         fault = self._fault_for(is_insert)
+        if is_insert and self.poison is not None and self.poison in body:
+            fault = "strange"
         if fault == "drop_before":
             _hang_up(request)
         elif fault == "refuse":

@@ -1,6 +1,5 @@
 """Looks at the readings every few seconds and tells what begins and ceases to be wrong."""
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -15,7 +14,8 @@ from tracereel_collector.alerts import conditions
 from tracereel_collector.alerts.conditions import CONDITIONS, Counts, Key, Reading
 from tracereel_collector.errors import CollectorError
 from tracereel_collector.model import AgentHealth, Spending
-from tracereel_collector.telemetry import Pressure, name_thread
+from tracereel_collector.rounds import Rounds
+from tracereel_collector.telemetry import Pressure
 
 RUNBOOK: Final = "dashboards/RUNBOOK.md"
 MAX_ALERTS: Final = 1_000
@@ -65,31 +65,12 @@ class Watcher:
         self._queue = queue
         self._agents = agents
         self._post = post
-        self._every = every_seconds
         self._sent = sent
         self._now = now
         self._alerts: dict[Key, _Alert] = {}
         self._history: deque[tuple[float, Counts]] = deque()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self, *, timeout: float) -> None:
-        """Stop looking; what is under way is not waited for longer than this."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
-
-    def _run(self) -> None:
-        name_thread("alerts")
-        while not self._stopping.wait(self._every):
-            try:
-                self.look()
-            except Exception:
-                log.exception("alerts_failed")
+        self._rounds = Rounds("alerts", self.look, every_seconds=every_seconds)
+        self.start, self.stop = self._rounds.start, self._rounds.stop
 
     def look(self) -> None:
         """Look once, and tell what has changed."""

@@ -10,8 +10,9 @@ from tracereel_collector.api.parts import parts_of
 from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope
 from tracereel_collector.errors import BadRequestError
+from tracereel_collector.query.counting import FACETS
 from tracereel_collector.query.filters import RANGES, Filters
-from tracereel_collector.query.search import FACETS, MAX_BUCKETS, MAX_RUNS, Question
+from tracereel_collector.query.search import MAX_BUCKETS, MAX_RUNS, Question
 from tracereel_collector.query.window import DAY, parse_window
 from tracereel_collector.store.rollups import TAG_KINDS
 

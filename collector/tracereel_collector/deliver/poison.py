@@ -3,10 +3,25 @@
 from collections.abc import Callable, Sequence
 
 from tracereel_collector.deliver.split import halves
-from tracereel_collector.errors import CollectorError, PermanentError, TooMuchAtOnceError
+from tracereel_collector.errors import (
+    CollectorError,
+    PermanentError,
+    TooMuchAtOnceError,
+    UnknownRefusalError,
+)
 from tracereel_collector.model import Quarantined, QueuedBody
 
 Insert = Callable[[Sequence[QueuedBody], str], None]
+FEW = 10
+"""Records that fail by themselves while nothing passes: of so many more, it is not the records."""
+
+
+class NothingPassesError(Exception):
+    """No part of a batch is taken, however small: the store is in trouble, not the data."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 def insert_what_can_be(
@@ -16,21 +31,34 @@ def insert_what_can_be(
 
     `insert` must not give up on a store that is away. The parts and their tokens depend on nothing
     but the batch, so doing it again after a crash stores nothing twice.
+
+    Raises:
+        NothingPassesError: many are refused one by one, for a reason that need not be the data, and
+            nothing is stored.
     """
     refused: list[Quarantined] = []
+    passed = are_few(bodies)
     # Parts still to try; the last one first, so that order is kept. The whole has just failed.
     waiting = _halves(list(bodies))[::-1] or [list(bodies)]
     while waiting:
         part = waiting.pop()
         try:
             insert(part, f"{token}/{_name(part)}")
-        except (PermanentError, TooMuchAtOnceError) as error:
-            smaller = _halves(part)
-            if smaller:
+            passed = True
+        except (PermanentError, TooMuchAtOnceError, UnknownRefusalError) as error:
+            if smaller := _halves(part):
                 waiting.extend(reversed(smaller))
-            else:
-                refused.append(_quarantined(part[0], error))
+                continue
+            refused.append(_quarantined(part[0], error))
+            passed = passed or not isinstance(error, UnknownRefusalError)
+            if not passed and len(refused) == FEW:
+                raise NothingPassesError(error.message) from error
     return refused
+
+
+def are_few(bodies: Sequence[QueuedBody]) -> bool:
+    """So few that the failure of all of them says nothing of the store."""
+    return sum(body.records for body in bodies) <= FEW
 
 
 def _halves(part: list[QueuedBody]) -> list[list[QueuedBody]]:

@@ -1,15 +1,15 @@
 """Removes what is older than its tenant keeps it: after every midnight, and when a rule changes."""
 
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 
 import structlog
 
-from tracereel_collector.errors import CollectorError, UnavailableError
+from tracereel_collector.errors import UnavailableError
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
+from tracereel_collector.rounds import Rounds
 from tracereel_collector.store.retention import (
     Expired,
     Keeps,
@@ -21,7 +21,7 @@ from tracereel_collector.store.retention import (
     rules_of,
     whole_partitions,
 )
-from tracereel_collector.telemetry import RetentionMetrics, name_thread
+from tracereel_collector.telemetry import RetentionMetrics
 
 log = structlog.get_logger(__name__)
 
@@ -47,34 +47,16 @@ class RetentionWorker:
         self._queue = queue
         self._writers = writers
         self._default_days = default_days
-        self._every = every_seconds
         self._metrics = metrics
         self._now = now
         self._done: _Seen | None = None
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self, *, timeout: float) -> None:
-        """Stop after the statement under way; safe without start and safe to call twice."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
-
-    def _run(self) -> None:
-        name_thread("retention")
-        while not self._stopping.wait(self._every):
-            try:
-                self.look()
-            except CollectorError as error:
-                self._metrics.sweeps.labels("failed").inc()
-                log.warning("retention_postponed", reason=error.message)
-            except Exception as error:
-                self._metrics.sweeps.labels("failed").inc()
-                log.exception("retention_failed", reason=str(error))
+        self._rounds = Rounds(
+            "retention",
+            self.look,
+            every_seconds=every_seconds,
+            on_failure=metrics.sweeps.labels("failed").inc,
+        )
+        self.start, self.stop = self._rounds.start, self._rounds.stop
 
     def look(self) -> int:
         """Remove what is too old, where that was not done today under these rules; rows removed.
@@ -90,7 +72,7 @@ class RetentionWorker:
         limits = Limits.of(rules, default_days=self._default_days, today=today)
         removed = 0
         for found in expired(self._store, limits):
-            if self._stopping.is_set():
+            if self._rounds.stopping.is_set():
                 return removed
             self._remove(found)
             self._metrics.deleted.labels(found.table).inc(found.rows)
@@ -117,7 +99,7 @@ class RetentionWorker:
         rest = [partition for partition in found.partitions if partition not in whole]
         if not rest:
             return
-        with self._writers.writing(timeout=PAUSE_SECONDS, stop=self._stopping) as may_write:
+        with self._writers.writing(timeout=PAUSE_SECONDS, stop=self._rounds.stopping) as may_write:
             if not may_write:
                 raise UnavailableError("a backup is being made")
             delete_rows(self._store, found, rest)

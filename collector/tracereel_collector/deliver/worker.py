@@ -13,15 +13,16 @@ import structlog
 
 from tracereel_collector import crash
 from tracereel_collector.deliver.pace import Pace
-from tracereel_collector.deliver.poison import insert_what_can_be
+from tracereel_collector.deliver.poison import NothingPassesError, are_few, insert_what_can_be
 from tracereel_collector.errors import (
     CollectorError,
     PermanentError,
     RetryableError,
     StoreUnavailableError,
     TooMuchAtOnceError,
+    UnknownRefusalError,
 )
-from tracereel_collector.model import Batch, Kind, QueuedBody
+from tracereel_collector.model import Batch, Kind, Quarantined, QueuedBody
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.telemetry import DeliveryMetrics, name_thread
@@ -33,6 +34,9 @@ IDLE_SECONDS = 0.5
 REFUSALS = 2
 REFUSALS_ALONE = 20
 """For a single record that memory is short for: some twenty seconds, then the next may go on."""
+UNKNOWN_SECONDS, UNKNOWN_SECONDS_OF_FEW = 60.0, 600.0
+"""How long a batch is refused for an unknown reason before it is taken apart. Of a few records there are
+no others to tell by whether it is them or the store: those are given more time."""
 OTLP_KINDS = frozenset({Kind.SPANS, Kind.LOGS, Kind.METRICS})
 
 
@@ -160,17 +164,7 @@ class DeliveryWorker:
         started = time.perf_counter()
         bodies = self._queue.bodies_of(batch)
         readable = sum(body.records for body in bodies)
-        refused = []
-        if bodies:
-            try:
-                self._insert(batch.kind, bodies, batch.token)
-            except (PermanentError, TooMuchAtOnceError) as error:
-                log.warning("batch_refused", kind=batch.kind, batch=batch.id, reason=error.message)
-                refused = insert_what_can_be(
-                    bodies,
-                    token=batch.token,
-                    insert=lambda part, token: self._insert(batch.kind, part, token),
-                )
+        refused = self._insert_or_take_apart(batch, bodies) if bodies else []
         stored = readable - sum(each.records for each in refused)
         crash.here("before_done")
         self._queue.done(batch, stored=stored, quarantined=refused)
@@ -179,19 +173,59 @@ class DeliveryWorker:
             self._on_batch(batch, stored=stored, seconds=time.perf_counter() - started)
         self._on_delivered()
 
+    def _insert_or_take_apart(self, batch: Batch, bodies: list[QueuedBody]) -> list[Quarantined]:
+        """Store all of it but what the store refuses by itself; that is given back."""
+        patience = UNKNOWN_SECONDS_OF_FEW if are_few(bodies) else UNKNOWN_SECONDS
+        while True:
+            try:
+                self._insert(batch.kind, bodies, batch.token, patience)
+            except (PermanentError, TooMuchAtOnceError, UnknownRefusalError) as error:
+                log.warning("batch_refused", kind=batch.kind, batch=batch.id, reason=error.message)
+                is_unknown = isinstance(error, UnknownRefusalError)
+            else:
+                return []
+            try:
+                refused = insert_what_can_be(
+                    bodies,
+                    token=batch.token,
+                    insert=lambda part, token: self._insert(batch.kind, part, token, 0.0),
+                )
+            except NothingPassesError as error:
+                self._metrics.unknown.labels(batch.kind, "store").inc()
+                log.error("store_refuses_everything", kind=batch.kind, reason=error.reason)
+                continue
+            if is_unknown:
+                self._metrics.unknown.labels(batch.kind, "records").inc()
+            if refused:
+                log.warning(
+                    "records_quarantined",
+                    kind=batch.kind,
+                    records=sum(each.records for each in refused),
+                    reason=refused[0].reason,
+                )
+            return refused
+
     def _prepare_store(self) -> None:
         """Make the schema where it is missing; whatever goes wrong there says nothing of the data."""
         try:
             self._prepare()
-        except RetryableError:
-            raise
         except CollectorError as error:
+            if isinstance(error, RetryableError) and not isinstance(error, UnknownRefusalError):
+                raise
             raise StoreUnavailableError(f"the store cannot be prepared: {error.message}") from error
 
-    def _insert(self, kind: Kind, bodies: Sequence[QueuedBody], token: str) -> None:
-        """Insert, however long the store is away; only a stop or refused content ends the tries."""
+    def _insert(
+        self, kind: Kind, bodies: Sequence[QueuedBody], token: str, patience: float
+    ) -> None:
+        """Insert, however long the store is away; only a stop or refused content ends the tries.
+
+        A refusal of which it is not known whether it is for the content ends them after so many
+        seconds.
+        """
         backoff = FIRST_BACKOFF
         refusals = 0
+        unknown: float | None = None
+        """Since when the store refuses for an unknown reason, and nothing else."""
         while True:
             started = time.perf_counter()
             try:
@@ -209,10 +243,16 @@ class DeliveryWorker:
                 self._metrics.retries.labels(kind).inc()
                 self._stop.wait(min(LAST_BACKOFF, FIRST_BACKOFF * refusals))
             except RetryableError as error:
+                if not isinstance(error, UnknownRefusalError):
+                    unknown = None
+                elif unknown is None:
+                    unknown = started
+                elif time.perf_counter() - unknown >= patience and not self._stop.is_set():
+                    raise
                 self._metrics.retries.labels(kind).inc()
                 log.warning("insert_retried", kind=kind, token=token, reason=error.message)
                 if self._stop.wait(backoff * random.uniform(0.5, 1.0)):  # noqa: S311
-                    raise
+                    raise StoreUnavailableError("stopped while the store refused") from error
                 backoff = min(LAST_BACKOFF, backoff * 2)
             else:
                 ended = time.perf_counter()

@@ -8,6 +8,7 @@ and what reaches files, the network or the session is refused by name.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from tracereel_collector.engine.failures import (
@@ -34,6 +35,9 @@ _SAFE_IDENTIFIER = re.compile(r"[\w.\- ]+")
 _NOT_INSIDE = (REFUSED_SETTINGS | SCHEMA_SETTINGS | FILTER_SETTINGS) - {"filter"}
 _DATA_START = re.compile(rb"[ \t\f]*;?[ \t\f]*\r?\n?")
 _ESCAPES = (b"\\", b"``", b'""')
+_REMEMBERED = 256
+_REMEMBERED_LENGTH = 16 * 1024
+_QUESTIONS = (b"SELECT", b"WITH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,16 @@ class Statement:
 
 
 def parse(sql: bytes, rules: Rules) -> Statement:
-    """The one statement in `sql`, or a QueryError that says what is wrong with it."""
+    """The one statement in `sql`, or a QueryError that says what is wrong with it.
+
+    The same questions are asked again and again with other parameters: what came of them is kept.
+    """
+    if len(sql) <= _REMEMBERED_LENGTH and sql.lstrip()[:6].upper().startswith(_QUESTIONS):
+        return _parsed_once(sql, rules)
+    return _parsed(sql, rules)
+
+
+def _parsed(sql: bytes, rules: Rules) -> Statement:
     stream = tokens(sql)
     first = next(stream, None)
     if first is None:
@@ -87,6 +100,9 @@ def parse(sql: bytes, rules: Rules) -> Statement:
         format=_result_format(seen),
         identifiers=_identifiers(seen),
     )
+
+
+_parsed_once = lru_cache(_REMEMBERED)(_parsed)
 
 
 def check_identifiers(statement: Statement, parameters: dict[str, str], rules: Rules) -> None:

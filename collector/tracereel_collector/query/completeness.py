@@ -37,7 +37,7 @@ class Completeness:
         """
         queued = {"events": waiting.events, "all_looked_through": waiting.is_whole}
         try:
-            run = self.traces.analysis(tenant, trace_id, linked=linked).run
+            run = self.traces.run(tenant, trace_id, linked=linked)
         except NotFoundError:
             if not waiting.events:
                 raise

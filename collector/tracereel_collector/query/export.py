@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
-import pyarrow.parquet as pq
 
 SLICE_ROWS: Final = 5_000
 SLICE_BYTES: Final = 16 * 1024 * 1024
@@ -161,17 +160,18 @@ class Export:
 
     def parquet(self, tenant: str, wanted: Wanted) -> Iterator[bytes]:
         """A Parquet file with every column, a slice a row group."""
+        # Large, and seldom needed: a start does not wait for it.
+        import pyarrow.parquet as pq
+
         out = _Passing()
-        with pq.ParquetWriter(out, self._schema(wanted), compression="zstd") as writer:
+        sample = self.store.select(f"{TABLES[wanted.table].rows} WHERE 0", {}, fmt="Parquet")
+        schema = pq.read_schema(io.BytesIO(sample))
+        with pq.ParquetWriter(out, schema, compression="zstd") as writer:
             for place in self._slices(tenant, wanted):
                 data = self._read("*", wanted, place, "Parquet")
                 writer.write_table(pq.read_table(io.BytesIO(data)))
                 yield out.taken()
         yield out.taken()
-
-    def _schema(self, wanted: Wanted) -> Any:
-        sample = f"{TABLES[wanted.table].rows} WHERE 0"
-        return pq.read_schema(io.BytesIO(self.store.select(sample, {}, fmt="Parquet")))
 
     def _slices(self, tenant: str, wanted: Wanted) -> Iterator[dict[str, Any]]:
         """Parameters of one slice after another: behind one row, up to another."""

@@ -153,5 +153,5 @@ def _usage_by(analysis: Analysis, begun: list[Step], events: list[Any], then: in
     if not events and not ended:
         return Usage()
     run = build(told)
-    totals = total_usage(run.roots, analysis.prices)
+    totals = total_usage(run.steps, analysis.prices)
     return add(totals[id(step)] for step in run.roots)

@@ -9,17 +9,20 @@ import msgspec
 
 from tracereel._clock import otel_trace_id
 from tracereel_collector.query import cursor as cursors
+from tracereel_collector.query.counting import (
+    FACET_VALUES,
+    Steps,
+    marks_of,
+    said_of,
+    shown_counts,
+)
 from tracereel_collector.query.filters import COLUMNS, CRASHED, SORTS, Condition, Filters, as_sql
-from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of, iso
+from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
 
 MAX_RUNS = 500
 MAX_BUCKETS = 500
-FACETS = ("status", *TAG_KINDS)
-FACET_VALUES = 20
-"""Most values that are counted of one kind."""
-
 REACH = 6 * HOUR
 """How far outside of a window the rest of a run is looked for."""
 _WIDER = (HOUR, DAY, 8 * DAY)
@@ -65,10 +68,15 @@ class Reach:
     linked: bool
     """Whether spans have to be brought to the runs that were in their OpenTelemetry traces."""
 
-    def fill(self, name: str, **fragments: str) -> str:
-        """A query over the rows of runs, with fragments of our own in it."""
-        rows = query("search_linked_rows" if self.linked else "search_rows").rstrip()
-        return Template(query(name)).substitute(rows=rows, **fragments)
+    def fill(self, name: str, *, first: str = "", **fragments: str) -> str:
+        """A query over the rows of runs, with fragments of our own in it.
+
+        `first` is looked at before other columns are read; not where spans are brought to runs.
+        """
+        rows = Template(query("search_linked_rows" if self.linked else "search_rows"))
+        return Template(query(name)).substitute(
+            rows=rows.substitute(first=first and f"PREWHERE {first}").rstrip(), **fragments
+        )
 
 
 class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -109,8 +117,6 @@ _REACHES = msgspec.json.Decoder(tuple[int, int, int])
 _NAMES = msgspec.json.Decoder(tuple[str])
 _PLACES = msgspec.json.Decoder(tuple[str, int])
 _FOUND = msgspec.json.Decoder(_Found)
-_COUNTED = msgspec.json.Decoder(tuple[str, str, int])
-_BUCKETS = msgspec.json.Decoder(tuple[int, int, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +138,8 @@ class Search:
         answer: dict[str, Any] = {"traces": [], "next": None, "window": question.window.shown()}
         if question.limit:
             answer["traces"], answer["next"] = self._page(question, condition, reach)
-        if question.facets:
-            answer["facets"] = self._facets(question, condition, reach)
-        if question.buckets:
-            answer["histogram"] = self._histogram(question, condition, reach)
+        if question.facets or question.buckets:
+            answer |= self._counts(question, condition, reach)
         return answer
 
     def by_ids(self, tenant: str, places: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -271,43 +275,26 @@ class Search:
         gone = {emitter for (emitter,) in _NAMES.decode_lines(answer)}
         return {run for run, ids in emitters.items() if ids and gone.issuperset(ids)}
 
-    def _facets(
-        self, question: Question, condition: Condition, reach: Reach
-    ) -> dict[str, list[dict[str, Any]]]:
-        chosen = _in_window(condition, question.window)
+    def _counts(self, question: Question, condition: Condition, reach: Reach) -> dict[str, Any]:
+        """`facets` and `histogram`, as they are asked for: both come of one look at the runs."""
+        steps = None
+        if question.buckets:
+            steps = Steps.of(question.window, question.buckets, now=self.now_unix_nano())
+        chosen = _in_window(
+            condition, steps.window if steps and not question.facets else question.window
+        )
         chosen.needs("status")
-        # The kinds are names of our own: the route takes no others.
-        kinds = [f"startsWith(tag, '{kind}:')" for kind in question.facets if kind in TAG_KINDS]
         answer = self._select(
-            "search_facets",
+            "search_counts",
             reach,
             chosen,
-            {"kinds": " OR ".join(kinds) or "0"},
-            {"values": FACET_VALUES, "count_status": int("status" in question.facets)},
+            {"said": said_of(question.facets), "marks": marks_of(question.facets, steps)},
+            {
+                "values": max(FACET_VALUES, 2 * question.buckets),
+                **(steps.parameters() if steps else {}),
+            },
         )
-        counted: dict[str, list[dict[str, Any]]] = {kind: [] for kind in question.facets}
-        for kind, value, runs in _COUNTED.decode_lines(answer):
-            counted[kind].append({"value": value, "runs": runs})
-        return counted
-
-    def _histogram(self, question: Question, condition: Condition, reach: Reach) -> dict[str, Any]:
-        window = question.window
-        end = window.end if window.end is not None else self.now_unix_nano()
-        start = window.start if window.start is not None else end - DAY
-        step = max(SECOND, -(-(end - start) // question.buckets))
-        chosen = _in_window(condition, Window(start=start, end=end))
-        chosen.needs("status")
-        answer = self._select("search_histogram", reach, chosen, {}, {"from": start, "step": step})
-        counts = {bucket: (runs, failed) for bucket, runs, failed in _BUCKETS.decode_lines(answer)}
-        numbers = range(-(-(end - start) // step))
-        return {
-            "step_seconds": step / SECOND,
-            "total": sum(runs for runs, _ in counts.values()),
-            "buckets": [
-                {"from": iso(start + n * step), "runs": runs, "failed": failed}
-                for n, (runs, failed) in ((n, counts.get(n, (0, 0))) for n in numbers)
-            ],
-        }
+        return shown_counts(answer, question.facets, steps)
 
     def _select(
         self,

@@ -9,8 +9,8 @@ import msgspec
 from tracereel_collector.errors import NotFoundError
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.filters import COLUMNS
-from tracereel_collector.query.search import Search, Selects
-from tracereel_collector.query.window import Window, hour_of
+from tracereel_collector.query.search import Reach, Search, Selects
+from tracereel_collector.query.window import DAY, HOUR, Window, hour_of
 from tracereel_collector.store.sql import query
 
 MAX_SESSIONS = 500
@@ -18,6 +18,19 @@ MAX_TURNS = 500
 MAX_STEPS = 20_000
 MAX_TEXT = 2_000
 """Longest argument, result or answer that is shown of a step, in characters."""
+_WIDER = (HOUR, DAY)
+"""The conversations active last are looked for in these before all of the window is."""
+_RUNS_WHERE = """s.trace_id GLOBAL IN (
+    SELECT trace_id FROM trace_summaries
+    WHERE tenant = {tenant:String} AND hour >= {first_hour:DateTime('UTC')}
+      AND hour <= {last_hour:DateTime('UTC')} AND %s)"""
+_RECENT = _RUNS_WHERE % "ended >= fromUnixTimestamp64Nano({since:Int64}, 'UTC')"
+_NAMED = _RUNS_WHERE % (
+    # The index tells where to look; to compare each with each would take long.
+    "indexHint(hasAny(tags, {session_tags:Array(String)}))"
+    " AND arrayFirst(t -> startsWith(t, 'session:'), tags) IN {session_tags:Array(String)}"
+)
+"""Which runs are looked at: a run may have told its conversation in another hour than its last."""
 _LATEST = cursors.Place(value=2**63 - 1, name="\U0010ffff")
 
 
@@ -56,6 +69,7 @@ class _Step(msgspec.Struct, array_like=True, frozen=True, gc=False):
     answered: str
 
 
+_LATELY = msgspec.json.Decoder(tuple[str, int])
 _SESSIONS = msgspec.json.Decoder(_Session)
 _RUNS = msgspec.json.Decoder(tuple[str, int])
 _STEPS = msgspec.json.Decoder(_Step)
@@ -74,18 +88,26 @@ class Sessions:
         """Conversations active in a window, the one active last first."""
         question = cursors.digest(["sessions", user])
         place = cursors.decode(cursor, question) if cursor else _LATEST
+        reach = self.search.reach(tenant)
+        asked: dict[str, Any] = {
+            "tenant": tenant,
+            "place": place.value,
+            "place_name": place.name,
+            "limit": limit + 1,
+            "first_hour": hour_of(window.start or 0),
+            "last_hour": hour_of(window.end if window.end is not None else 2**62),
+        }
+        lately: list[str] = []
+        # Of somebody's conversations only their own runs count, and spans may be part of runs elsewhere:
+        # neither is known without reading all of them.
+        if not user and not reach.linked:
+            lately = self._lately(asked, reach, min(place.value, reach.newest + HOUR))
+        if lately:
+            asked["session_tags"] = [f"session:{name}" for name in lately]
         fragments = {name: COLUMNS[name] for name in ("status", "tokens", "nano_usd")}
         answer = self.store.select(
-            self.search.reach(tenant).fill("sessions", **fragments),
-            {
-                "tenant": tenant,
-                "user": user,
-                "place": place.value,
-                "place_name": place.name,
-                "limit": limit + 1,
-                "first_hour": hour_of(window.start or 0),
-                "last_hour": hour_of(window.end if window.end is not None else 2**62),
-            },
+            reach.fill("sessions", first=_NAMED if lately else "", **fragments),
+            {**asked, "user": user},
             fmt="JSONCompactEachRow",
         )
         rows: list[_Session] = _SESSIONS.decode_lines(answer)
@@ -101,6 +123,23 @@ class Sessions:
                 "window": window.shown(),
             }
         )
+
+    def _lately(self, asked: dict[str, Any], reach: Reach, newest: int) -> list[str]:
+        """A page of conversations by name, where the newest part of the window has so many."""
+        for back in _WIDER:
+            since = newest - back
+            if since <= reach.oldest:
+                break
+            answer = self.store.select(
+                reach.fill("sessions_lately", first=_RECENT),
+                {**asked, "since": since},
+                fmt="JSONCompactEachRow",
+            )
+            # What was active before that moment may be missing: it comes behind all of these.
+            found = [name for name, last in _LATELY.decode_lines(answer) if last >= since]
+            if len(found) == asked["limit"]:
+                return found
+        return []
 
     def document(self, tenant: str, session_id: str) -> bytes:
         """One conversation with its turns, the oldest first.

@@ -15,7 +15,7 @@ from tracereel_collector.query.run.rows import RunReader, RunRows
 from tracereel_collector.query.run.shape import ShownStep, moment, shown_chain, shown_step
 from tracereel_collector.query.run.steps import Step
 from tracereel_collector.query.run.summary import summary_of
-from tracereel_collector.query.run.tree import walk
+from tracereel_collector.query.run.tree import Run, depths_of, walk
 
 MAX_EVENTS_OF_STEP = 200
 """Most events of one step that are shown whole."""
@@ -39,8 +39,18 @@ class Traces:
             NotFoundError: this tenant has nothing of that id.
         """
         rows = self.reader.read(tenant, trace_id, whole=whole, linked=linked)
-        run = settled(self.reader, tenant, rows, now_unix_nano=self.now_unix_nano())
-        return analyse(run, rows.prices)
+        return analyse(self._settled(tenant, rows), rows.prices)
+
+    def run(self, tenant: str, trace_id: str, *, linked: bool = True) -> Run:
+        """The run as a tree, and no more.
+
+        Raises:
+            NotFoundError: this tenant has nothing of that id.
+        """
+        return self._settled(tenant, self.reader.read(tenant, trace_id, linked=linked))
+
+    def _settled(self, tenant: str, rows: RunRows) -> Run:
+        return settled(self.reader, tenant, rows, now_unix_nano=self.now_unix_nano())
 
     def document(
         self,
@@ -80,8 +90,7 @@ class Traces:
             rows = RunRows(
                 trace_id=trace_id, trace_ids=(trace_id,), events=events, spans=(), prices={}
             )
-            run = settled(self.reader, tenant, rows, now_unix_nano=self.now_unix_nano())
-            analysis = analyse(run, {})
+            analysis = analyse(self._settled(tenant, rows), {})
         else:  # also a span of others, or a step of a run below this one
             analysis = self.analysis(tenant, trace_id)
         top = _step(analysis, step_id)
@@ -92,7 +101,7 @@ class Traces:
         return {
             **head_of(analysis),
             "step": top.id,
-            "steps": listed(analysis, [top]),
+            "steps": listed(analysis, list(walk([top]))),
             "events": self._sent(tenant, top),
         }
 
@@ -116,7 +125,7 @@ def document_of(analysis: Analysis, *, outlined: bool = False) -> dict[str, Any]
     """The whole tree: `steps` in order, each behind its parent; or `outline`, the same in few words."""
     run = analysis.run
     origin = run.began
-    told = {"outline": outline_of(analysis)} if outlined else {"steps": listed(analysis, run.roots)}
+    told = {"outline": outline_of(analysis)} if outlined else {"steps": listed(analysis, run.steps)}
     return {
         **head_of(analysis),
         **told,
@@ -144,14 +153,10 @@ def head_of(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def listed(analysis: Analysis, roots: Sequence[Step]) -> list[ShownStep]:
-    """Every step once, each behind its parent: a flat list, however deep the tree is."""
+def listed(analysis: Analysis, steps: Sequence[Step]) -> list[ShownStep]:
+    """Steps that stand behind their parents, as they are read: a flat list, however deep the tree is."""
     origin, totals = analysis.run.began, analysis.totals
-    depths: dict[int, int] = {}
-    shown = []
-    for step in walk(roots):
-        depth = depths.get(id(step.parent), -1) + 1
-        if step.children:
-            depths[id(step)] = depth
-        shown.append(shown_step(step, depth=depth, origin=origin, usage=totals[id(step)]))
-    return shown
+    return [
+        shown_step(step, depth=depth, origin=origin, usage=totals[id(step)])
+        for step, depth in zip(steps, depths_of(steps), strict=True)
+    ]

@@ -20,23 +20,22 @@ from tracereel_collector.errors import (
     StartupError,
     StoreUnavailableError,
     TooMuchAtOnceError,
+    UnknownRefusalError,
 )
 from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.store.canonical import canonical
 from tracereel_collector.store.envelope import messages_of_requests, rows_of_events
+from tracereel_collector.store.error_codes import (
+    BAD_ARGUMENTS,
+    DATA_ERRORS,
+    INVALID_PROTOBUF,
+    MEMORY_LIMIT,
+    MOMENT_ERRORS,
+)
 from tracereel_collector.store.otlp_signals import LOGS_SCHEMA, METRICS_SCHEMA
 from tracereel_collector.store.otlp_types import PROTO_SCHEMA
 from tracereel_collector.store.sql import query
 from tracereel_collector.store.tab_separated import rows_of
-
-DATA_ERRORS = frozenset(
-    {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 436, 444, 469, 636}
-)
-"""ClickHouse error codes that mean: this data, not this moment (parsing, conversion, schema of a body)."""
-
-MEMORY_LIMIT = 241
-BAD_ARGUMENTS, INVALID_PROTOBUF = 36, "Invalid protobuf data"
-"""A code that means many things, and the one of them that is about the data."""
 
 _INSERT = {
     "async_insert": 0,
@@ -208,6 +207,7 @@ class ClickHouseStore:
         Raises:
             BadDataError: the content cannot be stored; nothing of it was.
             StoreUnavailableError: try again, with the same bodies and token.
+            UnknownRefusalError: the same, but should it stay so, it may be for the content.
         """
         settings: dict[str, Any] = {**_INSERT, "insert_deduplication_token": token}
         if kind in _LINES:
@@ -287,7 +287,9 @@ def _translate(error: DatabaseError) -> Exception:
         return TooMuchAtOnceError(f"ClickHouse code {code}: {_brief(error)}")
     if code in DATA_ERRORS or (code == BAD_ARGUMENTS and INVALID_PROTOBUF in str(error)):
         return BadDataError(f"ClickHouse code {code}: {_brief(error)}")
-    return StoreUnavailableError(f"ClickHouse code {code}: {_brief(error)}")
+    if code in MOMENT_ERRORS:
+        return StoreUnavailableError(f"ClickHouse code {code}: {_brief(error)}")
+    return UnknownRefusalError(f"ClickHouse code {code}: {_brief(error)}")
 
 
 def _brief(error: BaseException) -> str:

@@ -72,10 +72,23 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """A table whose rows have a tenant and a day."""
+
+    table: str
+    """Rows of all shards are read from it."""
+    changed: str
+    """The table as a statement names it that changes its rows, on all shards where there are some."""
+    tenant: str
+    day: str
+
+
+@dataclass(frozen=True, slots=True)
 class Expired:
     """Rows of one table that are too old."""
 
     table: str
+    changed: str
     where: str
     parameters: Mapping[str, Any]
     partitions: Mapping[str, int]
@@ -104,12 +117,30 @@ def oldest_day(store: Keeps, tenant: str) -> str | None:
     return None if found.strip() in ("", "\\N") else found.strip()
 
 
+def kept_tables(daily: Iterable[tuple[str, ...]], sharded: Iterable[tuple[str, ...]]) -> list[Kept]:
+    """Tables that keep rows by day, and the few without days, on one server or on all of a cluster.
+
+    A cluster's rows are in tables of another name on every shard, and are changed on all of them.
+    """
+    whole = {local: name for name, local, _ in sharded}
+    places = {name: f"`{local}` ON CLUSTER `{cluster}`" for name, local, cluster in sharded}
+    return [
+        Kept(name, places.get(name, f"`{name}`"), tenant, day)
+        for name, tenant, day in (
+            *((whole.get(table, table), tenant, day) for table, tenant, day in daily),
+            *UNDATED,
+        )
+    ]
+
+
 def expired(store: Keeps, limits: Limits) -> Iterator[Expired]:
     """What is too old, table by table as it is found."""
     groups = list(limits.groups())
     if not groups:
         return
-    for table, tenant, day in (*store.rows(query("daily_tables")), *UNDATED):
+    daily, sharded = store.rows(query("daily_tables")), store.rows(query("sharded_tables"))
+    for kept in kept_tables(daily, sharded):
+        table, tenant, day = kept.table, kept.tenant, kept.day
         conditions: list[str] = []
         parameters: dict[str, Any] = {}
         for number, (first_kept, tenants, are_meant) in enumerate(groups):
@@ -126,7 +157,7 @@ def expired(store: Keeps, limits: Limits) -> Iterator[Expired]:
             fmt="TabSeparated",
         )
         if partitions := {name: int(rows) for name, rows in rows_of(answer)}:
-            yield Expired(table, where, parameters, partitions)
+            yield Expired(table, kept.changed, where, parameters, partitions)
 
 
 def whole_partitions(store: Keeps, found: Expired) -> list[str]:
@@ -143,7 +174,7 @@ def whole_partitions(store: Keeps, found: Expired) -> list[str]:
 def drop_partitions(store: Keeps, found: Expired, partitions: list[str]) -> None:
     """Remove them whole, which costs next to nothing."""
     each = ", ".join(f"DROP PARTITION ID '{_checked(name)}'" for name in partitions)
-    store.change(f"ALTER TABLE `{found.table}` {each}", {})
+    store.change(f"ALTER TABLE {found.changed} {each}", {})
 
 
 def delete_rows(store: Keeps, found: Expired, partitions: Iterable[str]) -> None:
@@ -151,7 +182,7 @@ def delete_rows(store: Keeps, found: Expired, partitions: Iterable[str]) -> None
     each = ", ".join(
         f"DELETE IN PARTITION ID '{_checked(name)}' WHERE {found.where}" for name in partitions
     )
-    store.change(f"ALTER TABLE `{found.table}` {each}", found.parameters)
+    store.change(f"ALTER TABLE {found.changed} {each}", found.parameters)
 
 
 def _checked(partition: str) -> str:

@@ -60,6 +60,11 @@ def migrations() -> list[Migration]:
 
 @cache
 def query(name: str) -> str:
-    """A query by the name of its file in `queries/`."""
+    """A query by the name of its file in `queries/`, without the comments: those are for people.
+
+    Driver and engine look through a statement each time it is asked; a semicolon in a comment makes
+    the driver do so word by word.
+    """
     file = resources.files(__package__).joinpath("queries", f"{name}.sql")
-    return file.read_text(encoding="utf-8")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("--")) + "\n"

@@ -4,13 +4,15 @@ import { here } from "./shell/address.js";
 import { Refusal, ask } from "./shell/ask.js";
 import { h } from "./shell/elements.js";
 import { logOut, showLogout } from "./shell/login.js";
+import { readRun } from "./run/reading.js";
 import { showHelp, useKeys } from "./shell/shortcuts.js";
-import { failure, loading } from "./shell/states.js";
+import { collectorAnswers, failure, loading } from "./shell/states.js";
 import { setUpTheme } from "./shell/theme.js";
 
+/** How a view is loaded, its title, and what is asked for while its modules are still on their way. */
 const VIEWS = {
   runs: [() => import("./runs/view.js"), "Runs"],
-  run: [() => import("./run/view.js"), "Run"],
+  run: [() => import("./run/view.js"), "Run", ({ parts }, signal) => readRun(parts[0] ?? "", signal)],
   compare: [() => import("./compare/view.js"), "Compare"],
   agents: [() => import("./agents/view.js"), "Agents"],
   agent: [() => import("./agents/agent.js"), "Agent"],
@@ -21,8 +23,9 @@ const VIEWS = {
 const PARENTS = { run: "runs", compare: "runs", agent: "agents", session: "sessions" };
 const main = document.getElementById("main");
 let shown = { key: null, update: null, stop: null };
+let away = false;
 
-/** A view is `show(place, address, signal)`; it may give back `update(address)` for changes of the query. */
+/** A view is `show(place, address, signal, begun)`; it may give back `update(address)` for changes of the query. */
 async function follow() {
   const address = here();
   const key = `${address.view}/${address.parts.join("/")}`;
@@ -34,14 +37,19 @@ async function follow() {
   const stop = new AbortController();
   shown = { key, update: null, stop };
   useKeys({});
-  const [load, title] = VIEWS[address.view] ?? [];
+  const [load, title, begin] = VIEWS[address.view] ?? [];
   document.title = title ? `${title} · tracereel` : "tracereel";
   for (const each of document.querySelectorAll("#views a")) {
     const current = each.dataset.view === (PARENTS[address.view] ?? address.view);
     if (current) each.setAttribute("aria-current", "page");
     else each.removeAttribute("aria-current");
   }
-  const again = () => { shown.key = null; follow(); };
+  let loaded = false;
+  const again = async () => {
+    // A module that could not be had once is not asked for again by every browser.
+    if (!loaded && (await isThere())) location.reload();
+    else { shown.key = null; follow(); }
+  };
   const place = h("div", { class: `view view-${address.view in VIEWS ? address.view : "none"}` });
   main.replaceChildren(place);
   if (!load) {
@@ -49,15 +57,23 @@ async function follow() {
     return;
   }
   place.append(loading());
+  const begun = begin?.(address, stop.signal);
+  begun?.catch(() => {}); // the view that waits for it says so
   try {
     const view = await load().catch(() => { throw new Refusal("away", "The collector does not answer"); });
-    const update = await view.show(place, address, stop.signal);
+    loaded = true;
+    const update = await view.show(place, address, stop.signal, begun);
     if (shown.stop === stop) shown.update = update ?? null;
   } catch (error) {
     if (stop.signal.aborted || error.name === "AbortError") return;
     if (!(error instanceof Refusal)) console.error(error);
     place.replaceChildren(failure(error, again));
+    if (error.kind === "away" && !(await isThere())) away = true;
   }
+}
+
+async function isThere() {
+  return ask("/healthz").then(() => true, () => false);
 }
 
 async function checkHealth() {
@@ -65,9 +81,11 @@ async function checkHealth() {
   let [state, text] = ["good", "Collector is well"];
   try {
     const { queue, store } = await ask("/readyz");
+    if (away) { away = false; collectorAnswers(); }
     if (!queue.accepts) [state, text] = ["bad", "Nothing is accepted"];
     else if (!store.answers) [state, text] = ["warn", "Store does not answer"];
   } catch (error) {
+    if (error.kind === "away") away = true;
     [state, text] = error.kind === "away" ? ["bad", "Collector is away"] : ["bad", "Nothing is accepted"];
   }
   place.className = `health ${state}`;

@@ -9,10 +9,17 @@ function element(name, text, className) {
   return made;
 }
 
+/** A paragraph; what stands in backticks is code. */
+function paragraph(text) {
+  const made = document.createElement("p");
+  made.append(...text.split("`").map((part, at) => (at % 2 ? element("code", part) : part)));
+  return made;
+}
+
 function typeOf(schema) {
   if (!schema) return "";
   if (schema.$ref) return schema.$ref.split("/").pop();
-  if (schema.anyOf) return schema.anyOf.map(typeOf).join(" or ");
+  if (schema.anyOf) return schema.anyOf.filter((each) => each.type !== "null").map(typeOf).join(" or ");
   if (schema.enum) return schema.enum.join(", ");
   if (schema.type === "array") return `list of ${typeOf(schema.items)}`;
   return schema.format ? `${schema.type} (${schema.format})` : schema.type ?? "";
@@ -38,7 +45,7 @@ function shown(path, method, operation) {
   const scope = operation["x-tracereel-scope"];
   section.append(element("h2", `${method.toUpperCase()} ${path}`, "operation"));
   const said = operation.description ?? operation.summary;
-  if (said) section.append(element("p", said));
+  if (said) section.append(paragraph(said));
   if (scope) section.append(element("p", scope === "public" ? "No key is needed." : `Scope: ${scope}`, "quiet"));
   if (operation.parameters?.length) section.append(parametersOf(operation));
   const bodies = Object.keys(operation.requestBody?.content ?? {});

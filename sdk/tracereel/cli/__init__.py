@@ -27,6 +27,7 @@ def build_parser(loaded: dict[str, Command] | None = None) -> argparse.ArgumentP
         child = commands.add_parser(name, help=summary, description=summary)
         if loaded is not None and name in loaded:
             loaded[name].configure(child)
+            child.set_defaults(complain=child.error)
     return parser
 
 
@@ -56,7 +57,11 @@ def _run(name: str | None, words: list[str]) -> int:
     known = registry.help_lines()
     command = registry.load(name) if name is not None and name in known else None
     parser = build_parser({command.name: command} if command is not None else None)
-    args = parser.parse_args(words)
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        # By the command itself: its usage names the options that there are.
+        complain = getattr(args, "complain", parser.error)
+        complain(f"unrecognized arguments: {' '.join(unknown)}")
     if args.version:
         command = registry.load("version")
     if command is None:

@@ -70,7 +70,7 @@ def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
 def lines_of(agents: Sequence[Agent], terminal: Terminal) -> Iterator[str]:
     """A line per agent."""
     if not agents:
-        yield "no agents in this window"
+        yield "no agents in this window; --since 24h looks further back"
         return
     yield from table(_COLUMNS, [_row(agent) for agent in agents], terminal)
 

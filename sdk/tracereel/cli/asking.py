@@ -16,7 +16,7 @@ TIMEOUT: Final = 60.0
 _FILTERS: Final = {
     "agent": "Agent; may be given several times, as may all of these.",
     "pipeline": "Type of pipeline.",
-    "status": "success, failed, running …",
+    "status": "success, partial_success, failed, cancelled, running, crashed or unknown.",
     "model": "Model.",
     "provider": "Provider of the model.",
     "service": "Service.",

@@ -6,11 +6,13 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from tracereel import config
-from tracereel.client import ReplayClient
+
+if TYPE_CHECKING:
+    from tracereel.client import ReplayClient
 
 START_HINT: Final = "start one with: tracereel serve"
 
@@ -56,8 +58,11 @@ def config_of(args: argparse.Namespace) -> config.Config:
     return config.load(**{name: getattr(args, name) for name in names})
 
 
-def client_of(settings: config.Config, *, timeout: float) -> ReplayClient:
+def client_of(settings: config.Config, *, timeout: float) -> "ReplayClient":
     """A client for the collector that the settings name."""
+    # Its models take a while to make, and most commands, `serve` among them, ask for none.
+    from tracereel.client import ReplayClient
+
     return ReplayClient(settings.endpoint, settings.api_key, timeout)
 
 

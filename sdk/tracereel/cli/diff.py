@@ -96,7 +96,8 @@ def _first(diff: Diff) -> str:
     first = diff.first_difference
     if first is None:
         return "no difference" if diff.same else ""
-    return _joined([f"{first.change} {first.kind} {first.name}", clean(first.what or "")])
+    what = "" if first.what == first.change else clean(first.what or "")
+    return _joined([clean(f"{first.change} {first.kind} {first.name}"), what])
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -49,6 +49,8 @@ COLLECTOR_COMMANDS: Final = {
     "restore": "Make a data directory out of a backup.",
     "retention": "Show or set how long rows are kept.",
     "migrate-store": "Copy the embedded store into a ClickHouse server.",
+    "quarantine": "List, show, retry and drop what could not be stored.",
+    "schema": "Print the tables, as statements for a ClickHouse server of one's own.",
 }
 """Known commands of the collector; listed from here so that `--help` does not import it."""
 

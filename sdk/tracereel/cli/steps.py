@@ -214,6 +214,15 @@ def _tool(details: Details) -> list[str]:
     return [*_call(details, what), text(details, "result_summary") or text(details, "arguments")]
 
 
+def _step(details: Details) -> list[str]:
+    return _call(details, f"did {text(details, 'step_name') or 'a step'}")
+
+
+def _retrieval(details: Details) -> list[str]:
+    what = text(details, "retrieval_name") or text(details, "query") or "something"
+    return _call(details, f"looked up {what}")
+
+
 def _message(details: Details) -> list[str]:
     kind = text(details, "message_type") or "message"
     return [kind, text(details, "role"), text(details, "content")]
@@ -243,5 +252,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "agent.pipeline.completed": Kind("└", "]", "bold", _pipeline_completed),
     "agent.llm.called": Kind("✦", "@", "cyan", _llm),
     "agent.tool.called": Kind("⚙", "#", "cyan", _tool),
+    "agent.step.completed": Kind("•", ".", "cyan", _step),
+    "agent.retrieval.completed": Kind("⌕", "?", "cyan", _retrieval),
     "agent.message.normalized": Kind("✉", "m", "dim", _message, is_moment=True),
 }

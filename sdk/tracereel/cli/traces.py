@@ -46,7 +46,7 @@ _COLUMNS: Final = (
     Column("started", needed=6, least=19),
     Column("status", needed=8, least=9),
     Column("took", right=True, needed=7, least=9),
-    Column("run", needed=5, least=10),
+    Column("run", needed=5, least=6),
     Column("agents", needed=3, least=8),
     Column("errors", right=True, least=9, needed=5),
     Column("retries", right=True, least=9, needed=2),

@@ -124,6 +124,7 @@ class AsyncClient:
     state = _in_thread(Client.state)
     diff = _in_thread(Client.diff)
     trace = _in_thread(Client.trace)
+    step_alone = _in_thread(Client.step_alone)
     tape = _in_thread(Client.tape)
     replayable = _in_thread(Client.replayable)
     completeness = _in_thread(Client.completeness)

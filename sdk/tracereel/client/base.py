@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -39,11 +39,14 @@ class Asking:
         return self.transport.fetch(method, path, params=params)
 
     def of_trace(self, path: str, trace_id: str, params: Params | None = None) -> Answer:
+        return self.of_traces(path, (trace_id,), params)
+
+    def of_traces(self, path: str, ids: Sequence[str], params: Params | None = None) -> Answer:
         try:
             return self.fetch("GET", path, params)
         except NotFoundError as error:
             raise TraceNotFoundError(
-                f"no events of trace {trace_id!r} at {self.endpoint}"
+                f"no events of trace {' or '.join(map(repr, ids))} at {self.endpoint}"
                 " (a run shows up once it is delivered and stored)"
             ) from error
 

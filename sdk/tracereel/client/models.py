@@ -1,7 +1,8 @@
 """What the collector answers, typed; fields that a newer collector adds are kept as they are."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -103,6 +104,63 @@ class TreeStep(Model):
     children: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class OutlineStep:
+    """A step in outline: what a picture of a run needs of it."""
+
+    id: str
+    depth: int
+    kind: str
+    name: str
+    status: str
+    agent: str
+    offset_ms: float
+    duration_ms: float | None
+    attempt: int | None
+    tokens: int | None
+    cost_usd: float | None
+    confidence: float | None
+    children: int
+    clock_shift_ms: float | None
+
+
+class Outline(Model):
+    """The steps of a long run: lists of equal length, one a field, each step behind its parent."""
+
+    id: tuple[str, ...]
+    depth: tuple[int, ...]
+    kind: tuple[str, ...]
+    name: tuple[str, ...]
+    status: tuple[str, ...]
+    agent: tuple[str, ...]
+    offset_ms: tuple[float, ...]
+    duration_ms: tuple[float | None, ...]
+    attempt: tuple[int | None, ...]
+    tokens: tuple[int | None, ...]
+    cost_usd: tuple[float | None, ...]
+    confidence: tuple[float | None, ...]
+    children: tuple[int, ...]
+    clock_shift_ms: tuple[float | None, ...]
+
+    def __len__(self) -> int:
+        """How many steps there are."""
+        return len(self.id)
+
+    def steps(self) -> Iterator[OutlineStep]:
+        """One step after the other."""
+        columns = [getattr(self, each.name) for each in fields(OutlineStep)]
+        return itertools.starmap(OutlineStep, zip(*columns, strict=True))
+
+
+class StepAlone(Model):
+    """A step without the run around it."""
+
+    trace_id: str
+    step: TreeStep
+    events: tuple[Mapping[str, Any], ...] = ()
+    """As they were sent, up to 200."""
+
+
 class Trace(Model):
     """A run as a tree."""
 
@@ -113,6 +171,8 @@ class Trace(Model):
     session_id: str | None = None
     user_id: str | None = None
     steps: tuple[TreeStep, ...] = ()
+    outline: Outline | None = None
+    """Instead of `steps`, where there are more than `outline_above`."""
     chains: tuple[Mapping[str, Any], ...] = ()
     summary: Mapping[str, Any] = {}
 

@@ -14,6 +14,7 @@ from tracereel.client.models import (
     Replayable,
     RunState,
     Step,
+    StepAlone,
     Trace,
 )
 from tracereel.client.streams import EventStream
@@ -82,6 +83,7 @@ class Reading(Asking):
         trace_id: str,
         *,
         step: str | None = None,
+        outline_above: int | None = None,
         budget_bytes: int | None = None,
         budget_tokens: int | None = None,
         linked: bool = True,
@@ -89,16 +91,24 @@ class Reading(Asking):
         """A run as a tree, or the part below a step.
 
         With a budget it is what matters most, in so many bytes or tokens of a language model.
+        A run of more than `outline_above` steps comes in `outline`: a sixth of the bytes.
         `linked=False` leaves out the runs that this one started.
         """
         params: Params = {
             "step": step,
+            "outline_above": outline_above,
             "budget_bytes": budget_bytes,
             "budget_tokens": budget_tokens,
             "linked": None if linked else False,
         }
         answer = self.of_trace(f"/v1/traces/{path_of(trace_id)}", trace_id, params)
         return self.parsed(Trace, answer.body)
+
+    def step_alone(self, trace_id: str, step: str) -> StepAlone:
+        """One step with its events and its own figures, without reading a long run around it."""
+        params: Params = {"step": step, "alone": True}
+        answer = self.of_trace(f"/v1/traces/{path_of(trace_id)}", trace_id, params)
+        return self.parsed(StepAlone, answer.body)
 
     def completeness(self, trace_id: str) -> Completeness:
         """Whether all of a run has arrived, and what is missing."""
@@ -112,7 +122,7 @@ class Reading(Asking):
         """
         path = f"/v1/traces/{path_of(a)}/diff/{path_of(b)}"
         params: Params = {"everything": everything or None}
-        return self.parsed(Diff, self.of_trace(path, f"{a} or {b}", params).body)
+        return self.parsed(Diff, self.of_traces(path, (a, b), params).body)
 
 
 def parse_replay(body: bytes, endpoint: str) -> Replay:

@@ -232,6 +232,8 @@ class ChunkBody(StreamBody):
         del self.taken[: len(pieces)]
         for tick, data in pieces:
             self._now = tick / 1e9
+            if self._adapter.take_text(data):
+                continue
             chunk = decoded(data)
             if chunk is None:
                 self._adapter.report_malformed("a chunk is no JSON object")

@@ -53,16 +53,20 @@ def _since_the_model_spoke(messages: Any, speaks: Callable[[Any], bool]) -> list
         if speaks(message):
             break
         last.append(message)
-    return last[::-1]
+    last.reverse()
+    return last
 
 
 def _assistant_speaks(message: Any) -> bool:
-    return get(message, "role") in ("assistant", "model")
+    role = message.get("role") if type(message) is dict else get(message, "role")
+    return role == "assistant" or role == "model"
 
 
 def _anthropic_results(body: Body) -> Iterator[Result]:
     for message in _since_the_model_spoke(body.get("messages"), _assistant_speaks):
-        content = get(message, "content")
+        content = message.get("content") if type(message) is dict else get(message, "content")
+        if type(content) is str:
+            continue
         for block in content if isinstance(content, (list, tuple)) else ():
             if get(block, "type") == "tool_result":
                 call_id = text(get(block, "tool_use_id"))

@@ -9,11 +9,13 @@ import functools
 import inspect
 from typing import Any, Final
 
-from langchain_core.retrievers import BaseRetriever
-from langchain_core.tools import BaseTool
-
 from tracereel import _context
 from tracereel._scopes.base import Scope
+from tracereel.integrations import _packages
+
+with _packages.needed("langchain"):
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.tools import BaseTool
 
 _OPEN: Final = "call_of_a_framework"
 """A note on the execution of a call that has begun and whose work has not."""

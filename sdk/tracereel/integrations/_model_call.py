@@ -10,9 +10,9 @@ from tracereel._context import Execution
 from tracereel._failures import cancels
 from tracereel._recorder import Recorder
 from tracereel.integrations._dialects import Dialect, Result
-from tracereel.integrations._scope import ClientScope, FailedAnswerError, copied, spec_of
+from tracereel.integrations._scope import ClientScope, FailedAnswerError, bounded, spec_of
 from tracereel.integrations._tool_memory import ToolMemory
-from tracereel.metrics import tokens_remaining
+from tracereel.metrics import tokens_remaining, tokens_remaining_raw
 from tracereel.providers.base import UNKNOWN_MODEL, Normalized, StreamTimings, Usage
 from tracereel.providers.emission import message_fields
 from tracereel.providers.normalizer import BatchResultNormalizer
@@ -115,11 +115,8 @@ class ModelCall:
     def headers(self, headers: Any) -> None:
         """The head of an answer has come."""
         raw = getattr(headers, "raw", None)
-        if type(raw) is list:  # httpx: reading all of its headers by name would be dear
-            headers = [pair for pair in raw if b"ratelimit" in pair[0].lower()]
-            if not headers:
-                return
-        left = tokens_remaining(headers)
+        # httpx: reading its headers by name would be dear.
+        left = tokens_remaining_raw(raw) if type(raw) is list else tokens_remaining(headers)
         if left is None:
             return
         self._recorder.metrics.set_tokens(self.provider, left)
@@ -264,7 +261,7 @@ class ModelCall:
         if scope.captures:
             said = [each for each in self.dialect.said(data) if each is not None]
             if said:
-                notes["output_messages"] = copied(said)
+                notes["output_messages"] = bounded(said)
         if timings is not None:
             if timings.first_token_seconds is not None:
                 first = max(0, round(timings.first_token_seconds * 1000))

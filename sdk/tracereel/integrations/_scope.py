@@ -49,6 +49,11 @@ def copied(value: Any) -> Any:
     return msgspec.to_builtins(value) if is_small_and_plain(value) else _values.plain(value)
 
 
+def bounded(value: Any) -> Any:
+    """Data that is nobody else's already, as much of it as an event may have."""
+    return value if is_small_and_plain(value) else _values.plain(value)
+
+
 class ClientScope(LlmScope):
     """A call of a model by its provider's client."""
 

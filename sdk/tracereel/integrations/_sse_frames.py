@@ -20,6 +20,37 @@ _BOM: Final = "\ufeff"
 _END: Final = "done"
 _WHOLE: Final = re.compile(r"event: ?([^\r\n]*)\ndata: ?([^\r\n]*)\n\n").fullmatch
 _decode: Final = msgspec.json.Decoder().decode
+_HEAD: Final = "event: token\ndata: "
+_HEAD_BYTES: Final = _HEAD.encode()
+
+
+class _Token(msgspec.Struct, forbid_unknown_fields=True):
+    """The data of nearly all frames."""
+
+    text: str
+
+
+_decode_token: Final = msgspec.json.Decoder(_Token).decode
+
+
+def is_token(item: Any) -> bool:
+    """Whether an item of a stream is one whole frame with a token in it, as most servers write it."""
+    if type(item) is str:
+        return item.startswith(_HEAD) and item.endswith("\n\n") and item.count("\n") == 3
+    return (
+        type(item) is bytes
+        and item.startswith(_HEAD_BYTES)
+        and item.endswith(b"\n\n")
+        and item.count(b"\n") == 3
+    )
+
+
+def text_of_token(item: str | bytes) -> str | None:
+    """The text in such a frame; null where there is more in it, or something else."""
+    try:
+        return _decode_token(item[len(_HEAD) : -2]).text
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
 
 
 class Frame(NamedTuple):
@@ -59,6 +90,13 @@ class FrameReader:
         """Frames that were too long."""
         return self._frames.given_up
 
+    def passes(self) -> bool:
+        """Whether a whole frame may pass by unread now: nothing that came before is part of it."""
+        if self._are_lines or self._undecided or self._bytes.getstate()[0]:
+            return False
+        self._are_lines = False
+        return self._frames.passes()
+
     def read(self, item: Any) -> list[Frame]:
         """The frames that an item completes; none for what is no frame."""
         if isinstance(item, str):
@@ -97,6 +135,11 @@ class _FrameText:
         self._ended_with_return = False
         self._is_first = True
         self.given_up = 0
+
+    def passes(self) -> bool:
+        """Whether a frame has been ended, and none begun since."""
+        self._is_first = self._ended_with_return = False
+        return not (self._line or self._data or self._event or self._is_too_long)
 
     def feed(self, text: str) -> list[Frame]:
         """The frames that are whole now."""

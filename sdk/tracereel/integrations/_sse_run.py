@@ -6,7 +6,13 @@ from typing import Any, Final, Literal
 
 from tracereel import _guard, _values
 from tracereel._scopes.output import Stream
-from tracereel.integrations._sse_frames import MESSAGE, Frame, FrameReader
+from tracereel.integrations._sse_frames import (
+    MESSAGE,
+    Frame,
+    FrameReader,
+    is_token,
+    text_of_token,
+)
 from tracereel.integrations._sse_tools import SseToolError, Tools, tells_end
 from tracereel.providers.reading import get, mapping, text
 from tracereel.providers.usage import usage_of
@@ -14,7 +20,11 @@ from tracereel.providers.usage import usage_of
 KINDS: Final = ("tool_status", "token", "done", "error")
 MAX_SOURCES: Final = 200
 """Sources and context chunks of one answer that are listed; all sources are counted."""
+MAX_WAITING: Final = 64
+"""Tokens that wait to be read: together is cheaper, and memory is bounded."""
 SSE: Final = "sse"
+
+_QUOTES: Final = _values.size("")
 
 Rounds = Literal["calls", "streams"]
 
@@ -59,6 +69,10 @@ class SseRun(Stream):
         self._status = status
         self._round = 0
         self._round_mark: object = None
+        self._waiting: list[tuple[int, Any]] = []
+        """Tokens that are not read yet: when each came, and its frame."""
+        self._tick = 0
+        """When what is read now came."""
         self._last_tick: int | None = None
         self._longest_gap = 0
         self._sources: list[Any] | None = None
@@ -75,14 +89,64 @@ class SseRun(Stream):
 
     def opened(self, *, lines: bool | None = None) -> None:
         """A stream is opened: the first, or another one after the tools have answered."""
+        self.settle()
         self.streams += 1
         self._too_long += self._reader.given_up
         self._reader = FrameReader(lines=lines)
 
     def add(self, item: Any) -> None:
-        """Take what the stream gives."""
+        """Take what the stream gives; whatever is no token is read at once."""
+        waiting, tick = self._waiting, time.perf_counter_ns()
+        if is_token(item) and (waiting or self._may_wait()):
+            waiting.append((tick, item))
+            if len(waiting) >= MAX_WAITING:
+                self.settle()
+            return
+        if waiting:
+            self.settle()
+        self._read(tick, item)
+
+    def _may_wait(self) -> bool:
+        tools = self.tools
+        return self.outcome is None and (tools is None or tools.are_idle) and self._reader.passes()
+
+    def _read(self, tick: int, item: Any) -> None:
+        self._tick = tick
         for frame in self._reader.read(item):
             self._take(frame)
+
+    def settle(self) -> None:
+        """Read the tokens that wait."""
+        waiting, self._waiting = self._waiting, []
+        pieces: list[str] = []
+        for tick, item in waiting:
+            piece = text_of_token(item)
+            if piece is not None:
+                self._note(tick, piece)
+                pieces.append(piece)
+            else:
+                self._keep(pieces)
+                pieces = []
+                self._read(tick, item)
+        self._keep(pieces)
+
+    def _note(self, tick: int, piece: str) -> None:
+        """A token came then."""
+        last = self._last_tick
+        if last is not None and tick - last > self._longest_gap:
+            self._longest_gap = tick - last
+        if piece:
+            self._last_tick = tick
+            if self.first_tick is None:
+                self.first_tick = tick
+
+    def _keep(self, pieces: list[str]) -> None:
+        """Add pieces of the answer as one: they are counted, and measured, as if they came alone."""
+        if pieces:
+            more = len(pieces) - 1
+            super().add("".join(pieces))
+            self.items += more
+            self.size += more * _QUOTES
 
     def _take(self, frame: Frame) -> None:
         payload = frame.payload()
@@ -136,12 +200,8 @@ class SseRun(Stream):
         if not isinstance(piece, str):
             self._malformed += 1
             return
-        now = time.perf_counter_ns()
-        if self._last_tick is not None:
-            self._longest_gap = max(self._longest_gap, now - self._last_tick)
-        if piece:
-            self._last_tick = now
-        super().add(piece)
+        self._note(self._tick, piece)
+        self._keep([piece])
 
     def _tool(self, said: dict[str, Any]) -> None:
         tools = self.tools

@@ -146,6 +146,9 @@ class SseScope(AgentScope):
             super().fail(error)
 
     def _is_over(self) -> bool:
+        with _guard.Guard("sse"):
+            # What is read now may be the end itself, where the last frame was no plain token.
+            self.run.settle()
         if self._has_ended:
             with _guard.Guard("sse"):
                 self.detach()

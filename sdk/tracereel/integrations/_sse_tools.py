@@ -64,6 +64,11 @@ class Tools:
         """Whether a tool is at work that will tell its end: another one runs beside it."""
         return any(tool.tells_end for tool in self._open)
 
+    @property
+    def are_idle(self) -> bool:
+        """Whether no tool is at work."""
+        return not self._open
+
     def end_waiting(self) -> None:
         """Something else has come: tools that do not tell their end are over."""
         if not self._open:

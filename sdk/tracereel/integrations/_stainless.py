@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from tracereel import _guard
-from tracereel.integrations import _bodies, _taped_http
+from tracereel.integrations import _bodies, _packages, _taped_http
 from tracereel.integrations._dialects import Dialect
 from tracereel.integrations._model_call import ModelCall, begin
 from tracereel.integrations._tool_memory import ToolMemory
@@ -66,7 +66,7 @@ def check(client: object, package: str, expected: str) -> None:
     """
     names = {each.__module__.partition(".")[0] for each in type(client).__mro__}
     if package not in names or not hasattr(client, "request"):
-        raise TypeError(f"wrap takes a client, {expected}; got {type(client).__name__}")
+        raise TypeError(f"wrap takes a client, {expected}; got {_packages.kind_of(client)}")
 
 
 def wrap(client: ClientT, recording: Recording) -> ClientT:

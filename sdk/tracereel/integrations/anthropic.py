@@ -10,7 +10,7 @@ and copies made with `with_options` are recorded alike. `unwrap(client)` ends it
 
 from typing import Any, Final, TypeVar
 
-from tracereel.integrations import _stainless
+from tracereel.integrations import _packages, _stainless
 from tracereel.integrations._dialects import ANTHROPIC
 
 ClientT = TypeVar("ClientT")
@@ -29,6 +29,7 @@ def wrap(client: ClientT, *, provider: str = "anthropic") -> ClientT:
         TypeError: it is no client of Anthropic's.
     """
     _stainless.check(client, "anthropic", "anthropic.Anthropic or anthropic.AsyncAnthropic")
+    _packages.warn_if_old("anthropic")
     return _stainless.wrap(client, _recording(provider))
 
 
@@ -39,8 +40,10 @@ def unwrap(client: ClientT) -> ClientT:
 
 def instrument() -> None:
     """Record the calls of every client of Anthropic's in this process, until `uninstrument`."""
-    import anthropic
+    with _packages.needed("anthropic"):
+        import anthropic
 
+    _packages.warn_if_old("anthropic")
     _patches.apply((anthropic.Anthropic, anthropic.AsyncAnthropic), _recording("anthropic"))
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from tracereel import _guard
 from tracereel._wrapping import first_step
-from tracereel.integrations import _taped_http
+from tracereel.integrations import _packages, _taped_http
 from tracereel.integrations._bodies import MAX_WAITING, ChunkBody, decoded
 from tracereel.integrations._dialects import GOOGLE, GOOGLE_EMBEDDINGS
 from tracereel.integrations._model_call import ModelCall, begin
@@ -275,6 +275,7 @@ def wrap(client: ClientT) -> ClientT:
         TypeError: it is no client of google-genai's.
     """
     own = vars(_api(client))
+    _packages.warn_if_old("google")
     kind = type(_api(client))
     memory = ToolMemory()
     own[_MARK] = memory
@@ -296,8 +297,10 @@ def unwrap(client: ClientT) -> ClientT:
 
 def instrument() -> None:
     """Record the calls of every client of google-genai's in this process, until `uninstrument`."""
-    from google.genai._api_client import BaseApiClient
+    with _packages.needed("google"):
+        from google.genai._api_client import BaseApiClient
 
+    _packages.warn_if_old("google")
     if _before:
         return
     memory = ToolMemory()
@@ -327,5 +330,6 @@ def _on_class(original: Original, hook: Original, memory: ToolMemory) -> Origina
 def _api(client: Any) -> Any:
     api = getattr(client, "_api_client", None)
     if not hasattr(api, "request_streamed"):
-        raise TypeError(f"wrap takes a client, google.genai.Client; got {type(client).__name__}")
+        kind = _packages.kind_of(client)
+        raise TypeError(f"wrap takes a client, google.genai.Client; got {kind}")
     return api

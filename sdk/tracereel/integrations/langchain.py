@@ -10,13 +10,15 @@
 from contextvars import ContextVar
 from typing import Any, Final
 
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.tracers.context import register_configure_hook
-
 from tracereel import _guard
 from tracereel.integrations import _langchain_runs as runs
-from tracereel.integrations import _langchain_served
+from tracereel.integrations import _langchain_served, _packages
 from tracereel.integrations._langchain_runs import LangChainRuns
+
+with _packages.needed("langchain"):
+    from langchain_core.callbacks import BaseCallbackHandler
+    from langchain_core.tracers.context import register_configure_hook
+_packages.warn_if_old("langchain")
 
 
 def _guarded(method: Any) -> Any:

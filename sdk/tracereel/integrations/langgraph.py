@@ -7,6 +7,7 @@ graph = wrap(builder.compile())
 
 from typing import TypeVar
 
+from tracereel.integrations import _packages
 from tracereel.integrations.langchain import TracereelHandler as TracereelHandler
 from tracereel.integrations.langchain import instrument as instrument
 from tracereel.integrations.langchain import uninstrument as uninstrument
@@ -25,6 +26,6 @@ def wrap(graph: GraphT, *, handler: TracereelHandler | None = None) -> GraphT:
     """
     with_config = getattr(graph, "with_config", None)
     if with_config is None:
-        raise TypeError(f"wrap takes a compiled graph; got {type(graph).__name__}")
+        raise TypeError(f"wrap takes a compiled graph; got {_packages.kind_of(graph)}")
     wrapped: GraphT = with_config({"callbacks": [handler or TracereelHandler()]})
     return wrapped

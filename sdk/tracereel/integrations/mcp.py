@@ -16,6 +16,8 @@ from tracereel import _context, _guard, _recorder
 from tracereel._scopes.arguments import Arguments
 from tracereel._scopes.base import Scope
 from tracereel._scopes.calls import ToolSpec
+from tracereel._wrapping import taped
+from tracereel.integrations import _packages
 from tracereel.integrations._runs import FailedToolError
 from tracereel.providers.reading import as_data, get, plain_text
 
@@ -37,8 +39,9 @@ def wrap(client: ClientT) -> ClientT:
     """
     if not callable(getattr(type(client), _METHOD, None)):
         raise TypeError(
-            f"wrap takes a client, mcp.Client or mcp.ClientSession; got {type(client).__name__}"
+            f"wrap takes a client, mcp.Client or mcp.ClientSession; got {_packages.kind_of(client)}"
         )
+    _packages.warn_if_old("mcp")
     own = vars(client)
     if _MARK not in own:
         own[_MARK] = True
@@ -56,8 +59,10 @@ def unwrap(client: ClientT) -> ClientT:
 
 def instrument() -> None:
     """Record the tools that every MCP session of this process calls, until `uninstrument`."""
-    from mcp import ClientSession
+    with _packages.needed("mcp"):
+        from mcp import ClientSession
 
+    _packages.warn_if_old("mcp")
     if _before:
         return
     original = vars(ClientSession)[_METHOD]
@@ -91,14 +96,56 @@ async def _call(
     scope = _opened(args, kwargs)
     if scope is None:
         return await original(*args, **kwargs)
+    tape = scope.recorder.tape
     try:
-        result = await original(*args, **kwargs)
+        if tape is None:
+            result = await original(*args, **kwargs)
+        else:
+            result = await _taped(tape, scope, original, args, kwargs)
     except BaseException as error:
         scope.fail(error)
         raise
     with _guard.Guard("mcp"):
         _end(scope, result)
     return result
+
+
+async def _taped(
+    tape: Any,
+    scope: Scope,
+    original: Callable[..., Awaitable[Any]],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """The call as a boundary of the tape: kept as data, so that no class has to be found again by it."""
+    answered: list[Any] = []
+
+    async def call_tool(*args: Any, **kwargs: Any) -> Any:
+        answered.append(await original(*args, **kwargs))
+        return _shown(answered[0])
+
+    told = await taped().coroutine(tape, scope, call_tool, args, kwargs)
+    return answered[0] if answered else _result(told)
+
+
+def _shown(result: Any) -> Any:
+    dump = getattr(result, "model_dump", None)
+    if not callable(dump):
+        return result
+    fields = dump(mode="json", by_alias=True, exclude_unset=True)
+    return {"type": type(result).__name__, "fields": fields}
+
+
+def _result(told: Any) -> Any:
+    """What a tape serves as the client would have given it."""
+    kind = (
+        told.get("type") if isinstance(told, dict) and told.keys() == {"type", "fields"} else None
+    )
+    if kind is None:
+        return told
+    from mcp import types
+
+    return getattr(types, kind).model_validate(told["fields"])
 
 
 def _opened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:

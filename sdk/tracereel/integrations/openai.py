@@ -10,7 +10,7 @@ Azure's clients, asynchronous clients, streams, stream helpers, raw responses an
 
 from typing import Any, Final, TypeVar
 
-from tracereel.integrations import _stainless
+from tracereel.integrations import _packages, _stainless
 from tracereel.integrations._dialects import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
 
 ClientT = TypeVar("ClientT")
@@ -35,6 +35,7 @@ def wrap(client: ClientT, *, provider: str | None = None) -> ClientT:
         TypeError: it is no client of OpenAI's.
     """
     _stainless.check(client, "openai", "openai.OpenAI, openai.AsyncOpenAI or one of Azure's")
+    _packages.warn_if_old("openai")
     return _stainless.wrap(client, _recording(provider))
 
 
@@ -45,8 +46,10 @@ def unwrap(client: ClientT) -> ClientT:
 
 def instrument() -> None:
     """Record the calls of every client of OpenAI's in this process, until `uninstrument`."""
-    import openai
+    with _packages.needed("openai"):
+        import openai
 
+    _packages.warn_if_old("openai")
     _patches.apply((openai.OpenAI, openai.AsyncOpenAI), _recording(None))
 
 

@@ -11,8 +11,6 @@ does with its traces is not touched.
 import json
 from typing import Any, Final
 
-from agents.tracing import TracingProcessor, add_trace_processor, get_trace_provider
-
 from tracereel import _guard, _values
 from tracereel._recorder import Recorder
 from tracereel._scopes.agent import AgentSpec
@@ -20,6 +18,7 @@ from tracereel._scopes.arguments import given
 from tracereel._scopes.base import Spec
 from tracereel._scopes.calls import ToolSpec
 from tracereel._scopes.steps import StepSpec
+from tracereel.integrations import _packages
 from tracereel.integrations._dialects import CHAT, RESPONSES, Dialect
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
 from tracereel.integrations._runs import FailedToolError, Run, Runs, open_scope, recorded
@@ -27,6 +26,10 @@ from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.base import UNKNOWN_MODEL
 from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import as_data, get, items, mapping, text
+
+with _packages.needed("openai-agents"):
+    from agents.tracing import TracingProcessor, add_trace_processor, get_trace_provider
+_packages.warn_if_old("openai-agents")
 
 _MODELS: Final[dict[str, Dialect]] = {"response": RESPONSES, "generation": CHAT}
 _STEPS: Final = frozenset(

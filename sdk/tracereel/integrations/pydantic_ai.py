@@ -9,21 +9,25 @@
 
 from typing import Any, Final
 
-from pydantic_ai.capabilities import AbstractCapability
-
 from tracereel import _guard, _recorder, _values
 from tracereel._recorder import Recorder
 from tracereel._scopes.agent import AgentSpec
 from tracereel._scopes.arguments import Arguments, given
 from tracereel._scopes.base import Scope, Spec
 from tracereel._scopes.calls import ToolSpec
+from tracereel.integrations import _packages
 from tracereel.integrations._dialects import LANGCHAIN
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
+from tracereel.integrations._scope import copied
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.base import UNKNOWN_MODEL
 from tracereel.providers.names import provider_named
 from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import as_data, json_object, mapping, text
+
+with _packages.needed("pydantic-ai"):
+    from pydantic_ai.capabilities import AbstractCapability
+_packages.warn_if_old("pydantic-ai")
 
 _STOPS: Final = {"tool_call": "tool_calls"}
 """Its words for how an answer ended, where they are none of a provider's."""
@@ -76,7 +80,8 @@ class TracereelCapability(AbstractCapability[Any]):
             normalizer = BatchResultNormalizer(
                 provider="langchain", model=call.model, keep_raw=False
             )
-            said = {"role": "assistant", "content": answer["content"]}
+            # The arguments of tools in it are the program's own objects.
+            said = copied({"role": "assistant", "content": answer["content"]})
             call.told(normalizer.normalize_data(answer), {"messages": [said], "id": answer["id"]})
         return response
 

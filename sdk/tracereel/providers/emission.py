@@ -4,61 +4,65 @@ from typing import Any, Final
 
 import msgspec
 
-from tracereel.providers.base import NormalizedEvent, StreamEvent
+from tracereel.providers.base import PERSISTENCE, ROLES, NormalizedEvent, StreamEvent
 from tracereel.providers.reading import as_data
 
+_OPTIONAL: Final = ("content", "block_index", "message_id", "stop_reason", "stop_reason_raw")
+_NORMALIZED: Final = ("agent_name", "session_id", "message_index", "candidate_index")
 MESSAGE_NORMALIZED: Final = "agent.message.normalized"
 
 
 def message_fields(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
     """Everything the event says, by the contract's names; what has none there keeps its own."""
+    kind = event.type
     fields: dict[str, Any] = {
         "event_type": MESSAGE_NORMALIZED,
-        "message_type": event.type,
-        "role": event.role,
-        "content": event.content,
+        "message_type": kind,
+        "role": ROLES[kind],
         "original_index": event.original_index,
-        "block_index": event.block_index,
         "is_streaming": event.is_streaming,
         "is_final": event.is_final,
-        "persistence_strategy": event.persistence_strategy,
+        "persistence_strategy": PERSISTENCE[kind],
         "llm_provider": event.provider,
         "llm_model": event.model,
-        "message_id": event.message_id,
-        "stop_reason": event.stop_reason,
-        "stop_reason_raw": event.stop_reason_raw,
     }
+    for name in _OPTIONAL:
+        if (value := getattr(event, name)) is not None:
+            fields[name] = value
     if event.raw is not None:
         fields["raw"] = as_data(event.raw)
     if (usage := event.usage) is not None:
-        fields |= {
-            "llm_prompt_tokens": usage.input_tokens,
-            "llm_completion_tokens": usage.output_tokens,
-            "llm_tokens_used": usage.total_tokens,
-            "llm_cached_tokens": usage.cached_tokens,
-            "llm_cache_creation_tokens": usage.cache_creation_tokens,
-            "llm_reasoning_tokens": usage.reasoning_tokens,
-        }
+        read, wrote = usage.input_tokens, usage.output_tokens
+        fields["llm_prompt_tokens"], fields["llm_completion_tokens"] = read, wrote
+        fields["llm_tokens_used"] = read + wrote
+        if usage.cached_tokens is not None:
+            fields["llm_cached_tokens"] = usage.cached_tokens
+        if usage.cache_creation_tokens is not None:
+            fields["llm_cache_creation_tokens"] = usage.cache_creation_tokens
+        if usage.reasoning_tokens is not None:
+            fields["llm_reasoning_tokens"] = usage.reasoning_tokens
     if (call := event.tool_call) is not None:
-        fields |= {
-            "tool_call_id": call.id,
-            "provider_tool_call_id": call.provider_id,
-            "tool_name": call.name,
-            "arguments": call.arguments,
-            "arguments_text": call.arguments_text,
-            "runs_at_provider": call.runs_at_provider,
-        }
+        _add(
+            fields,
+            tool_call_id=call.id,
+            provider_tool_call_id=call.provider_id,
+            tool_name=call.name,
+            arguments=call.arguments,
+            arguments_text=call.arguments_text,
+            runs_at_provider=call.runs_at_provider,
+        )
     if (failure := event.failure) is not None:
-        fields |= {
-            "error_type": failure.type,
-            "error_message": failure.message,
-            "error_code": failure.code,
-        }
+        _add(
+            fields,
+            error_type=failure.type,
+            error_message=failure.message,
+            error_code=failure.code,
+        )
     if isinstance(event, StreamEvent):
         _add_stream(fields, event)
     else:
         _add_normalized(fields, event)
-    return {name: value for name, value in fields.items() if value is not None}
+    return fields
 
 
 def _add_stream(fields: dict[str, Any], event: StreamEvent) -> None:
@@ -71,30 +75,34 @@ def _add_stream(fields: dict[str, Any], event: StreamEvent) -> None:
 
 
 def _add_normalized(fields: dict[str, Any], event: NormalizedEvent) -> None:
-    fields |= {
-        "agent_name": event.agent_name,
-        "session_id": event.session_id,
-        "normalized_id": event.event_id,
-        "message_index": event.message_index,
-        "candidate_index": event.candidate_index,
-    }
+    fields["normalized_id"] = event.event_id
+    for name in _NORMALIZED:
+        if (value := getattr(event, name)) is not None:
+            fields[name] = value
     if (result := event.tool_result) is not None:
-        fields |= {
-            "tool_call_id": result.call_id,
-            "provider_tool_call_id": result.provider_id,
-            "tool_name": result.name,
-            "content": result.content,
-            "tool_success": result.success,
-            "tool_error": result.error,
-            "runs_at_provider": result.runs_at_provider,
-        }
+        fields.pop("content", None)
+        _add(
+            fields,
+            tool_call_id=result.call_id,
+            provider_tool_call_id=result.provider_id,
+            tool_name=result.name,
+            content=result.content,
+            tool_success=result.success,
+            tool_error=result.error,
+            runs_at_provider=result.runs_at_provider,
+        )
     if event.citations:
         fields["citations"] = [msgspec.to_builtins(each) for each in event.citations]
     if (approval := event.approval) is not None:
         fields["approval"] = msgspec.to_builtins(approval)
-        fields["waited_seconds"] = approval.waited_seconds
+        _add(fields, waited_seconds=approval.waited_seconds)
     if event.problems:
         fields["problems"] = [
             {"code": each.code, "message": each.message, "block_index": each.block_index}
             for each in event.problems
         ]
+
+
+def _add(fields: dict[str, Any], **more: Any) -> None:
+    """Adds what is not null."""
+    fields.update({name: value for name, value in more.items() if value is not None})

@@ -28,6 +28,8 @@ _MODELS: Final = (
 
 def provider_named(name: str) -> str | None:
     """Our name for a provider, also by the names of OpenTelemetry and LangChain; null if unknown."""
+    if name in PROVIDERS:
+        return name
     key = re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
     return key if key in PROVIDERS else _ALIASES.get(key)
 

@@ -10,6 +10,7 @@ from tracereel.providers.errors import UnknownProviderError
 from tracereel.providers.failures import failure_of
 from tracereel.providers.langchain import read_message
 from tracereel.providers.names import PROVIDERS, provider_named
+from tracereel.providers.plain import plain_answer
 from tracereel.providers.reading import as_data, fields_text, get, text
 from tracereel.providers.tools import Execution, read_execution
 from tracereel.providers.turn import Turn
@@ -54,7 +55,8 @@ class BatchResultNormalizer:
 
     def normalize_data(self, answer: dict[str, Any]) -> Normalized:
         """One answer that is nothing but decoded JSON: it is read as it is, without a copy."""
-        return self._tell(answer, is_data=True)
+        plain = self._plain(answer)
+        return plain if plain is not None else self._tell(answer, is_data=True)
 
     def normalize_stream(
         self,
@@ -65,7 +67,22 @@ class BatchResultNormalizer:
         problems: Sequence[Problem] = (),
     ) -> Normalized:
         """An answer put together from a stream, which may have ended in its own way."""
+        if stop is None and failure is None and not problems:
+            plain = self._plain(response)
+            if plain is not None:
+                return plain
         return self._tell(response, stop=stop, failure=failure, problems=problems)
+
+    def _plain(self, answer: Any) -> Normalized | None:
+        if type(answer) is not dict or "messages" in answer:
+            return None
+        return plain_answer(
+            answer,
+            provider=self._provider,
+            default_model=self._model,
+            session_id=self._session_id,
+            keep_raw=self._keep_raw,
+        )
 
     def _tell(
         self,

@@ -152,6 +152,8 @@ def word(value: Any) -> str | None:
 
 def count(value: Any) -> int | None:
     """A whole number from 0 on, or null; a float that is whole counts."""
+    if type(value) is int:  # nearly always
+        return value if 0 <= value < 2**63 else None
     if isinstance(value, bool):
         return None
     if isinstance(value, float) and math.isfinite(value) and value == int(value):

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from tracereel.providers import anthropic, azure_openai, google, openai, openai_responses
 from tracereel.providers.answers import Answer
 from tracereel.providers.langchain import read_message, role_of
 from tracereel.providers.reading import get, mapping
+
+_GOOGLE: Final = frozenset({"candidates", "promptFeedback", "prompt_feedback", "usageMetadata"})
+"""Keys that only Google's answers have."""
 
 Reader = Callable[[dict[str, Any]], list[Answer]]
 
@@ -26,7 +29,7 @@ def reader_of(data: Any, provider: str | None) -> Reader | None:
     """What reads an answer of this shape; null where nothing does."""
     if not isinstance(data, dict):
         return None
-    if "candidates" in data or data.keys() & {"promptFeedback", "prompt_feedback", "usageMetadata"}:
+    if not _GOOGLE.isdisjoint(data):
         return partial(google.read, provider=provider or "google")
     if "choices" in data:
         return partial(openai.read, provider=provider or "openai")

@@ -23,6 +23,7 @@ PLACES: Final[tuple[tuple[str, ...], ...]] = (
 """Where usage is looked for, in this order; a later place adds what earlier ones left unsaid."""
 
 _TOP: Final = frozenset(place[0] for place in PLACES)
+_USAGE: Final = frozenset({"usage"})
 
 _INPUT: Final = (
     *("input_tokens", "prompt_tokens", "promptTokenCount", "prompt_token_count"),
@@ -44,6 +45,7 @@ _BESIDE_WRITTEN: Final = (
 _WITHIN_READ: Final = ("cachedContentTokenCount", "cached_content_token_count")
 _DETAILS_IN: Final = ("input_token_details", "input_tokens_details", "prompt_tokens_details")
 _DETAILS_OUT: Final = ("output_token_details", "output_tokens_details", "completion_tokens_details")
+_DETAILS: Final = frozenset((*_DETAILS_IN, *_DETAILS_OUT))
 _THOUGHTS: Final = ("thoughtsTokenCount", "thoughts_token_count")
 _TOOL_PROMPT: Final = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
 _MEANINGS: Final[dict[str, tuple[str, int]]] = {
@@ -60,6 +62,8 @@ _MEANINGS: Final[dict[str, tuple[str, int]]] = {
     for rank, name in enumerate(names)
 }
 """Name of a count → what it counts, and which name wins where there are several."""
+_TOO_MUCH: Final = 2**63
+_LAST: Final = len(_MEANINGS)
 _TELLING: Final = frozenset({"input", "output", "read", "written", "thoughts"})
 
 
@@ -67,8 +71,9 @@ def usage_of(message: Any) -> Usage | None:
     """What an answer (a message, a response, as data) says of its tokens; null if nothing."""
     found: Usage | None = None
     said = mapping(message)
-    if not said.keys() & _TOP:
-        return None
+    places = said.keys() & _TOP
+    if len(places) <= 1 and places <= _USAGE:  # where providers themselves put it
+        return read_usage(said["usage"]) if places else None
     for place in PLACES:
         if (value := said.get(place[0])) is None:
             continue
@@ -86,20 +91,27 @@ def read_usage(value: Any) -> Usage | None:
     """One usage object of any provider; null where it counts nothing."""
     if not isinstance(value, dict):
         return None
-    counts: dict[str, tuple[int, int]] = {}
+    counts: dict[str, int] = {}
+    ranks: dict[str, int] = {}
     for name, given in value.items():
         place = _MEANINGS.get(name)
-        if place is None or given is None or (number := count(given)) is None:
+        if place is None or given is None:
+            continue
+        number = given if type(given) is int and 0 <= given < _TOO_MUCH else count(given)
+        if number is None:
             continue
         meaning, rank = place
-        if meaning not in counts or rank < counts[meaning][0]:
-            counts[meaning] = rank, number
-    if not counts.keys() & _TELLING:
+        if rank < ranks.get(meaning, _LAST):
+            counts[meaning], ranks[meaning] = number, rank
+    if _TELLING.isdisjoint(counts):
         return None
-    told = {meaning: number for meaning, (_, number) in counts.items()}.get
+    told = counts.get
     read, written, thoughts = told("read"), told("written"), told("thoughts")
     total_in = told("input", 0) + told("tool_prompt", 0)
-    inside_in, inside_out = _details(value, _DETAILS_IN), _details(value, _DETAILS_OUT)
+    inside_in: dict[str, Any] = {}
+    inside_out: dict[str, Any] = {}
+    if not _DETAILS.isdisjoint(value):
+        inside_in, inside_out = _details(value, _DETAILS_IN), _details(value, _DETAILS_OUT)
     if not inside_in:  # LangChain's details mean that its input has the cached parts in it already
         total_in += (read or 0) + (written or 0)
     if read is None:

@@ -3,12 +3,20 @@
 import re
 import subprocess
 import sys
+from datetime import date
 
 import pytest
 
 from tracereel_collector.errors import StartupError
 from tracereel_collector.store.cluster import cluster_schema
-from tracereel_collector.store.sql import migrations
+from tracereel_collector.store.retention import (
+    Limits,
+    delete_rows,
+    drop_partitions,
+    expired,
+    whole_partitions,
+)
+from tracereel_collector.store.sql import migrations, query
 
 STATEMENTS = cluster_schema(cluster="prod", database="telemetry")
 TABLES = re.findall(
@@ -59,3 +67,77 @@ def test_the_command_prints_it():
     )
 
     assert done.stdout.count("ON CLUSTER prod") == len(STATEMENTS)
+
+
+class Cluster:
+    """What a node of the cluster would say of its tables, and every statement it is given.
+
+    The embedded engine makes no distributed tables; what they are called is taken from the schema.
+    """
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.statements = []
+
+    def rows(self, statement):
+        if statement == query("daily_tables"):
+            daily = self.engine.rows(statement)
+            return [(f"{table}_local", tenant, day) for table, tenant, day in daily]
+        assert statement == query("sharded_tables")
+        spread = "\n".join(each for each in STATEMENTS if "ENGINE = Distributed(" in each)
+        found = re.findall(r"telemetry\.(\w+) ON .*Distributed\((\w+), telemetry, (\w+),", spread)
+        return [(name, local, cluster) for name, cluster, local in found]
+
+    def select(self, statement, parameters, *, fmt):
+        self.statements.append(statement)
+        # Every table has two partitions with something too old, and nothing else is in the first.
+        return b"20260101\n" if "HAVING" in statement else b"20260101\t5\n20260102\t3\n"
+
+    def change(self, statement, parameters):
+        self.statements.append(statement)
+
+
+def test_retention_reads_all_shards_and_changes_all_of_them(migrated):
+    cluster = Cluster(migrated)
+    limits = Limits({"short": date(2026, 5, 1), "forever": None}, date(2026, 1, 1))
+
+    found = list(expired(cluster, limits))
+    for each in found:
+        drop_partitions(cluster, each, whole_partitions(cluster, each))
+        delete_rows(cluster, each, ["20260102"])
+
+    assert {"agent_events", "otel_spans", "run_links", "score_tellings"} <= {
+        each.table for each in found
+    }
+    assert found[0].table != "agent_events", "what is derived from the events goes before them"
+    for statement in cluster.statements:
+        shown = migrated.select(
+            "SELECT formatQuery({q:String})", {"q": statement}, fmt="RawBLOB"
+        ).decode()
+        if statement.startswith("ALTER"):
+            assert re.match(r"ALTER TABLE `?\w+_local`? ON CLUSTER `?prod`?\s", shown), shown
+        else:
+            assert not re.search(r"FROM `?\w+_local", shown), shown
+    dropped = [each for each in cluster.statements if "DROP PARTITION ID '20260101'" in each]
+    deleted = [each for each in cluster.statements if "DELETE IN PARTITION ID '20260102'" in each]
+    assert len(dropped) == len(deleted) == len(found)
+
+
+@pytest.mark.parametrize(
+    "engine_full",
+    [
+        "Distributed('prod', 'telemetry', 'spans_local', cityHash64(TraceId))",
+        "Distributed(prod, telemetry, spans_local, rand())",
+    ],
+)
+def test_where_a_distributed_table_keeps_its_rows_is_read_from_its_engine(migrated, engine_full):
+    asked = query("sharded_tables")
+    columns = asked[asked.index("extract(") : asked.index("FROM system.tables")]
+
+    found = migrated.select(
+        f"SELECT {columns} FROM (SELECT {{full:String}} AS engine_full)",
+        {"full": engine_full},
+        fmt="TabSeparated",
+    )
+
+    assert found == b"spans_local\tprod\n"

@@ -117,6 +117,29 @@ def test_a_conversation_that_only_spans_tell_of_has_turns_too(spans, sessions, t
     ]
 
 
+def test_conversations_come_by_what_happened_last_with_all_their_turns(told, sessions, tenant):
+    """Where many were active lately, the rest of the window is read for their earlier turns only."""
+    told(*run("old", begin=-3000, session_id="old", user_id="ana"))
+    for number in range(5):
+        told(*run(f"early{number}", begin=-3000 + number, session_id=f"s{number}"))
+        told(*run(f"late{number}", begin=7200 + number * 10, session_id=f"s{number}", cost=0.5))
+
+    seen, cursor = [], None
+    while True:
+        answer = listed(sessions, tenant, limit=2, cursor=cursor)
+        seen += [(each["session_id"], each["turns"]) for each in answer["sessions"]]
+        cursor = answer["next"]
+        if cursor is None:
+            break
+
+    assert seen == [*((f"s{number}", 2) for number in (4, 3, 2, 1, 0)), ("old", 1)]
+    (first, *_) = listed(sessions, tenant, limit=2)["sessions"]
+    assert first["cost_usd"] == pytest.approx(0.501)
+    assert [each["session_id"] for each in listed(sessions, tenant, user="ana")["sessions"]] == [
+        "old"
+    ]
+
+
 def test_a_conversation_that_nobody_had_is_not_found(told, sessions, tenant):
     told(*run("theirs", session_id="s"), tenant="bravo")
 

@@ -48,6 +48,15 @@ def run_with_package(run_cli, cli_env, other_package):
     return run
 
 
+def test_an_option_that_a_command_does_not_have_is_answered_with_those_it_has(run_cli):
+    wrong = run_cli("diff", "a", "b", "--url", "http://127.0.0.1:4318")
+
+    assert wrong.returncode == 2
+    assert "usage: tracereel diff" in wrong.stderr
+    assert "--endpoint" in wrong.stderr
+    assert "unrecognized arguments: --url" in wrong.stderr
+
+
 class TestListing:
     def test_help_lists_every_command_with_its_help(self, run_cli):
         shown = run_cli("--help")

@@ -77,6 +77,24 @@ class TestTimeline:
 
         assert depths(replay_of(recorded_document).timeline)[:4] == [0, 1, 1, 2]
 
+    def test_steps_and_retrievals_are_called_by_their_names(self):
+        told = (
+            ("step", {"agent_name": "parser", "step_name": "check", "duration_ms": 9}),
+            ("retrieval", {"agent_name": "parser", "retrieval_name": "notes"}),
+            ("retrieval", {"agent_name": "parser"}),
+        )
+        timeline = [
+            {"time": "", "event": f"agent.{kind}.completed", "details": details}
+            for kind, details in told
+        ]
+        lines = lines_of({"trace_id": "t", "timeline": timeline, "summary": {}})
+
+        assert [line.split("parser")[1].strip() for line in lines[-3:]] == [
+            "did check in 9 ms",
+            "looked up notes",
+            "looked up something",
+        ]
+
     def test_spans_that_name_each_other_as_parent_do_not_hang(self):
         steps = [
             Step("", "agent.execution.started", {"span_id": "a", "parent_span_id": "b"}),

@@ -42,7 +42,7 @@ class Analysis:
 
 def analyse(run: Run, prices: Mapping[str, float]) -> Analysis:
     """Work out everything about a run."""
-    totals = total_usage(run.roots, prices)
+    totals = total_usage(run.steps, prices)
     chains = chains_of(run)
     return Analysis(
         run=run,

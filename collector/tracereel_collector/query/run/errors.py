@@ -42,13 +42,17 @@ def failure_of(step: Step) -> Failure | None:
 
 def first_failure(run: Run) -> Failure | None:
     """The earliest error, handled or not: of a failing call and the agent around it, the call's."""
-    found = [failure for step in run.steps if (failure := failure_of(step)) is not None]
+    found: list[Failure] = []
+    retried = any(row.event_type == RETRY for row in run.events)
     for step in run.steps:
-        found += [
-            _told(step, row, row.unix_nano + step.shift)
-            for row in step.events
-            if row.event_type == RETRY and row is not step.closing
-        ]
+        if step.status != "success" and (failure := failure_of(step)) is not None:
+            found.append(failure)
+        if retried:
+            found += [
+                _told(step, row, row.unix_nano + step.shift)
+                for row in step.events
+                if row.event_type == RETRY and row is not step.closing
+            ]
     if not found:
         return None
     places = {id(step): place for place, step in enumerate(run.steps)}

@@ -39,13 +39,15 @@ _IMPLIED: Final = {"completed": "success", "failed": "failed", "cancelled": "can
 
 
 class StoredEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `run_events.sql`, in its order of columns."""
+    """One line of `run_events.sql` or `run_whole.sql`, in their order of columns."""
 
     sequence_number: int
     ingested_at: str
     unix_nano: int
     hlc: int
     payload: str
+    what: str = "event"
+    """`child`: the payload is the id of a run below; `spans`: others sent some of this trace."""
 
 
 class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
@@ -189,7 +191,7 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     @property
     def chosen(self) -> str:
         """What was decided, for people."""
-        return _words(_first(self.chosen_value))
+        return "" if self.chosen_value is _NOTHING else _words(_first(self.chosen_value))
 
     @property
     def error_message(self) -> str:

@@ -1,5 +1,6 @@
 """Whether all of a run is here: the numbers that emitters gave its events, and what is missing."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -32,10 +33,10 @@ class Account:
 
 def accounts_of(events: Iterable[EventRow]) -> list[Account]:
     """What every emitter has told of every run; events without a number are in none."""
-    grouped: dict[tuple[str, str], list[EventRow]] = {}
+    grouped: defaultdict[tuple[str, str], list[EventRow]] = defaultdict(list)
     for row in events:
         if row.emitter_id and row.trace_seq:
-            grouped.setdefault((row.trace_id, row.emitter_id), []).append(row)
+            grouped[row.trace_id, row.emitter_id].append(row)
     return [_account(emitter, trace, rows) for (trace, emitter), rows in sorted(grouped.items())]
 
 
@@ -58,14 +59,15 @@ def unnumbered(events: Iterable[EventRow]) -> int:
 
 def _account(emitter_id: str, trace_id: str, rows: Sequence[EventRow]) -> Account:
     told = [row.trace_event_count for row in rows if row.trace_event_count is not None]
+    moments = [row.unix_nano for row in rows]
     return account(
         emitter_id=emitter_id,
         trace_id=trace_id,
         numbers=sorted({row.trace_seq for row in rows}),
         told=max(told, default=None),
         stored=len(rows),
-        first_at=min(row.unix_nano for row in rows),
-        last_at=max(row.unix_nano for row in rows),
+        first_at=min(moments),
+        last_at=max(moments),
     )
 
 

@@ -182,11 +182,11 @@ class RunReader:
         """
         derived = otel_trace_id(trace_id)
         trace_ids = [trace_id]
-        events, more = self._events(tenant, trace_ids, MAX_EVENTS, whole=whole)
+        events, around, more = self._whole(tenant, trace_id, derived, whole=whole)
         if not events and (runs := self._runs_of(tenant, derived)):
             trace_ids = sorted(runs)
             events, more = self._events(tenant, trace_ids, MAX_EVENTS, whole=whole)
-        around = self._around(tenant, trace_ids, derived)
+            around = self._around(tenant, trace_ids, derived)
         if linked and around.children:
             found, cut = self._linked(tenant, trace_ids, around.children, events, whole=whole)
             events, more = found, more or cut
@@ -281,6 +281,33 @@ class RunReader:
             fmt="JSONCompactEachRow",
         )
         return {row.emitter_id: row for row in _EMITTERS.decode_lines(answer)}
+
+    def _whole(
+        self, tenant: str, trace_id: str, derived: str, *, whole: bool
+    ) -> tuple[list[EventRow], _Around, bool]:
+        """The events of one run, what else belongs to it, and whether there are more events."""
+        answer = self.store.select(
+            query("run_whole"),
+            {
+                "tenant": tenant,
+                "trace_id": trace_id,
+                "otel_trace_id": derived,
+                "limit": MAX_EVENTS + 1,
+                "most": MAX_RUNS,
+            },
+            fmt="JSONCompactEachRow",
+        )
+        rows = _EVENTS.decode_lines(answer)
+        stored = [row for row in rows if row.what == "event"]
+        around = _Around(
+            children=[row.payload for row in rows if row.what == "child"],
+            has_spans=any(row.what == "spans" for row in rows),
+        )
+        if len(stored) > MAX_EVENTS:  # any of them: those in front have to be asked for
+            events, more = self._events(tenant, [trace_id], MAX_EVENTS, whole=whole)
+            return events, around, more
+        ordered = sorted(stored, key=lambda row: (row.hlc, row.sequence_number))
+        return _each_once(event_rows(ordered, whole=whole)), around, False
 
     def _linked(
         self,
@@ -392,6 +419,14 @@ class RunReader:
             fmt="JSONCompactEachRow",
         )
         return dict(_PRICES.decode_lines(answer))
+
+
+def _each_once(events: Sequence[EventRow]) -> list[EventRow]:
+    """Of events that were sent again, the first."""
+    first: dict[str, EventRow] = {}
+    for row in events:
+        first.setdefault(row.event_id, row)
+    return list(first.values())
 
 
 def _lacks_prices(events: Iterable[EventRow], spans: Iterable[SpanRow]) -> bool:

@@ -79,7 +79,9 @@ def shown_step(step: Step, *, depth: int, origin: int, usage: Usage) -> ShownSte
     """One step without its children."""
     said, span = step.closing or _NO_EVENT, step.span or _NO_SPAN
     opening, parent = step.opening, step.parent
-    decisions = [each for each in step.events if each.event_type == DECISION]
+    # A single event is the step's own.
+    events = step.events if len(step.events) > 1 else ()
+    decisions = [each for each in events if each.event_type == DECISION]
     began, duration = step.start + step.shift, step.duration_ns
     # In the order of the fields: that is what makes it quick.
     return ShownStep(

@@ -1,8 +1,9 @@
 """Rows become steps: what has a beginning and an end, and the moments that happened in it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from tracereel_collector.query.run.rows import EventRow, SpanRow
 
@@ -30,8 +31,7 @@ ENDED: Final = frozenset({"success", "partial_success", "failed", "cancelled"})
 OPEN: Final = frozenset({"running", "crashed", "unknown"})
 
 
-@dataclass(slots=True, eq=False)
-class Step:
+class Step(msgspec.Struct, eq=False):
     """One thing that was done. Built once, by this package; whoever reads it changes nothing."""
 
     id: str
@@ -59,7 +59,7 @@ class Step:
     status: str = ""
     source: str = "events"
     """events, otlp, or both."""
-    events: list[EventRow] = field(default_factory=list)
+    events: list[EventRow] = []
     span: SpanRow | None = None
     opening: EventRow | None = None
     closing: EventRow | None = None
@@ -109,6 +109,7 @@ class _Build:
         self.steps: list[Step] = []
         self.scopes: set[tuple[str, str]] = set()
         self._by_span: dict[tuple[str, str], Step] = {}
+        self._by_id: dict[str, Step] | None = None
         self._by_execution: dict[tuple[str, str], Step] = {}
         self._open: dict[tuple[str, str, str, str], list[Step]] = {}
         """Scopes without a span that have not ended: by run, kind, name and request."""
@@ -132,7 +133,12 @@ class _Build:
             self._take_moment(row)
 
     def take_span(self, span: SpanRow) -> None:
-        same = self._by_span.get(("", span.span_id))
+        if self._by_id is None:
+            # Spans that others send are of no run: ours are found by the id of the span alone.
+            self._by_id = {}
+            for (_, span_id), step in self._by_span.items():
+                self._by_id.setdefault(span_id, step)
+        same = self._by_id.get(span.span_id)
         if same is not None:
             same.source, same.span = "both", span
             return
@@ -153,7 +159,7 @@ class _Build:
             source="otlp",
             span=span,
         )
-        self._by_span["", span.span_id] = step
+        self._by_id[span.span_id] = step
         self.steps.append(step)
 
     def _new(self, row: EventRow, kind: str, *, own_id: bool) -> Step:
@@ -172,11 +178,10 @@ class _Build:
         self.steps.append(step)
         self._first.setdefault(row.trace_id, step)
         if own_id:
-            self._by_span[row.trace_id, row.span_id] = step
-            # Spans that others send are of no run: ours are found by the id of the span alone.
-            self._by_span.setdefault(("", row.span_id), step)
-            for moment in self._pending.pop((row.trace_id, row.span_id), ()):
-                _note(step, moment)
+            key = (row.trace_id, row.span_id)
+            self._by_span[key] = step
+            if self._pending:
+                step.events.extend(self._pending.pop(key, ()))
         return step
 
     def _take_scope(self, row: EventRow, kind: str) -> None:
@@ -196,7 +201,7 @@ class _Build:
         step.agent = step.agent or row.agent_name
         step.parent_id = row.parent_span_id or step.parent_id
         step.parent_trace_id = row.parent_trace_id or step.parent_trace_id
-        _note(step, row)
+        step.events.append(row)
         if is_start:
             step.opening = step.opening or row
         else:
@@ -210,17 +215,16 @@ class _Build:
 
     def _take_call(self, row: EventRow, kind: str) -> Step:
         """A call is told by one event, when it is over."""
-        known = self._by_span.get((row.trace_id, row.span_id)) if row.span_id else None
+        key = (row.trace_id, row.span_id)
         # A call that was given the span of the agent around it is a step of its own all the same.
-        own_id = (
-            bool(row.span_id) and known is None and (row.trace_id, row.span_id) not in self.scopes
-        )
+        own_id = bool(row.span_id) and key not in self._by_span and key not in self.scopes
         step = self._new(row, kind, own_id=own_id)
-        step.name = row.call_name or row.span_name or row.llm_model or kind
         if kind == "llm":
             step.name = row.llm_model or row.span_name or "model"
         elif kind in _STEP_TYPES:
             step.name = row.span_name or row.call_name or kind
+        else:
+            step.name = row.call_name or row.span_name or row.llm_model or kind
         step.agent = row.agent_name
         if own_id:
             step.parent_id = row.parent_span_id
@@ -229,7 +233,7 @@ class _Build:
         else:
             around = self._around(row)
             step.parent_id = row.parent_span_id or (around.id if around else "")
-        _note(step, row)
+        step.events.append(row)
         _close(step, row)
         return step
 
@@ -242,7 +246,7 @@ class _Build:
         else:
             step = self._around(row)
         if step is not None:
-            _note(step, row)
+            step.events.append(row)
         else:
             self._early.append(row)
 
@@ -252,7 +256,7 @@ class _Build:
         nowhere = []
         for row in waiting:
             if (step := self._around(row)) is not None:
-                _note(step, row)
+                step.events.append(row)
                 step.events.sort(key=lambda each: (each.hlc, each.sequence_number))
             else:
                 nowhere.append(row)
@@ -269,21 +273,16 @@ class _Build:
         )
 
 
-def _note(step: Step, row: EventRow) -> None:
-    step.events.append(row)
-
-
 def _close(step: Step, row: EventRow) -> None:
     """The event that ends a step says what it was; exact times win over those of its events."""
     step.closing = row
     step.status = row.status or "success"
-    step.reported_ms = row.duration_ms
-    taken = (row.duration_ms or 0) * MILLI
+    step.reported_ms = reported = row.duration_ms
     if row.span_start and row.span_end >= row.span_start:
         step.start, step.end = row.span_start, row.span_end
     elif step.opening is not None:
         step.end = max(row.unix_nano, step.start)
     else:
-        step.start, step.end = row.unix_nano - taken, row.unix_nano
+        step.start, step.end = row.unix_nano - (reported or 0) * MILLI, row.unix_nano
     if step.opening is None:
         step.position = row.hlc - max(0, row.unix_nano - step.start)

@@ -1,6 +1,7 @@
 """What a run amounts to: the contract's five figures, and what else people ask first."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tracereel.semconv import TAPE_RECORDED
@@ -17,29 +18,34 @@ MAX_SHOWN = 50
 
 def counts(rows: Sequence[EventRow]) -> dict[str, Any]:
     """The figures of the contract, and the plainest of ours, from the events alone."""
-    # Users' own types may be called what they like: they are neither failures nor retries.
-    types = [row.event_type for row in rows if row.event_type.startswith("agent.")]
+    types = Counter(row.event_type for row in rows)
     agents = list(dict.fromkeys(row.agent_name for row in rows if row.agent_name))
     moments = [row.unix_nano for row in rows]
-    closing = [row for row in rows if row.event_type == "agent.pipeline.completed"]
+    closing = (row for row in reversed(rows) if row.event_type == "agent.pipeline.completed")
+    last = next(closing, None) if types["agent.pipeline.completed"] else None
     # Model calls are the finest grain there is; executions speak only where there are none.
-    calls = [row for row in rows if row.event_type == "agent.llm.called"] or [
-        row for row in rows if row.event_type == "agent.execution.completed"
-    ]
+    told = "agent.llm.called" if types["agent.llm.called"] else "agent.execution.completed"
+    calls = [row for row in rows if row.event_type == told]
     return {
-        "total_events": sum(row.event_type != TAPE_RECORDED for row in rows),
+        "total_events": len(rows) - types[TAPE_RECORDED],
         "agents_executed": len(agents),
         "total_time_ms": (max(moments) - min(moments)) // MILLI if moments else 0,
-        "errors": sum("failed" in name for name in types),
-        "retries": sum("retry" in name for name in types),
-        "fallbacks": sum("fallback" in name for name in types),
-        "decisions": sum("decision" in name for name in types),
+        "errors": _named(types, "failed"),
+        "retries": _named(types, "retry"),
+        "fallbacks": _named(types, "fallback"),
+        "decisions": _named(types, "decision"),
         "agents": agents,
         "pipeline_type": next((row.pipeline_type for row in rows if row.pipeline_type), None),
-        "status": closing[-1].status if closing else None,
+        "status": None if last is None else last.status,
         "llm_tokens_used": _sum_known(row.tokens for row in calls),
         "llm_cost_usd": _sum_known(row.cost_usd for row in calls),
     }
+
+
+def _named(types: Mapping[str, int], word: str) -> int:
+    """How many events have the word in their type."""
+    # Users' own types may be called what they like: they are neither failures nor retries.
+    return sum(many for name, many in types.items() if name.startswith("agent.") and word in name)
 
 
 def summary_of(analysis: Analysis) -> dict[str, Any]:

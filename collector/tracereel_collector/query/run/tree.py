@@ -1,6 +1,6 @@
 """Steps become a tree: each under the one that caused it, siblings in causal order, no step lost."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tracereel_collector.query.run.clocks import align
@@ -85,6 +85,18 @@ def walk_up(roots: Sequence[Step]) -> list[Step]:
     return list(walk(roots))[::-1]
 
 
+def depths_of(steps: Sequence[Step]) -> list[int]:
+    """How far down each step is, of steps that stand behind their parents."""
+    depths: dict[int, int] = {}
+    found = []
+    for step in steps:
+        depth = depths.get(id(step.parent), -1) + 1
+        if step.children:
+            depths[id(step)] = depth
+        found.append(depth)
+    return found
+
+
 def is_open(step: Step) -> bool:
     """Whether a step has begun and nothing says that it has ended."""
     return step.status not in ENDED and step.status != "retried"
@@ -109,13 +121,14 @@ def settle(run: Run, emitters: Mapping[str, EmitterRow], *, now_unix_nano: int) 
             step.status = "crashed"
 
 
-def _moments(steps: Iterable[Step]) -> Iterator[int]:
-    for step in steps:
-        yield step.start + step.shift
-        if step.end is not None:
-            yield step.end + step.shift
-        elif step.events:
-            yield step.events[-1].unix_nano + step.shift
+def _moments(steps: Sequence[Step]) -> list[int]:
+    """When steps began and ended; of those that have not ended, what is heard of them last."""
+    begun = [step.start + step.shift for step in steps]
+    ended = [step.end + step.shift for step in steps if step.end is not None]
+    heard = [
+        step.events[-1].unix_nano + step.shift for step in steps if step.end is None and step.events
+    ]
+    return begun + ended + heard
 
 
 def _order(step: Step) -> tuple[int, int, str]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from tracereel_collector.query.run.steps import Step
-from tracereel_collector.query.run.tree import walk_up
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -36,6 +35,8 @@ def own_usage(step: Step, prices: Mapping[str, float]) -> Usage:
     row = step.closing
     if row is not None:
         cost = row.cost_usd if row.cost_usd is not None else priced
+        if cost is row.tokens is row.prompt_tokens is row.completion_tokens is None:
+            return NOTHING
         return Usage(row.tokens, row.prompt_tokens, row.completion_tokens, cost)
     span = step.span
     if span is not None:
@@ -44,11 +45,14 @@ def own_usage(step: Step, prices: Mapping[str, float]) -> Usage:
     return NOTHING
 
 
-def total_usage(roots: Sequence[Step], prices: Mapping[str, float]) -> dict[int, Usage]:
-    """What every step took with all that is below it, by the identity of the step."""
+def total_usage(steps: Sequence[Step], prices: Mapping[str, float]) -> dict[int, Usage]:
+    """What every step took with all that is below it, by the identity of the step.
+
+    The steps are those of a whole run, each behind its parent.
+    """
     totals: dict[int, Usage] = {}
     direct: dict[int, bool] = {}
-    for step in walk_up(roots):
+    for step in reversed(steps):
         own = own_usage(step, prices)
         below, has_calls = NOTHING, False
         if step.children:
@@ -56,8 +60,8 @@ def total_usage(roots: Sequence[Step], prices: Mapping[str, float]) -> dict[int,
             has_calls = any(direct[id(each)] for each in step.children)
         if step.kind == "llm":
             # A call that wraps another tells of the same tokens.
-            totals[id(step)] = own if own.is_known else below
-            direct[id(step)] = totals[id(step)].is_known
+            total = own if own.is_known else below
+            totals[id(step)], direct[id(step)] = total, total.is_known
         elif step.kind == "agent":
             totals[id(step)] = below if has_calls else add((own, below))
             direct[id(step)] = False

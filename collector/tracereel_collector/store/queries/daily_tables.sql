@@ -8,4 +8,4 @@ WHERE columns.database = currentDatabase()
   AND tables.partition_key IN ('toDate(ingested_at)', 'toDate(IngestedAt)', 'day')
 GROUP BY table
 -- The events last: what is derived from them is gone when they are.
-ORDER BY table = 'agent_events', table
+ORDER BY table IN ('agent_events', 'agent_events_local'), table

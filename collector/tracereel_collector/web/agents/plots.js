@@ -28,6 +28,11 @@ function frame(label, most, shown, children, foot) {
   return svg("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label }, lines, children, foot);
 }
 
+/** An even number, so that the line in the middle stands for a whole one too. */
+function even(most) {
+  return Math.max(2, most + (most % 2));
+}
+
 function times(series) {
   if (!series.length) return [];
   return [svg("text", { x: LEFT, y: HEIGHT - 4 }, clock(series[0].from)), svg("text", { x: WIDTH, y: HEIGHT - 4, "text-anchor": "end" }, clock(series.at(-1).from))];
@@ -36,7 +41,7 @@ function times(series) {
 /** Bars over time, the failed part in red. */
 export function barsOverTime(series, label, shown) {
   const inner = HEIGHT - BOTTOM;
-  const most = Math.max(1, ...series.map((each) => each.executions));
+  const most = even(Math.max(0, ...series.map((each) => each.executions)));
   const step = (WIDTH - LEFT) / Math.max(1, series.length);
   const bars = series.flatMap(({ executions, failed }, at) => {
     if (!executions) return [];
@@ -73,7 +78,7 @@ export function linesOverTime(series, names, label, shown, most = null) {
 /** How often each tenth of the scale was reached. */
 export function tenths(counts, label) {
   const inner = HEIGHT - BOTTOM;
-  const most = Math.max(1, ...counts);
+  const most = even(Math.max(0, ...counts));
   const step = (WIDTH - LEFT) / counts.length;
   const bars = counts.map((value, at) => value ? svg("rect", { class: "ok", x: LEFT + at * step + 2, width: step - 4, y: inner - (value / most) * (inner - 8), height: (value / most) * (inner - 8) }) : null);
   const foot = counts.map((_, at) => svg("text", { x: LEFT + at * step, y: HEIGHT - 4, "text-anchor": "middle" }, (at / 10).toFixed(1)));

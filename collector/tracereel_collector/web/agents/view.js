@@ -3,7 +3,7 @@
 import { address as made, change } from "../shell/address.js";
 import { ask } from "../shell/ask.js";
 import { h, link } from "../shell/elements.js";
-import { agentName, choice } from "../shell/pieces.js";
+import { agentName, choice, scrolled } from "../shell/pieces.js";
 import { noData } from "../shell/states.js";
 import { compact, confidence, cost, count, duration, share } from "../shell/words.js";
 import { sparkline } from "./plots.js";
@@ -20,7 +20,7 @@ export async function show(place, address, signal) {
     place.replaceChildren(h("div", { class: "page" },
       h("div", { class: "heading" }, h("h1", {}, "Agents"), h("span", { class: "quiet" }, `${count(agents.length)} in this window`),
         h("span", { class: "end" }, choice("Window of time", WINDOWS, from, (value) => change({ from: value })))),
-      agents.length ? h("div", { class: "scroll-x" }, h("table", { class: "grid" },
+      agents.length ? scrolled("Agents", h("table", { class: "grid" },
         h("thead", {}, h("tr", {}, COLUMNS.map(([title, kind, hint]) => h("th", { scope: "col", class: kind, title: hint }, title)))),
         h("tbody", {}, agents.map((agent) => rowOf(agent, from)))))
         : await nothing(signal)));

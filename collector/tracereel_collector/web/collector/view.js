@@ -2,7 +2,7 @@
 
 import { ask } from "../shell/ask.js";
 import { button, h, toast } from "../shell/elements.js";
-import { badge, facts, notice } from "../shell/pieces.js";
+import { badge, facts, notice, scrolled } from "../shell/pieces.js";
 import { ago, bytes, clock, compact, count, duration, plain } from "../shell/words.js";
 import { adviceFor } from "./advice.js";
 import { by, parseMetrics, sum } from "./metrics.js";
@@ -66,7 +66,7 @@ function flow({ samples, ready, receivedRate, storedRate }) {
 function kinds(samples) {
   const columns = ["received", "rejected", "appended", "duplicate", "stored", "quarantined", "pending"];
   const value = (kind, column) => (column === "pending" ? sum(samples, "tracereel_records_pending", { kind }) : sum(samples, `tracereel_records_${column}_total`, { kind }));
-  return h("section", {}, h("h2", {}, "By kind"), h("div", { class: "scroll-x" }, h("table", { class: "grid" },
+  return h("section", {}, h("h2", {}, "By kind"), scrolled("By kind", h("table", { class: "grid" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Kind"), columns.map((each) => h("th", { scope: "col", class: "number" }, each)))),
     h("tbody", {}, KINDS.map((kind) => h("tr", {}, h("th", { scope: "row" }, kind), columns.map((column) => {
       const found = value(kind, column);
@@ -83,7 +83,7 @@ function refusals(samples) {
 const STATES = { alive: "running", silent: "crashed", ended: "success", recovered: "success", unknown: "unknown" };
 
 function emitterTable(emitters) {
-  return h("section", {}, h("h2", {}, "Emitters"), emitters.length ? h("div", { class: "scroll-x" }, h("table", { class: "grid" },
+  return h("section", {}, h("h2", {}, "Emitters"), emitters.length ? scrolled("Emitters", h("table", { class: "grid" },
     h("thead", {}, h("tr", {}, [["State", ""], ["Service", ""], ["Process", ""], ["Last heard", "number"], ["Claimed", "number"], ["Stored", "number"], ["Missing", "number"], ["Spooled", "number"]].map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))),
     h("tbody", {}, emitters.map((each) => h("tr", { title: plain(each.emitter_id) }, h("td", {}, h("span", { class: `badge s-${STATES[each.state] ?? "unknown"}` }, h("i", { "aria-hidden": "true" }, each.state === "alive" ? "●" : "○"), each.state)), h("td", {}, plain(each.service ?? "")), h("td", { class: "quiet" }, plain([each.host, each.pid].filter(Boolean).join(" "))),
       h("td", { class: "number quiet" }, ago(each.last_heartbeat_at ?? each.last_event_at)), h("td", { class: "number" }, count(each.claimed)), h("td", { class: "number" }, count(each.stored)), h("td", { class: `number ${each.missing ? "bad" : "quiet"}` }, count(each.missing)), h("td", { class: "number quiet" }, count(each.spooled))))))) : h("p", { class: "quiet" }, "No emitter has spoken yet."));

@@ -9,7 +9,8 @@ import { clock, cost, duration, plain } from "../shell/words.js";
 export async function showChoice(place, id, signal) {
   const query = new URLSearchParams({ limit: 50 });
   if (id) {
-    const { summary } = await ask(`${path("v1", "traces", id)}?linked=false`, { signal });
+    // A page of one entry: of a long run the whole is not needed for its name.
+    const { summary } = await ask(`${path("v1", "replay", id)}?limit=1&linked=false`, { signal });
     if (summary.pipeline_type) query.set("pipeline", summary.pipeline_type);
   }
   const { traces } = await ask(`/v1/traces?${query}`, { signal });
@@ -20,7 +21,7 @@ export async function showChoice(place, id, signal) {
     h("div", { class: "heading" }, h("h1", {}, id ? "Compare with" : "Compare"), id && h("code", { class: "quiet" }, plain(id)),
       h("form", { class: "end", on: { submit } }, h("label", { for: "other", class: "hidden-visually" }, "Id of another run"), field, h("button", {}, "Compare"))),
     h("p", { class: "quiet" }, others.length ? "Runs of the same pipeline, the newest first:" : "There is no other run like it yet."),
-    h("table", { class: "grid" }, h("tbody", {}, others.map((run) => h("tr", {}, h("td", {}, badge(run.status)),
+    h("table", { class: "grid choices" }, h("tbody", {}, others.map((run) => h("tr", {}, h("td", {}, badge(run.status)),
       h("td", {}, link(made("compare", id ? [id, run.trace_id] : [run.trace_id]), plain(run.prompt ?? run.name ?? run.trace_id))),
       h("td", { class: "quiet" }, clock(run.started_at)), h("td", { class: "number" }, duration(run.duration_ms)), h("td", { class: "number" }, cost(run.cost_usd))))))));
 }

@@ -56,6 +56,10 @@ function gapsOf(completeness) {
     h("span", { class: "quiet" }, ` ${plain(each.service || each.emitter_id)}: number ${each.gaps.slice(0, 5).map(([a, b]) => (a === b ? a : `${a}–${b}`)).join(", ")}.`));
 }
 
+function several(number, one, more) {
+  return `${count(number)} ${number === 1 ? one : more}`;
+}
+
 /** A chain of tries as one line. */
 export function chainLine(chain, { onSelect }) {
   const links = chain.links.map((each) => [
@@ -64,7 +68,7 @@ export function chainLine(chain, { onSelect }) {
         badge(each.status), h("span", {}, each.what === "fallback" ? plain(each.agent) : `try ${each.number}`), h("span", { class: "quiet" }, duration(each.duration_ms)))),
     each.waited_ms && h("li", { class: "quiet wait" }, `waits ${duration(each.waited_ms)}`),
   ]);
-  return h("section", { class: "chain" }, h("h3", {}, plain(chain.name), " ", h("span", { class: "quiet" }, `${chain.attempts} tries${chain.fallbacks ? `, ${chain.fallbacks} takeover` : ""}`)),
+  return h("section", { class: "chain" }, h("h3", {}, plain(chain.name), " ", h("span", { class: "quiet" }, [several(chain.attempts, "try", "tries"), chain.fallbacks && several(chain.fallbacks, "takeover", "takeovers")].filter(Boolean).join(", "))),
     h("ol", {}, links));
 }
 

@@ -49,6 +49,7 @@ export class Player {
     this.clock.textContent = `${duration(this.moment)} / ${duration(this.run.length)}`;
     const sums = this.run.at(this.moment);
     this.figures.ended.textContent = count(sums.ended);
+    this.figures.ended.nextSibling.textContent = sums.ended === 1 ? " step done" : " steps done";
     this.figures.going.textContent = count(Math.max(0, sums.going));
     this.figures.tokens.textContent = count(Math.round(sums.tokens));
     this.figures.cost.textContent = cost(sums.cost);

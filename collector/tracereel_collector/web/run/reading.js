@@ -26,6 +26,6 @@ export async function readStep(id, step, signal) {
   const query = new URLSearchParams({ step: step.id, alone: true });
   const answer = await ask(`${path("v1", "traces", id)}?${query}`, { signal });
   // Depth, sums and clocks are those of the whole run, which the outline knows.
-  for (const [name, value] of Object.entries(answer.step)) if (!(name in step)) step[name] = value;
+  for (const [name, value] of Object.entries(answer.step)) if (step[name] === undefined) step[name] = value;
   return answer.events.map((details) => ({ event: details.event_type, details, step: { id: step.id } }));
 }

@@ -17,10 +17,10 @@ import { Waterfall } from "./waterfall.js";
 
 const FRESH_MS = 15 * 60_000;
 
-export async function show(place, address, signal) {
+export async function show(place, address, signal, begun) {
   const id = address.parts[0] ?? "";
   const where = path("v1", "traces", id);
-  let run = new Run(await readRun(id, signal));
+  let run = new Run(await begun);
   let timeline = [];
   let ofStep = new Map();
   let eventsOfLong = null;
@@ -109,7 +109,9 @@ export async function show(place, address, signal) {
       await readDetails(run.steps[0]);
       if (tab === "run") show("run");
     }
-    [completeness, replayable] = await Promise.all([`${where}/completeness`, `${where}/replayable`].map((each) => ask(each, { signal }).catch(() => null)));
+    // The ledger of a run that is complete has nothing to add, and takes as long as the run itself.
+    const asked = [run.summary.completeness?.verdict !== "complete" && `${where}/completeness`, `${where}/replayable`];
+    [completeness, replayable] = await Promise.all(asked.map((each) => (each ? ask(each, { signal }).catch(() => null) : null)));
     drawHead();
     if (tab === "run") show("run");
     if (run.outlined) { drawTabs(); return; }

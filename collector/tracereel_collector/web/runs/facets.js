@@ -27,7 +27,7 @@ function group(kind, title, counted, question) {
     return button([
       kind === "status" && h("span", { class: `badge s-${value}` }, h("i", { "aria-hidden": "true" }, signOf(value))),
       kind === "agent" && h("span", { class: "dot", vars: { "--agent": colourOf(value) } }),
-      h("span", { class: "name", title: plain(value) }, plain(value) || "(none)"),
+      h("span", { class: "name", title: plain(value) }, (kind === "status" ? plain(value).replaceAll("_", " ") : plain(value)) || "(none)"),
       h("span", { class: "count" }, runs == null ? "" : compact(runs)),
     ], () => change({ [kind]: on ? chosen.filter((each) => each !== value) : [...chosen, value] }),
     { class: "facet", "aria-pressed": String(on), "data-facet": `${kind}:${value}` });

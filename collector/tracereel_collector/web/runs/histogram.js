@@ -6,6 +6,10 @@ import { clock, count } from "../shell/words.js";
 const WIDTH = 1000;
 const HEIGHT = 56;
 
+function runsOf(runs, failed) {
+  return `${count(runs)} ${runs === 1 ? "run" : "runs"}${failed ? `, ${count(failed)} failed` : ""}`;
+}
+
 export class Histogram {
   constructor(choose) {
     this.choose = choose;
@@ -37,7 +41,7 @@ export class Histogram {
     const failed = buckets.reduce((sum, each) => sum + each.failed, 0);
     this.drawing.setAttribute("aria-label", `${count(histogram.total)} runs began in this window, ${count(failed)} of them failed`);
     this.drawing.replaceChildren(...bars, svg("line", { class: "base", x1: 0, x2: WIDTH, y1: HEIGHT - .5, y2: HEIGHT - .5 }), this.selection);
-    this.summary = `${count(histogram.total)} runs${failed ? `, ${count(failed)} failed` : ""}`;
+    this.summary = runsOf(histogram.total, failed);
     this.#say();
   }
 
@@ -61,7 +65,7 @@ export class Histogram {
     if (this.dragging || !this.data?.buckets.length) return;
     const index = Math.min(this.data.buckets.length - 1, Math.floor(this.#part(event) * this.data.buckets.length));
     const { from, runs, failed } = this.data.buckets[index];
-    this.#say(`${clock(from)}: ${count(runs)} runs${failed ? `, ${count(failed)} failed` : ""}`);
+    this.#say(`${clock(from)}: ${runsOf(runs, failed)}`);
   }
 
   #drag(event) {

@@ -1,4 +1,5 @@
-// The rows of runs. Rows that are there already are kept, so that a list that grows does not flicker.
+// The rows of runs. Rows that are there already are kept, so that a list that grows does not flicker;
+// new ones get their cells a few in a frame, those in view first, so that a list that is all new does not freeze.
 
 import { address, go, here } from "../shell/address.js";
 import { h, link } from "../shell/elements.js";
@@ -6,9 +7,13 @@ import { badge } from "../shell/pieces.js";
 import { NONE, clock, colourOf, compact, confidence, cost, count, duration, plain } from "../shell/words.js";
 
 const MOST_AGENTS = 6;
+const ROW = 44;
+const PER_FRAME = 6;
+/** More new rows than this are not pointed out: when all is new, nothing stands out. */
+const MOST_POINTED_OUT = 5;
 const COLUMNS = [
   ["c-status", "Status"], ["c-run", "Run"], ["c-agents", "Agents"], ["c-time", "Began", "started_at"],
-  ["c-num c-duration", "Duration", "duration_ms"], ["c-num c-cost", "Cost", "cost_usd"], ["c-num c-tokens", "Tokens", "tokens"],
+  ["c-num c-duration", "Duration", "duration_ms"], ["c-num c-cost", "Cost", "cost_usd", "As its calls said; a run itself also has what the price table knows"], ["c-num c-tokens", "Tokens", "tokens"],
   ["c-num c-confidence", "Confidence", "confidence", "The lowest in the run"], ["c-small", "Errors", "errors"], ["c-small", "Retries"], ["c-small", "Fallb.", null, "Fallbacks"],
 ];
 
@@ -16,6 +21,7 @@ export class RunList {
   constructor({ onSort }) {
     this.rows = new Map();
     this.order = [];
+    this.undrawn = [];
     this.chosen = null;
     this.onSort = onSort;
     this.head = h("tr");
@@ -31,18 +37,20 @@ export class RunList {
     this.#showHead();
     const first = this.order.length === 0;
     const order = append ? [...this.order] : [];
+    const inView = Math.max(0, Math.floor(-this.body.getBoundingClientRect().top / ROW));
+    const arrived = [];
     for (const run of runs) {
       if (append && this.rows.has(run.trace_id)) continue;
       const text = JSON.stringify(run);
       const known = this.rows.get(run.trace_id);
-      if (known?.text !== text) {
-        const row = rowOf(run);
-        if (!known && !first && !append) row.classList.add("new");
-        known?.row.replaceWith(row);
-        this.rows.set(run.trace_id, { row, text });
-      }
+      if (!known) {
+        const row = h("tr", { "data-run": run.trace_id }, h("td", { colspan: COLUMNS.length }));
+        this.rows.set(run.trace_id, { row, text, run, drawn: null });
+        arrived.push(row);
+      } else if (known.text !== text) Object.assign(known, { text, run });
       order.push(run.trace_id);
     }
+    if (!first && !append && arrived.length <= MOST_POINTED_OUT) for (const row of arrived) row.classList.add("new");
     const kept = new Set(order);
     for (const [id, { row }] of this.rows) if (!kept.has(id)) { row.remove(); this.rows.delete(id); }
     let at = this.body.firstElementChild;
@@ -52,7 +60,26 @@ export class RunList {
       else this.body.insertBefore(row, at);
     }
     this.order = order;
+    const changed = order.filter((id) => { const { text, drawn } = this.rows.get(id); return text !== drawn; });
+    const place = new Map(order.map((id, at) => [id, (at - inView + order.length) % order.length]));
+    this.undrawn = changed.sort((a, b) => place.get(a) - place.get(b));
+    this.#draw();
     this.#choose(this.chosen, { scroll: false });
+  }
+
+  /** The cells of a few rows; the rest in the frames that follow. */
+  #draw() {
+    cancelAnimationFrame(this.waiting);
+    for (const id of this.undrawn.splice(0, PER_FRAME)) this.#fill(this.rows.get(id));
+    if (this.undrawn.length) this.waiting = requestAnimationFrame(() => this.#draw());
+  }
+
+  #fill(known) {
+    if (!known || known.drawn === known.text) return;
+    const focused = known.row.contains(document.activeElement);
+    known.row.replaceChildren(...cellsOf(known.run));
+    known.drawn = known.text;
+    if (focused) known.row.querySelector("a").focus({ preventScroll: true });
   }
 
   #showHead() {
@@ -94,10 +121,12 @@ export class RunList {
   #choose(id, { scroll }) {
     this.rows.get(this.chosen)?.row.classList.remove("chosen");
     this.chosen = id;
-    const row = this.rows.get(id)?.row;
-    if (!row) return;
+    const known = this.rows.get(id);
+    if (!known) return;
+    const { row } = known;
     row.classList.add("chosen");
     if (scroll) {
+      this.#fill(known);
       row.querySelector("a").focus({ preventScroll: true });
       row.scrollIntoView({ block: "nearest" });
     }
@@ -115,8 +144,8 @@ export function agentStrip(agents) {
     agents.length > shown.length && h("small", {}, `+${agents.length - shown.length}`));
 }
 
-function rowOf(run) {
-  return h("tr", { "data-run": run.trace_id },
+function cellsOf(run) {
+  return [
     h("td", { class: "c-status" }, badge(run.status)),
     h("td", { class: "c-run" },
       link(address("run", [run.trace_id]), plain(run.name ?? run.pipeline_type ?? run.trace_id), { class: "what" }),
@@ -127,5 +156,6 @@ function rowOf(run) {
     h("td", { class: "c-num c-cost" }, cost(run.cost_usd)),
     h("td", { class: "c-num c-tokens" }, compact(run.tokens || null)),
     h("td", { class: "c-num c-confidence" }, confidence(run.lowest_confidence)),
-    trouble(run.errors, "errors"), trouble(run.retries, "retries"), trouble(run.fallbacks, "fallbacks"));
+    trouble(run.errors, "errors"), trouble(run.retries, "retries"), trouble(run.fallbacks, "fallbacks"),
+  ];
 }

@@ -102,13 +102,16 @@ export async function show(place, address, signal) {
       tail = new AbortController();
       signal.addEventListener("abort", () => tail?.abort());
       let seen = 0;
-      const noted = () => {
-        seen += 1;
+      const refresh = () => {
         if (document.hidden) return;
         refreshList.noted();
         refreshCounts.noted();
       };
-      follow("", noted, { signal: tail.signal, onState: (state) => bar.setLive(state) });
+      const onState = (state) => {
+        bar.setLive(state);
+        if (state === "live") refresh(); // what came before anybody listened
+      };
+      follow("", () => { seen += 1; refresh(); }, { signal: tail.signal, onState });
       const rate = setInterval(() => { bar.setRate(seen); seen = 0; }, 1000);
       tail.signal.addEventListener("abort", () => clearInterval(rate));
     } else if (!wanted) {

@@ -3,7 +3,7 @@
 import { address as made, change } from "../shell/address.js";
 import { ask } from "../shell/ask.js";
 import { button, h, link } from "../shell/elements.js";
-import { choice } from "../shell/pieces.js";
+import { choice, scrolled } from "../shell/pieces.js";
 import { ago, clock, compact, cost, count, plain } from "../shell/words.js";
 
 const WINDOWS = [["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"]];
@@ -30,7 +30,7 @@ export async function show(place, address, signal) {
     place.replaceChildren(h("div", { class: "page" },
       h("div", { class: "heading" }, h("h1", {}, "Sessions"), query.get("user") && h("span", { class: "chip" }, h("span", {}, `user: ${plain(query.get("user"))}`), button("×", () => change({ user: null }), { "aria-label": "All users" })),
         h("span", { class: "end" }, choice("Window of time", WINDOWS, from, (value) => change({ from: value })))),
-      found ? h("div", { class: "scroll-x" }, h("table", { class: "grid sessions" }, h("thead", {}, h("tr", {},
+      found ? scrolled("Sessions", h("table", { class: "grid sessions" }, h("thead", {}, h("tr", {},
         [["Session", ""], ["Began with", ""], ["User", ""], ["Turns", "number"], ["Failed", "number"], ["Tokens", "number"], ["Cost", "number"], ["Last active", "number"]].map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))), body))
         : h("section", { class: "state" }, h("h2", {}, "No conversation in this window"), h("p", {}, "Runs with the same ", h("code", {}, "session_id"), " are turns of one conversation. A pipeline that takes an argument of that name records it.")),
       more));

@@ -20,6 +20,11 @@ export function facts(pairs) {
     h("div", { title: hint }, h("dt", {}, label), h("dd", { class: kind }, value))));
 }
 
+/** A table that may be wider than the screen: scrolled by itself, also with the keyboard. */
+export function scrolled(label, table) {
+  return h("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": label }, table);
+}
+
 export function notice(kind, ...children) {
   return h("div", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : "note" }, children);
 }

@@ -29,7 +29,7 @@ export function noData() {
 }
 
 const TEXTS = {
-  away: ["The collector is away", "It does not answer. Agents go on: they keep their events on disk and send them when it is back."],
+  away: ["The collector is away", "It does not answer. Agents go on: they keep their events on disk and send them when it is back. This page looks again by itself."],
   slow: ["That took too long", "The query was stopped at its time or memory limit. A shorter window or one more filter makes it quick."],
   scope: ["This key may not read", "Log in with a key that has the scope read."],
   missing: ["Nothing of that name", "It may not have been delivered yet, or it was deleted."],
@@ -38,13 +38,25 @@ const TEXTS = {
   fault: ["The collector could not answer", "Its store may be starting. The collector page says more."],
 };
 
+/** What is tried again when the collector is back, by the element that says it is away. */
+const waiting = new Map();
+
+/** The collector answers: whatever is still shown as away is tried again. */
+export function collectorAnswers() {
+  const shown = [...waiting].filter(([element]) => element.isConnected);
+  waiting.clear();
+  for (const [, again] of shown) again();
+}
+
 /** Explains a failure and offers what can be done about it. */
 export function failure(error, again) {
   if (error.kind === "key") return showLogin(again, error);
   const [title, text] = TEXTS[error.kind] ?? ["This page has a fault", "Please report it."];
-  return h("section", { class: "state", role: "alert" }, h("h2", {}, title), h("p", {}, text),
+  const made = h("section", { class: "state", role: "alert" }, h("h2", {}, title), h("p", {}, text),
     h("p", { class: "quiet" }, [error.message, error.hint].filter(Boolean).join(" · ")),
     h("p", { class: "acts" }, again && button("Try again", again, { class: "primary" }),
       error.kind === "bad" && link("#/runs", "All runs"),
       error.kind === "fault" && link("#/collector", "Collector")));
+  if (error.kind === "away" && again) waiting.set(made, again);
+  return made;
 }

@@ -120,7 +120,7 @@ class AnthropicStreamAdapter(StreamAdapter):
         elif not isinstance(kind, str):
             self._report("malformed_chunk", "a chunk has no type", chunk)
 
-    def _take_text(self, data: bytes) -> bool:
+    def _take_text(self, data: bytes | str) -> bool:
         if b'"content_block_delta"' not in data:
             return False
         chunk = _read_delta(data)

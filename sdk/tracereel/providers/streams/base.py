@@ -214,7 +214,14 @@ class StreamAdapter:
         """Takes in one chunk and adds its events."""
         raise NotImplementedError
 
-    def _take_text(self, data: bytes) -> bool:  # noqa: ARG002
+    def take_text(self, data: bytes | str) -> bool:
+        """Take in a chunk of JSON if it is a piece of a text that has begun; else nothing has happened."""
+        try:
+            return self._end is None and self._take_text(data)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return False
+
+    def _take_text(self, data: bytes | str) -> bool:  # noqa: ARG002
         """Takes in a chunk of JSON if it is a piece of a text that has begun, and nothing else."""
         return False
 
@@ -250,10 +257,16 @@ class StreamAdapter:
             out.append(self._emit("stream_start", raw))
 
     def _piece(self, parts: list[str], part: str) -> None:
-        """Notes a piece of a text that nobody is told of."""
-        self._time = self._clock()
+        """Notes a piece of a text that nobody is told of: as `_token`, most chunks come by here."""
         self._room.keep(parts, part)
-        self._token()
+        self._time = now = self._clock()
+        last = self._last
+        if last is None:
+            self._first = now
+        elif now - last > self._longest_gap:
+            self._longest_gap = now - last
+        self._last = now
+        self._token_chunks += 1
 
     def _token(self) -> None:
         """Notes that a token came."""

@@ -129,7 +129,7 @@ class OpenAIStreamAdapter(StreamAdapter):
             self._counts = as_data(usage)
             self._counted(out, chunk)
 
-    def _take_text(self, data: bytes) -> bool:
+    def _take_text(self, data: bytes | str) -> bool:
         if self._parts is not None:
             if b'"response.output_text.delta"' not in data:
                 return False

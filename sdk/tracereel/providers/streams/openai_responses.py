@@ -99,7 +99,7 @@ class ResponseParts:
             return Told(is_end=kind in ENDS)
         return _NOTHING
 
-    def text_of(self, data: bytes) -> tuple[list[str], str] | None:
+    def text_of(self, data: bytes | str) -> tuple[list[str], str] | None:
         """Where a piece of text goes, and the piece; null where an event is more than that."""
         event = _read_delta(data)
         if event.type != "response.output_text.delta" or not event.delta:

@@ -25,6 +25,8 @@ class SseDecoder:
         self._size = 0
         self._is_too_long = False
         self._ended_with_return = False
+        self._is_between = True
+        """Whether everything that came has been ended: the next byte begins a frame."""
 
     def feed(self, data: bytes) -> list[Any]:
         """The frames that are complete now: decoded JSON, `DONE`, or null where it is no JSON."""
@@ -34,11 +36,20 @@ class SseDecoder:
         """The data of the frames that are complete now; null in the place of one that is too long."""
         frames: list[bytes | None] = []
         if (
-            data[-2:] == b"\n\n"
-            and not (self._line or self._data or self._is_too_long or self._ended_with_return)
+            self._is_between
+            and data[-2:] == b"\n\n"
             and len(data) <= MAX_FRAME_BYTES
             and b"\r" not in data
         ):
+            at = data.find(b"data: ")
+            if (
+                at == data.find(b"data:")
+                and data.find(b"\n", at) == len(data) - 2
+                and (at == 0 or data[at - 1 : at] == b"\n")
+            ):
+                # One frame of one line of data, perhaps after the event's name: nearly all are that.
+                frames.append(data[at + 6 : -2])
+                return frames
             # Whole frames, as most servers write them: no line has to be kept for later.
             for frame in data[:-2].split(b"\n\n"):
                 # Nearly all are one line of data, most of them after one with the event's name.
@@ -60,6 +71,9 @@ class SseDecoder:
             self._extend(part)
             self._end_line(frames)
         self._extend(lines[-1])
+        self._is_between = not (
+            self._line or self._data or self._is_too_long or self._ended_with_return
+        )
         return frames
 
     def _extend(self, part: bytes) -> None:

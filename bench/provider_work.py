@@ -1,0 +1,285 @@
+"""What recording an answer costs by itself, in a loop without a client and a server around it.
+
+    python bench/provider_work.py [--calls 2000] [--chunks 2000] [--rounds 15]
+
+CPU of the calling thread, medians and smallest of the rounds. A call is begun, answered with one text
+and closed; beside it stands the price of an equal function under `@traced_llm`, which is what the SDK
+itself takes: the rest is the wrapper's. A chunk is one frame of a stream, given one at a time through
+the hooks, less reading the same stream without them. `bench/providers.py` has the same between real
+requests, where the caches are cold and everything takes two to three times as long. Goal: 5 µs a chunk.
+The last column counts instructions of Python's interpreter, which a busy machine does not change.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT)]
+
+TEXT = "It is sunny in Lima; a light jacket will do."
+ASKED = [{"role": "user", "content": "What is the weather like in Lima, and what should I wear?"}]
+ANSWERS: dict[str, dict[str, Any]] = {
+    "anthropic": {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "bench-1",
+        "content": [{"type": "text", "text": TEXT}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 21, "output_tokens": 14, "cache_read_input_tokens": 0},
+    },
+    "openai chat": {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": "bench-1",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": TEXT}, "finish_reason": "stop"}
+        ],
+        "usage": {"prompt_tokens": 21, "completion_tokens": 14, "total_tokens": 35},
+    },
+    "openai responses": {
+        "id": "resp_1",
+        "object": "response",
+        "model": "bench-1",
+        "status": "completed",
+        "output": [
+            {
+                "type": "message",
+                "id": "m1",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": TEXT, "annotations": []}],
+            }
+        ],
+        "usage": {"input_tokens": 21, "output_tokens": 14, "total_tokens": 35},
+    },
+    "google": {
+        "candidates": [
+            {"content": {"role": "model", "parts": [{"text": TEXT}]}, "finishReason": "STOP"}
+        ],
+        "usageMetadata": {"promptTokenCount": 21, "candidatesTokenCount": 14},
+        "modelVersion": "bench-1",
+        "responseId": "r1",
+    },
+}
+PATHS = {
+    "anthropic": "/v1/messages",
+    "openai chat": "/v1/chat/completions",
+    "openai responses": "/v1/responses",
+    "google": "/v1beta/models/bench:streamGenerateContent",
+}
+
+
+class Response:
+    """A response of httpx, as far as the hooks know it."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.headers = {"content-type": "text/event-stream"}
+        self.pieces = pieces
+
+    def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
+        """The pieces, one at a time."""
+        del chunk_size
+        yield from self.pieces
+
+    def close(self) -> None:
+        """It is over."""
+
+    async def aiter_bytes(self, chunk_size: int | None = None) -> Any:
+        """For clients that are awaited."""
+        del chunk_size
+        for piece in self.pieces:
+            yield piece
+
+    async def aclose(self) -> None:
+        """It is over."""
+
+
+def bodies() -> dict[str, Any]:
+    """Provider → its dialect and a request."""
+    from tracereel.integrations import _dialects as dialects
+
+    google = [{"role": "user", "parts": [{"text": ASKED[0]["content"]}]}]
+    return {
+        "anthropic": (dialects.ANTHROPIC, {"model": "bench", "messages": ASKED}),
+        "openai chat": (dialects.CHAT, {"model": "bench", "messages": ASKED}),
+        "openai responses": (dialects.RESPONSES, {"model": "bench", "input": ASKED}),
+        "google": (dialects.GOOGLE, {"contents": google}),
+    }
+
+
+def begun(name: str) -> Any:
+    """A call that has begun."""
+    from tracereel.integrations import _model_call
+    from tracereel.integrations._tool_memory import ToolMemory
+
+    dialect, body = bodies()[name]
+    memory = ToolMemory()
+    return lambda: _model_call.begin(dialect, body, model="bench", memory=memory)
+
+
+def of_calls(name: str) -> Callable[[], None]:
+    """One call from begin to end."""
+    from tracereel.integrations._bodies import decoded
+
+    begin, answer = begun(name), msgspec.json.encode(ANSWERS[name])
+
+    def call() -> None:
+        work = begin()
+        work.answered(decoded(answer))
+        work.detach()
+
+    return call
+
+
+def by_hand() -> Callable[[], Any]:
+    """The same call under `@traced_llm`."""
+    from tracereel import current_execution, traced_llm
+
+    @traced_llm("bench", provider="anthropic")
+    def ask(messages: Any) -> str:
+        del messages
+        current_execution().set(llm_prompt_tokens=21, llm_completion_tokens=14)
+        return TEXT
+
+    return lambda: ask(messages=ASKED)
+
+
+def of_streams(name: str, chunks: int) -> tuple[Callable[[], Iterable[Any]], list[bytes]]:
+    """A stream of many pieces of text through the hooks, and the pieces."""
+    from tests.clients.standin import long_frames
+    from tracereel.integrations import _bodies
+    from tracereel.providers.streams import adapter_for
+
+    dialect, request = bodies()[name]
+    pieces = long_frames({**request, "stream": True}, PATHS[name], chunks)
+    begin = begun(name)
+
+    def adapt(clock: Callable[[], float]) -> Any:
+        return adapter_for(dialect.provider, model="bench", keep_raw=False, clock=clock)
+
+    def watched() -> Iterable[Any]:
+        call, response = begin(), Response(pieces)
+        _bodies.watch(response, call, adapt)
+        call.detach()
+        return response.iter_bytes()
+
+    def handed() -> Iterator[bytes]:  # as Google's client hands out its chunks
+        call = begin()
+        body = _bodies.ChunkBody(call, adapt)
+        call.detach()
+        taken, clock = body.taken, time.perf_counter_ns
+        for piece in pieces:
+            taken.append((clock(), piece))
+            if len(taken) >= _bodies.MAX_WAITING:
+                body.look()
+            yield piece
+        body.exhausted()
+
+    if name == "google":
+        pieces = [piece.partition(b"data: ")[2].strip() for piece in pieces]
+        return handed, pieces
+    return watched, pieces
+
+
+def of_agents(chunks: int) -> tuple[Callable[[], Iterable[Any]], list[str]]:
+    """The frames of an SSE agent under `traced_sse`."""
+    from tracereel.integrations.sse import traced_sse
+
+    frames = [f'event: token\ndata: {{"text":"word{number} "}}\n\n' for number in range(chunks)]
+    frames.append('event: done\ndata: {"threadId":"t1"}\n\n')
+
+    @traced_sse("bench")
+    def answer() -> Iterator[str]:
+        yield from frames
+
+    return answer, frames
+
+
+def cpu(action: Callable[[], Any]) -> float:
+    """CPU of this thread, in µs."""
+    began = time.thread_time_ns()
+    action()
+    return (time.thread_time_ns() - began) / 1000
+
+
+def instructions(action: Callable[[], Any]) -> int:
+    """How many instructions of the interpreter something takes, in whatever code."""
+    count = 0
+
+    def follow(frame: Any, event: str, _arg: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return follow
+
+    sys.settrace(follow)
+    try:
+        action()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+def exhausted(stream: Iterable[Any]) -> None:
+    """Read to the end."""
+    for _ in stream:
+        pass
+
+
+def row(name: str, kind: str, figures: list[float], steps: float) -> None:
+    """One line."""
+    middle = statistics.median(figures)
+    print(f"{name:18}{kind:10}{middle:10.1f}{min(figures):10.1f}{steps:14,.0f}", flush=True)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--chunks", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=15)
+    args = parser.parse_args()
+    import tracereel
+
+    per_round = max(1, args.calls // args.rounds)
+
+    def many(action: Callable[[], Any]) -> Callable[[], None]:
+        def repeat() -> None:
+            for _ in range(per_round):
+                action()
+
+        return repeat
+
+    with tempfile.TemporaryDirectory() as spool:
+        tracereel.configure(endpoint="http://127.0.0.1:9", spool_dir=spool, service="bench")
+        print(f"{'µs':28}{'median':>10}{'smallest':>10}{'instructions':>14}")
+        calls = {name: of_calls(name) for name in ANSWERS} | {"by hand": by_hand()}
+        figures: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(args.rounds + 1):
+            for name, call in calls.items():
+                figures[name].append(cpu(many(call)) / per_round)
+        for name, call in calls.items():
+            row(name, "a call", figures[name][1:], instructions(call))
+        streams: dict[str, Any] = {name: of_streams(name, args.chunks) for name in ANSWERS}
+        for name, (recorded, bare) in {**streams, "SSE agent": of_agents(args.chunks)}.items():
+            exhausted(recorded())
+            spent = []
+            for _ in range(args.rounds):
+                ours = cpu(lambda opened=recorded: exhausted(opened()))  # type: ignore[misc]
+                theirs = cpu(lambda pieces=bare: exhausted(iter(pieces)))  # type: ignore[misc]
+                spent.append((ours - theirs) / len(bare))
+            steps = instructions(lambda opened=recorded: exhausted(opened()))  # type: ignore[misc]
+            row(name, "a chunk", spent, steps / len(bare))
+        tracereel.shutdown(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+-- The conversations of some runs, the one active last first: names only.
+SELECT substring(session_tag, 9) AS session, toUnixTimestamp64Nano(max(r.ended)) AS last
+FROM
+(
+    SELECT
+        run,
+        max(arrayFirst(t -> startsWith(t, 'session:'), s.tags)) AS session_tag,
+        max(s.ended) AS ended
+    FROM ($rows) AS s
+    GROUP BY run
+) AS r
+WHERE session_tag != ''
+GROUP BY session_tag
+HAVING (last, session) < ({place:Int64}, {place_name:String})
+ORDER BY last DESC, session DESC
+LIMIT {limit:UInt32}
