@@ -1,104 +1,226 @@
-"""Latency of `GET /v1/replay` of 50-event traces among many stored events.
+"""What a tape costs: recording a tool call of one millisecond, not recording it, and re-executing it.
 
-    python bench/replay.py [--events 1000000] [--requests 400]
+    python bench/replay.py [--calls 4000] [--runs 5]
 
-The events come in through the door, 100 traces interleaved as concurrent agents would send them.
+Calls that are recorded and calls that are not take turns, forty at a time, in one process: neighbours and
+the clock of the processor touch both alike. The tool spins for its millisecond. Calls are measured in CPU
+time of the calling thread; what the writing thread does beside it is in the CPU time of the process, which
+is given too. Events go to the spool. `none` compares calls with no tape, and shows what is noise.
+
+`off` is a program without recording, compared with the SDK as it would be if there were no tapes: the
+branches for them are taken out of its source (`bench/without_tapes.py`). Here the tool does not spin: what
+is looked for is less than a microsecond. `same` is the noise of that.
+
+Re-executed calls are those of an agent with plain calls, and with tasks, thirty at a time.
 """
 
 import argparse
-import http.client
+import asyncio
 import json
-import os
-import random
+import statistics
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from bench.load import event
-from tests.support.collector import CollectorProcess
 
-TRACE_EVENTS = 50
-INTERLEAVED = 100
-BATCH = 1_000
+RECORDED = ("none", "all", "errors")
+UNRECORDED = ("same", "off")
+REPLAYED = ("replay",)
+BLOCK = 40
+WARM = 5
+ALLOWED_US = 50.0
+ALLOWED_OFF_US = 1.0
+"""A thousandth of the call: what is measured of nothing."""
 
-
-def fill(connection: http.client.HTTPConnection, events: int) -> list[str]:
-    """Send the events, with progress; the ids of the complete traces."""
-    rnd = random.Random(1)
-    templates = [json.loads(event(rnd, "filler", number)) for number in range(500)]
-    traces: list[str] = []
-    open_traces = [f"{rnd.getrandbits(128):032x}" for _ in range(INTERLEAVED)]
-    lines: list[bytes] = []
-    started = time.perf_counter()
-    for number in range(1, events + 1):
-        if (number - 1) % (TRACE_EVENTS * INTERLEAVED) == 0:
-            open_traces = [f"{rnd.getrandbits(128):032x}" for _ in range(INTERLEAVED)]
-            traces += open_traces
-        fields = {
-            **templates[number % len(templates)],
-            "event_id": f"evt_{rnd.getrandbits(96):024x}",
-            "trace_id": open_traces[number % INTERLEAVED],
-            "emitter_seq": number,
-            "hlc": f"{1794794400000000000 + number:016x}",
-        }
-        lines.append(json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode())
-        if len(lines) == BATCH or number == events:
-            connection.request(
-                "POST", "/v1/events", b"\n".join(lines), {"Content-Type": "application/x-ndjson"}
-            )
-            response = connection.getresponse()
-            answer = response.read()
-            if response.status != 200:
-                raise SystemExit(f"{response.status}: {answer!r}")
-            lines = []
-            if number * 20 // events != (number - BATCH) * 20 // events:
-                rate = number / (time.perf_counter() - started)
-                print(f"{number:,} of {events:,} events sent ({rate:,.0f}/s)", file=sys.stderr)
-    whole = events // (TRACE_EVENTS * INTERLEAVED) * INTERLEAVED
-    return traces[:whole]
+Pairs = list[tuple[tuple[float, float], tuple[float, float]]]
 
 
-def measure(
-    connection: http.client.HTTPConnection, traces: list[str], requests: int
-) -> list[float]:
-    """Milliseconds of each replay, every one of them checked to be complete."""
-    times = []
-    rnd = random.Random(2)
-    for _ in range(requests):
-        trace = rnd.choice(traces)
-        started = time.perf_counter()
-        connection.request("GET", f"/v1/replay/{trace}")
-        body = connection.getresponse().read()
-        times.append((time.perf_counter() - started) * 1e3)
-        if json.loads(body)["summary"]["total_events"] != TRACE_EVENTS:
-            raise SystemExit(f"trace {trace} is not complete: {body[-300:]!r}")
-    return sorted(times)
-
-
-def main() -> None:
-    """Fill, measure, print."""
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--requests", type=int, default=400)
+    parser.add_argument("--calls", type=int, default=4000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--candidate", choices=(*RECORDED, *UNRECORDED, *REPLAYED))
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tracereel-bench-") as folder:
-        collector = CollectorProcess(Path(folder)).start()
-        address = urlsplit(collector.url)
-        connection = http.client.HTTPConnection(address.hostname or "", address.port)
-        traces = fill(connection, args.events)
-        while collector.metric("tracereel_records_pending", kind="events"):
-            time.sleep(0.1)
-        measure(connection, traces, 20)
-        times = measure(connection, traces, args.requests)
-        stored = collector.metric("tracereel_records_stored_total", kind="events")
-        collector.stop()
-    p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
-    print(f"{os.cpu_count()} cores, {stored:,.0f} events stored, {args.requests} replays")
-    print(f"replay of a {TRACE_EVENTS}-event trace: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+    if args.candidate:
+        print(json.dumps(measured(args.candidate, args.calls)))
+        return 0
+    names = (*RECORDED, *UNRECORDED, *REPLAYED)
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for number in range(args.runs):
+        for name in names:
+            print(f"\rrun {number + 1} of {args.runs}: {name:<8}", end="", file=sys.stderr)
+            command = [sys.executable, __file__, "--candidate", name, "--calls", str(args.calls)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            found[name].append(json.loads(done.stdout))
+    print(file=sys.stderr)
+    print("CPU microseconds that a call takes more, where it is recorded than where it is not:")
+    recording = table({name: found[name] for name in RECORDED})["all"]
+    print("and with tapes in the SDK, unused, than without them:")
+    medians = table({name: found[name] for name in UNRECORDED})
+    unused = medians["off"] - medians["same"]
+    for form in ("plain", "tasks"):
+        median = statistics.median(run[form] for run in found["replay"])
+        print(f"a call that is served in a re-execution, {form}: {median:.0f} µs of CPU")
+    print(
+        f"recording costs {recording / 10:.1f} % of 1 ms (wanted: at most {ALLOWED_US / 10:.0f} %)"
+    )
+    print(f"off it costs {unused:.2f} µs, after what is noise (wanted: none that can be measured)")
+    return 0 if recording <= ALLOWED_US and unused <= ALLOWED_OFF_US else 1
+
+
+def table(found: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
+    """Print a row for each; the medians."""
+    print(f"{'':<10}{'before':>10}{'more: median':>14}{'quartiles':>18}{'process':>10}")
+    medians = {}
+    for name, runs in found.items():
+        more = [value for run in runs for value in run["more"]]
+        process = statistics.median(value for run in runs for value in run["process"])
+        before = statistics.median(run["before"] for run in runs)
+        low, middle, high = statistics.quantiles(more, n=4)
+        between = f"{low:.2f} to {high:.2f}"
+        print(f"{name:<10}{before:>10.1f}{middle:>14.2f}{between:>18}{process:>10.1f}")
+        medians[name] = middle
+    return medians
+
+
+def measured(name: str, calls: int) -> dict[str, Any]:
+    """One candidate, in this process."""
+    if name in REPLAYED:
+        return replayed(calls)
+    pairs = unrecorded(name, calls) if name in UNRECORDED else recorded(name, calls)
+    return {
+        "before": statistics.median(first[0] for first, _ in pairs) / 1e3,
+        "more": [(second[0] - first[0]) / 1e3 for first, second in pairs],
+        "process": [(second[1] - first[1]) / 1e3 for first, second in pairs],
+    }
+
+
+def configured(record: str) -> None:
+    import tracereel
+
+    tracereel.configure(
+        record=record,
+        endpoint="http://127.0.0.1:9",
+        spool_dir=tempfile.mkdtemp(),
+        exit_timeout=0.0,
+    )
+
+
+def found_by(query: str, limit: int = 3) -> dict[str, object]:
+    return {"query": query, "hits": [{"id": n, "text": "a line of text"} for n in range(limit)]}
+
+
+def spins(query: str, limit: int = 3) -> dict[str, object]:
+    """A tool of one millisecond."""
+    until = time.thread_time_ns() + 1_000_000
+    while time.thread_time_ns() < until:
+        pass
+    return found_by(query, limit)
+
+
+def block(search: Callable[[str], Any], number: int) -> tuple[float, float]:
+    """CPU nanoseconds of a call: of this thread, the median, and of the process."""
+    times = []
+    whole = time.process_time_ns()
+    for index in range(BLOCK):
+        begun = time.thread_time_ns()
+        search(f"question {number} {index}")
+        times.append(time.thread_time_ns() - begun)
+    return statistics.median(times[WARM:]), (time.process_time_ns() - whole) / BLOCK
+
+
+def recorded(record: str, calls: int) -> Pairs:
+    """Not recorded against recorded."""
+    import tracereel
+    from tracereel import _recorder
+
+    configured("off" if record == "none" else record)
+    search = tracereel.traced_tool("search", effect="read")(spins)
+
+    @tracereel.traced_agent("bench")
+    def agent() -> Pairs:
+        recorder = _recorder.active()
+        assert recorder is not None
+        tape = recorder.tape
+        pairs: Pairs = []
+        for number in range(calls // BLOCK // 2):
+            recorder.tape = None
+            without = block(search, number)
+            recorder.tape = tape
+            pairs.append((without, block(search, number)))
+        return pairs
+
+    return agent()
+
+
+def unrecorded(name: str, calls: int) -> Pairs:
+    """The SDK without tapes against the SDK with tapes that nobody uses."""
+    import tracereel
+    from bench.without_tapes import wrap
+    from tracereel._wrapping import wrap as real_wrap
+
+    configured("off")
+    spec = tracereel.traced_tool("search", effect="read")._spec
+    without, unused = wrap(found_by, spec), real_wrap(found_by, spec)
+    if name == "same":
+        without = real_wrap(found_by, spec)
+
+    @tracereel.traced_agent("bench")
+    def agent() -> Pairs:
+        pairs: Pairs = []
+        for number in range(calls // BLOCK // 2):
+            # Who is second has the warmer caches: they change places.
+            if number % 2:
+                first = block(without, number)
+                pairs.append((first, block(unused, number)))
+            else:
+                second = block(unused, number)
+                pairs.append((block(without, number), second))
+        return pairs
+
+    return agent()
+
+
+def replayed(calls: int) -> dict[str, float]:
+    """CPU microseconds of a served call, in an agent with plain calls and in one with tasks."""
+    import tracereel
+    from tests.support.replay_trial import recording
+    from tracereel.tape import format as tape_format
+
+    search = tracereel.traced_tool("search", effect="read")(found_by)
+
+    @tracereel.traced_tool("look", effect="read")
+    async def look(query: str) -> dict[str, object]:
+        await asyncio.sleep(0)
+        return found_by(query)
+
+    @tracereel.traced_agent("plain")
+    def plain() -> None:
+        for number in range(calls):
+            search(f"question {number}")
+
+    @tracereel.traced_agent("tasks")
+    async def tasks() -> None:
+        for number in range(calls // 30):
+            await asyncio.gather(*(look(f"question {number} {index}") for index in range(30)))
+
+    def cost(run: Callable[[], Any]) -> float:
+        with recording() as events:
+            run()
+        tape = tape_format.parse(events)
+        begun = time.process_time_ns()
+        with tracereel.replay(tape) as again:
+            run()
+        assert again.report.identical, str(again.report)
+        return (time.process_time_ns() - begun) / 1e3 / again.report.served
+
+    return {"plain": cost(plain), "tasks": cost(lambda: asyncio.run(tasks()))}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

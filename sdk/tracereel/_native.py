@@ -41,6 +41,10 @@ class Thread(Protocol):
     def join(self, timeout: float) -> None: ...
 
 
+class OwnThread(threading.Thread):
+    """A thread of ours: part of no re-execution, whoever starts it."""
+
+
 def has_greenlets() -> bool:
     """Whether the standard library's threads are greenlets here."""
     monkey = sys.modules.get("gevent.monkey")
@@ -56,7 +60,7 @@ def thread(target: Callable[[], None], *, name: str) -> Thread:
     """A thread that does not keep the program from ending."""
     if has_greenlets():
         return _RealThread(target)
-    return threading.Thread(target=target, name=name, daemon=True)
+    return OwnThread(target=target, name=name, daemon=True)
 
 
 def use_real_sockets(connection: "http.client.HTTPConnection", *, secure: bool) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
-from tracereel import _exits, _goals, _guard, _memory_segments, _native, failures
+from tracereel import _exits, _goals, _guard, _memory_segments, _native, _stand_ins, failures
 from tracereel import config as _config
 from tracereel._clock import HybridClock, random_id
 from tracereel._context import Trace
@@ -339,6 +339,9 @@ def active() -> Recorder | None:
     """The recorder in force; null when recording is off."""
     if _exits.too_late():
         return None
+    if _stand_ins.in_force and (found := _stand_ins.here()) is not None:
+        recorder: Recorder = found
+        return recorder
     if _active is _UNSET or isinstance(_active, str):
         return _from_environment()
     return _active
@@ -448,6 +451,9 @@ def shutdown(timeout: float = 2.0) -> FlushResult:
 
 def _in_use() -> Recorder | None:
     """The recorder if there is one; none is made."""
+    if _stand_ins.in_force and (found := _stand_ins.here()) is not None:
+        recorder: Recorder = found
+        return recorder
     return None if isinstance(_active, str) or _exits.too_late() else _active
 
 

@@ -51,6 +51,8 @@ class Traced(Generic[S]):
         wrapped = wrap(function, self._spec)
         if self._tag is not None:
             wrapped.__dict__["__tracereel_agent__"] = self._tag
+        if (effect := getattr(self._spec, "effect", None)) is not None:
+            wrapped.__dict__["__tracereel_effect__"] = effect
         return wrapped
 
     def __enter__(self) -> Execution:

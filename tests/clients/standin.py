@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from http.server import ThreadingHTTPServer
 from random import Random
@@ -35,6 +36,8 @@ class Reply:
     """Do not answer before the test is over."""
     answer: dict | None = None
     """This answer in place of the ordinary one, streamed where that was asked for."""
+    pause: Callable = lambda: None
+    """Called before the answer, and before each frame of a stream."""
 
 
 def error(status, message, kind, **headers):
@@ -101,6 +104,7 @@ class Handler(whole.Handler):
         if reply.drop:
             self.close_connection = True
             return
+        reply.pause()
         if reply.body is not None:
             kind = {"Content-Type": "application/json"} | reply.headers
             self.send(reply.status, reply.body, kind)
@@ -167,6 +171,7 @@ class Handler(whole.Handler):
                 return
             if number == reply.end_after:
                 break
+            reply.pause()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(frame), frame))
         self.wfile.write(b"0\r\n\r\n")
 

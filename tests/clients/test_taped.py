@@ -189,8 +189,10 @@ def test_another_question_is_a_divergence(server):
     stop(server)
     question = [{"role": "user", "content": "What is the wind in Lima?"}]
 
-    with pytest.raises(DivergenceError, match="wind"), tracereel.replay(tape_format.parse(events)):
+    replayed = tracereel.replay(tape_format.parse(events))
+    with pytest.raises(DivergenceError, match="wind") as caught, replayed:
         ask()
+    assert "test_taped.py" in caught.value.divergence.location  # not a line of the client
 
 
 def test_without_a_tape_nothing_stands_between_the_client_and_its_server(server, events):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
+from tests.support.replay_clients import CLIENTS
 from tests.support.replay_graphs import GRAPHS
 from tests.support.replay_world import (
     BusyError,
@@ -416,6 +417,7 @@ async def notes_confidence() -> Any:
 
 
 AGENTS.update(GRAPHS)
+AGENTS.update(CLIENTS)
 
 
 def run(function: Callable[[], Any]) -> Any:

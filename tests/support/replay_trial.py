@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 import tracereel
-from tests.support import replay_agents
+from tests.support import replay_agents, replay_clients
 from tests.support.replay_agents import AGENTS
+from tests.support.replay_clients import CLIENTS
 from tests.support.replay_world import world
 from tracereel import _recorder
 from tracereel import config as _config
@@ -48,7 +49,8 @@ def recording(**settings: Any) -> Iterator[list[dict[str, Any]]]:
 def record(name: str, seed: int, *, exact: bool = False) -> tuple[Any, Tape]:
     """What an agent returned, and its tape."""
     world.begin(seed)
-    with recording(record_exact=exact) as events:
+    models = replay_clients.serving() if name in CLIENTS else nullcontext()
+    with models, recording(record_exact=exact) as events:
         output = replay_agents.run(AGENTS[name])
     return output, tape_format.parse(events)
 

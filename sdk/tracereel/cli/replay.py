@@ -1,7 +1,9 @@
 """`tracereel replay`: a recorded run as a timeline, played again, at a moment, or as JSON."""
 
 import argparse
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from tracereel.cli import replayed, rerun
@@ -41,6 +43,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     if args.run is not None:
         return rerun.run(args)
+    if Path(args.trace_id).is_file():
+        print(
+            f"tracereel replay: {clean(args.trace_id)} is a file, which can only be run again:"
+            f" tracereel replay {clean(args.trace_id)} --run",
+            file=sys.stderr,
+        )
+        return rerun.EXIT_COULD_NOT
 
     def show(client: Client, terminal: Terminal) -> int:
         if args.play:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 EXIT_DIVERGED: Final = 1
 EXIT_COULD_NOT: Final = 2
 MODES: Final = ("strict", "report", "live-after")
+_NEXT: Final = {
+    "strict": "All differences: --mode report. Real calls from the first one on: --mode live-after.",
+    "report": "Real calls from the first difference on: --mode live-after, or --fork-at N.",
+}
 _OVERRIDES: Final = {
     "--result": "What a call gives instead: its name or number, and a value (a text needs no quotes).",
     "--choose": "What a decision comes out as instead.",
@@ -86,6 +90,8 @@ def _found(args: argparse.Namespace) -> "tuple[Tape, Client | None]":
 
     if Path(args.trace_id).is_file():
         return tape_format.load(args.trace_id), None
+    if Path(args.trace_id).suffix or "/" in args.trace_id:
+        raise tape_format.TapeError(f"there is no file {args.trace_id}, and it is no id of a run")
     settings = connection.config_of(args)
     client = Client(settings.endpoint, settings.api_key or "", TIMEOUT)
     lines = client.tape(args.trace_id).splitlines()
@@ -128,8 +134,8 @@ def run(args: argparse.Namespace) -> int:
     from tracereel.tape import DivergenceError, NotAllowedError, TapeEndedError, TapeError
     from tracereel.tape import fork as make_fork
     from tracereel.tape import replay as make_replay
+    from tracereel.tape.entry import entry_point, load_function
     from tracereel.tape.guards import NetworkBlockedError
-    from tracereel.tape.replaying import load_function
 
     try:
         tape, client = _found(args)
@@ -137,7 +143,8 @@ def run(args: argparse.Namespace) -> int:
             # The branch goes where the run is, unless the program says otherwise when it is loaded.
             settings = connection.config_of(args)
             tracereel.configure(endpoint=settings.endpoint, api_key=settings.api_key)
-        function = load_function(args.run) if args.run else None
+        # Loaded out here: what a program does when it is loaded is not part of the run.
+        function = load_function(args.run) if args.run else entry_point(tape)
         if args.fork_at is not None:
             again = make_fork(tape, at=args.fork_at, allow=args.allow, overrides=_overrides(args))
         else:
@@ -166,7 +173,9 @@ def run(args: argparse.Namespace) -> int:
     except Exception as error:  # noqa: BLE001 - the program's own, which the recorded run may have had too
         print(f"raised: {clean(repr(error))[:2000]}")
     for line in str(again.report).splitlines():
-        print(clean(line))
+        print(" " * (len(line) - len(line.lstrip())) + clean(line))
+    if again.report.divergences and args.fork_at is None and args.mode in _NEXT:
+        print(_NEXT[args.mode])
     if args.fork_at is not None:
         print(f"recorded as {again.tape.trace_id}")
         return 0

@@ -11,6 +11,7 @@ from tracereel._scopes.arguments import given
 from tracereel._scopes.base import Spec
 from tracereel._scopes.calls import ToolSpec
 from tracereel._scopes.steps import RetrievalSpec, StepSpec
+from tracereel.integrations import _langchain_served
 from tracereel.integrations._dialects import LANGCHAIN
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
 from tracereel.integrations._runs import FailedToolError, Run, Runs, open_scope, recorded
@@ -252,6 +253,7 @@ class LangChainRuns:
         self._open(run, spec, inputs)
         if run.scope is not None:
             run.scope.attach()
+            _langchain_served.opened(run.scope)
         self._runs.add(run_id, run)
 
     def _open(self, run: Run, spec: Spec, inputs: dict[str, Any]) -> None:

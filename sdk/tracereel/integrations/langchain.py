@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tracereel import _guard
 from tracereel.integrations import _langchain_runs as runs
-from tracereel.integrations import _packages
+from tracereel.integrations import _langchain_served, _packages
 from tracereel.integrations._langchain_runs import LangChainRuns
 
 with _packages.needed("langchain"):
@@ -44,6 +44,7 @@ class TracereelHandler(BaseCallbackHandler):
     def __init__(self) -> None:
         self.enabled = True
         self._runs = LangChainRuns()
+        _langchain_served.install()
 
     @property
     def ignore_llm(self) -> bool:

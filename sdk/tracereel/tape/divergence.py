@@ -1,5 +1,7 @@
 """Where a re-execution leaves the tape: which call, how it differs, at which line of the program."""
 
+import linecache
+import re
 import sys
 import sysconfig
 from dataclasses import dataclass, field
@@ -7,8 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal
 
-from tracereel.tape import payloads
-from tracereel.tape.codec import TAG
+from tracereel.tape.differences import Difference
 
 Kind = Literal[
     "changed",
@@ -21,26 +22,9 @@ Kind = Literal[
     "network",
     "stalled",
 ]
-MAX_DIFFERENCES: Final = 20
-_SHOWN: Final = 160
+_LOCATION: Final = re.compile(r"(.+):(\d+) in .+")
 _OWN: Final = str(Path(__file__).parent.parent)
 _STDLIB: Final = sysconfig.get_paths()["stdlib"]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One place of the arguments where they differ; null where there is nothing."""
-
-    where: str
-    recorded: str | None
-    now: str | None
-
-    def __str__(self) -> str:
-        if self.recorded is None:
-            return f"{self.where}: {self.now} is new"
-        if self.now is None:
-            return f"{self.where}: {self.recorded} is gone"
-        return f"{self.where}: {self.recorded} → {self.now}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +45,11 @@ class Divergence:
     def __str__(self) -> str:
         place = f"call {self.position}, " if self.position else ""
         lines = [f"{place}{self.path}: {_SENTENCES[self.kind]}"]
-        if self.detail:
-            lines.append(f"  {self.detail}")
-        lines += [f"  {difference}" for difference in self.differences]
+        lines += [f"  {line}" for line in self.detail.splitlines()]
+        lines += [f"  {line}" for each in self.differences for line in each.lines()]
         if self.location:
             lines.append(f"  at {self.location}")
+            lines += [f"     {line}" for line in _source(self.location)]
         return "\n".join(lines)
 
     def as_record(self) -> dict[str, Any]:
@@ -92,6 +76,13 @@ _SENTENCES: Final[dict[str, str]] = {
     "network": "the network was used outside of any recorded call",
     "stalled": "the run waits for something that the tape does not give",
 }
+
+
+def _source(location: str) -> list[str]:
+    """The line of the program that a location names, if it can be read."""
+    found = _LOCATION.match(location)
+    line = linecache.getline(found[1], int(found[2])).strip() if found else ""
+    return [line] if line else []
 
 
 class DivergenceError(BaseException):
@@ -144,63 +135,31 @@ class Report:
             head = f"The run of {self.trace_id} went on by itself: {served}."
         elif self.divergences:
             count = len(self.divergences)
-            head = f"The run of {self.trace_id} diverged {count} time(s): {served}."
+            often = "once" if count == 1 else f"{count} times"
+            head = f"The run of {self.trace_id} left its tape {often}: {served}."
         else:
             head = f"The tape of {self.trace_id} ends before the run did: {served}."
         return "\n".join([head, *self.notes, *(str(each) for each in self.divergences)])
 
 
-def differences(recorded: Any, now: Any) -> tuple[Difference, ...]:
-    """Where two pieces of data differ, the first few places."""
-    found: list[Difference] = []
-    _compare("", recorded, now, found)
-    return tuple(found)
-
-
-def _compare(where: str, old: Any, new: Any, found: list[Difference]) -> None:
-    if (old == new and type(old) is type(new)) or len(found) >= MAX_DIFFERENCES:
-        return
-    if isinstance(old, dict) and isinstance(new, dict) and old.get(TAG) == new.get(TAG):
-        for key in [*old, *(key for key in new if key not in old)]:
-            if key != TAG and len(found) < MAX_DIFFERENCES:
-                inner = f"{where}.{key}" if where else str(key)
-                _compare_items(inner, old, new, key, found)
-    elif isinstance(old, list) and isinstance(new, list):
-        for index in range(max(len(old), len(new))):
-            if len(found) < MAX_DIFFERENCES:
-                _compare_items(
-                    f"{where}[{index}]", dict(enumerate(old)), dict(enumerate(new)), index, found
-                )
-    else:
-        found.append(Difference(where or "value", shown(old), shown(new)))
-
-
-def _compare_items(where: str, old: Any, new: Any, key: Any, found: list[Difference]) -> None:
-    if key not in old:
-        found.append(Difference(where, None, shown(new[key])))
-    elif key not in new:
-        found.append(Difference(where, shown(old[key]), None))
-    else:
-        _compare(where, old[key], new[key], found)
-
-
-def shown(data: Any) -> str:
-    """Data as a short text."""
-    text = payloads.text_of(data)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
-
-
 def location(function: Any = None) -> str | None:
-    """The line of the program that is making a call; of a task, where its function is."""
+    """The line of the program that is making a call; of a task, where its function is.
+
+    A call that a library makes for the program is told of where the program calls the library.
+    """
+    library: str | None = None
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the callers
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_STDLIB) and "site-packages" not in file and "asyncio" in file:
             break  # the loop has started the task: who made it is not known any more
         if not file.startswith((_OWN, _STDLIB, "<")):
-            return f"{file}:{frame.f_lineno} in {frame.f_code.co_name}"
+            found = f"{file}:{frame.f_lineno} in {frame.f_code.co_name}"
+            if "site-packages" not in file:
+                return found
+            library = library or found
         frame = frame.f_back
     code = getattr(function, "__code__", None)
     if code is None:
-        return None
+        return library
     return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}, run as a task"

@@ -1,13 +1,13 @@
-"""What a re-execution keeps the program from: the network, waiting, and, where asked, today's date.
+"""What a re-execution keeps its code from: the network, and, where asked, today's date.
 
 The network is watched by an audit hook, which sees every socket that Python opens. A library that
-brings its own (uvloop, gRPC) is not seen.
+brings its own (uvloop, gRPC), and another program that is started, is not seen. Code that does not belong
+to the re-execution passes.
 """
 
 import datetime as dt
 import random
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -16,13 +16,13 @@ from typing import Any, Final, Self
 
 from tracereel.tape.divergence import location
 from tracereel.tape.loops import Clock
+from tracereel.tape.members import Members
+from tracereel.tape.patches import Patches
 
 _EVENTS: Final = frozenset(
     {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"}
     | {"socket.sendmsg"}
 )
-_OWN_THREADS: Final = "tracereel"
-_real_sleep: Final = time.sleep
 
 
 class NetworkBlockedError(BaseException):
@@ -44,7 +44,7 @@ class _Watch:
 
     def _hook(self, event: str, args: tuple[Any, ...]) -> None:
         if self.blocks and event in _EVENTS:
-            for block in self.blocks:
+            for block in list(self.blocks):
                 block.check(event, args)
 
 
@@ -52,11 +52,16 @@ _watch: Final = _Watch()
 
 
 class Network:
-    """Keeps the program from the network, except for hosts that are allowed."""
+    """Keeps a re-execution from the network, except for hosts that are allowed."""
 
     def __init__(
-        self, allowed: Iterable[str] | bool, *, noted: Callable[[str, str | None], None]
+        self,
+        allowed: Iterable[str] | bool,
+        *,
+        members: Members,
+        noted: Callable[[str, str | None], None],
     ) -> None:
+        self._members = members
         self._all = allowed is True
         self._hosts = frozenset() if isinstance(allowed, bool) else frozenset(allowed)
         self._noted = noted
@@ -78,8 +83,8 @@ class Network:
 
     def check(self, event: str, args: tuple[Any, ...]) -> None:
         """Refuse what is not allowed."""
-        if threading.current_thread().name.startswith(_OWN_THREADS):
-            return  # delivers what was recorded before
+        if not self._members.is_here():
+            return
         address = args[1] if event.startswith("socket.s") or event == "socket.connect" else args[0]
         host = str(address[0]) if isinstance(address, tuple) else str(address)
         if host in self._hosts or address is None:
@@ -91,52 +96,43 @@ class Network:
         )
 
 
-class Patches:
-    """Names that are replaced for a while."""
+def freeze(
+    patches: Patches, clock: Clock, started: dt.datetime, seed: str, members: Members
+) -> None:
+    """Time begins when the recorded run did; random numbers and UUIDs are the same in every replay.
 
-    def __init__(self) -> None:
-        self._undo: list[tuple[Any, str, Any]] = []
-
-    def put(self, owner: Any, name: str, value: Any) -> None:
-        """Replace an attribute."""
-        self._undo.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, value)
-
-    def undo(self) -> None:
-        """Restore everything."""
-        while self._undo:
-            owner, name, value = self._undo.pop()
-            setattr(owner, name, value)
-
-
-def skip_sleeps(patches: Patches, clock: Clock) -> None:
-    """`time.sleep` lets the run's clock jump; whoever waits for a thread that way gives it a moment."""
-
-    def sleep(seconds: float) -> None:
-        if clock.runs or threading.current_thread().name.startswith(_OWN_THREADS):
-            _real_sleep(seconds)
-            return
-        clock.skip(float(seconds))
-        _real_sleep(min(float(seconds), 0.0005))
-
-    patches.put(time, "sleep", sleep)
-
-
-def freeze(patches: Patches, clock: Clock, started: dt.datetime, seed: str) -> None:
-    """Time begins when the recorded run did; random numbers and UUIDs are the same in every replay."""
+    Others see the time of day and UUIDs of their own; the random numbers of the module `random` are those
+    of the whole process.
+    """
     begin = started.timestamp()
+    real_time, real_ns, real_uuid1, real_uuid4 = time.time, time.time_ns, uuid.uuid1, uuid.uuid4
+    draw = random.Random(seed)  # noqa: S311 - repeatable is what is wanted
 
     def now() -> float:
-        return begin + clock.elapsed()
+        return begin + clock.elapsed() if members.is_here() else real_time()
 
-    draw = random.Random(seed)  # noqa: S311 - repeatable is what is wanted
-    patches.put(time, "time", now)
-    patches.put(time, "time_ns", lambda: round(now() * 1e9))
-    patches.put(uuid, "uuid4", lambda: uuid.UUID(int=draw.getrandbits(128), version=4))
-    patches.put(uuid, "uuid1", lambda *_: uuid.UUID(int=draw.getrandbits(128), version=1))
-    state = random.getstate()
+    def now_ns() -> int:
+        return round(now() * 1e9) if members.is_here() else real_ns()
+
+    def uuid4() -> uuid.UUID:
+        here = members.is_here()
+        return uuid.UUID(int=draw.getrandbits(128), version=4) if here else real_uuid4()
+
+    def uuid1(*given: Any, **named: Any) -> uuid.UUID:
+        here = members.is_here()
+        return (
+            uuid.UUID(int=draw.getrandbits(128), version=1) if here else real_uuid1(*given, **named)
+        )
+
+    for owner, name, value in (
+        (time, "time", now),
+        (time, "time_ns", now_ns),
+        (uuid, "uuid4", uuid4),
+        (uuid, "uuid1", uuid1),
+    ):
+        patches.put(owner, name, value)
+    patches.restore_later(_State(), "state", random.getstate())
     random.seed(seed)
-    patches._undo.append((_State(), "state", state))  # noqa: SLF001
     _freeze_dates(patches, now)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tracereel.tape.divergence import Divergence, Kind, differences
+from tracereel.tape.differences import differences, shown, shown_call
+from tracereel.tape.divergence import Divergence, Kind
 from tracereel.tape.format import Call, Tape
 
 
@@ -19,6 +20,8 @@ class Suspicion:
 
     divergence: Divergence
     call: Call
+    arguments: Any = None
+    """Of a call with other arguments: those."""
 
 
 class Judge:
@@ -41,7 +44,10 @@ class Judge:
         if suspicion is not None and suspicion.call is call:
             # What was skipped comes after all; what stood for a changed call was another one.
             kind: Kind = "out of order" if suspicion.divergence.kind == "missing" else "extra"
-            self._settle(replace(suspicion.divergence, kind=kind, differences=()))
+            detail = suspicion.divergence.detail
+            if kind == "extra":
+                detail = f"it was called as {shown_call(call.name, suspicion.arguments)}"
+            self._settle(replace(suspicion.divergence, kind=kind, differences=(), detail=detail))
         if lane or call.lane or call.number not in self._position:
             self._seen.add(call.number)
             return
@@ -54,7 +60,7 @@ class Judge:
                     _path(self._tape, expected),
                     self._position[expected.number] + 1,
                     location=location(),
-                    detail=f"{path} was called in its place",
+                    detail=f"{path} was called in its place\n{self._recorded(expected)}",
                 ),
                 expected,
             )
@@ -66,10 +72,7 @@ class Judge:
         """A call was made that is on the tape with other arguments only."""
         self._count += 1
         self.certain()
-        try:
-            recorded = self._tape.data(call.arguments)
-        except ValueError:
-            recorded = {}
+        recorded = self._arguments(call)
         divergence = Divergence(
             "changed",
             call.name,
@@ -79,7 +82,7 @@ class Judge:
             location(),
         )
         self._seen.add(call.number)
-        self.suspicion = Suspicion(divergence, call)
+        self.suspicion = Suspicion(divergence, call, arguments)
 
     def not_there(self, name: str, path: str, arguments: Any, location: str | None) -> None:
         """A call was made that cannot be on the tape."""
@@ -91,27 +94,43 @@ class Judge:
                 name,
                 path,
                 self._count,
-                differences({}, arguments),
-                location,
+                location=location,
+                detail=f"it was called as {shown_call(name, arguments)}",
             )
         )
 
     def certain(self) -> None:
         """Something else went wrong: the suspicion stands as it is."""
         if self.suspicion is not None:
+            self._seen.add(self.suspicion.call.number)  # it is told once
             self._settle(self.suspicion.divergence)
 
     def at_the_end(self, asked: Callable[[Call], bool]) -> None:
         """The run is over: what was not called is missing, in the order of the tape."""
-        suspicion = self.suspicion
-        if suspicion is not None:
-            self._settle(suspicion.divergence)
+        self.certain()
         for position, call in enumerate(self._tape.boundaries(), 1):
-            told = suspicion is not None and suspicion.call is call
-            if call.number not in self._seen and not told and not asked(call):
+            if call.number not in self._seen and not asked(call):
                 self._seen.add(call.number)
-                path = _path(self._tape, call)
-                self._found(Divergence("missing", call.name, path, position))
+                path, recorded = _path(self._tape, call), self._recorded(call)
+                self._found(Divergence("missing", call.name, path, position, detail=recorded))
+
+    def _arguments(self, call: Call) -> Any:
+        try:
+            return self._tape.data(call.arguments)
+        except ValueError:
+            return {}
+
+    def _recorded(self, call: Call) -> str:
+        """What a call was on the tape, in short."""
+        made = shown_call(call.name, self._arguments(call))
+        end = call.end
+        if end is None or end.value is None:
+            return f"on the tape it was {made}"
+        try:
+            gave = shown(self._tape.data(end.value))
+        except ValueError:
+            return f"on the tape it was {made}"
+        return f"on the tape it was {made}, and {end.how} {gave}"
 
     def _settle(self, divergence: Divergence) -> None:
         self.suspicion = None

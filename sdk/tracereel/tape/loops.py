@@ -72,12 +72,13 @@ class Loops:
         *,
         stalled: Callable[[Given | None], BaseException | None],
         stall_seconds: float,
+        has_threads: Callable[[], bool],
     ) -> None:
         self._reel = reel
         self._clock = clock
         self._stalled = stalled
         self._stall_seconds = stall_seconds
-        self._threads = threading.active_count()
+        self._has_threads = has_threads
         self._taken: dict[int, tuple[Any, Any]] = {}
         self._pumping: set[int] = set()
         reel.on_arrival = self.adopt
@@ -129,7 +130,7 @@ class Loops:
         if self._reel.free:
             return selector.select(timeout)  # nothing comes from the tape any more
         stalled_at: float | None = None
-        graced = threading.active_count() <= self._threads
+        graced = not self._has_threads()
         while True:
             events = selector.select(0)
             if events:
@@ -151,7 +152,7 @@ class Loops:
                 return []
             now = time.monotonic()
             stalled_at = stalled_at if stalled_at is not None else now
-            alone = threading.active_count() <= 1 + (self._threads - 1) and self._bare(selector)
+            alone = not self._has_threads() and self._bare(selector)
             if (alone or now - stalled_at > self._stall_seconds) and self._reel.waits(loop):
                 self._reel.break_off(loop, self._stalled(self._reel.next))
                 return []

@@ -10,7 +10,8 @@ from tracereel import semconv
 from tracereel._clock import rfc3339, sortable_id
 from tracereel.tape import format as tape_format
 from tracereel.tape import header, payloads
-from tracereel.tape.divergence import Report, shown
+from tracereel.tape.differences import shown
+from tracereel.tape.divergence import Report
 from tracereel.tape.overrides import NOTHING, Override
 
 if TYPE_CHECKING:

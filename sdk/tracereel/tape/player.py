@@ -1,17 +1,18 @@
 """The player: a session in which calls to the outside are served from a tape instead of being made."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tracereel.tape import codec
+from tracereel.tape.differences import differences
 from tracereel.tape.divergence import (
     Divergence,
     DivergenceError,
     NotAllowedError,
     Report,
     TapeEndedError,
-    differences,
     location,
 )
 from tracereel.tape.format import BOUNDARIES, Call, Given, Tape
@@ -55,9 +56,11 @@ class Player:
     tape: Tape
     options: Options
     privacy: "Privacy | None"
+    clock: Clock = field(default_factory=Clock)
+    has_threads: Callable[[], bool] = field(default=lambda: False)
+    """Whether threads beside the first one work for the run."""
     report: Report = field(init=False)
     reel: Reel = field(init=False)
-    clock: Clock = field(init=False, default_factory=Clock)
     loops: Loops = field(init=False)
     live: bool = field(init=False, default=False)
     """Whether the run has left the tape and goes on by itself."""
@@ -75,12 +78,14 @@ class Player:
 
     def __post_init__(self) -> None:
         self.report = Report(self.tape.trace_id)
-        self.reel = Reel(self.tape, stall_seconds=self.options.stall_seconds)
+        stall_seconds = self.options.stall_seconds
+        self.reel = Reel(self.tape, stall_seconds=stall_seconds, has_threads=self.has_threads)
         self.loops = Loops(
             self.reel,
             self.clock,
             stalled=self._stalled,
-            stall_seconds=self.options.stall_seconds,
+            stall_seconds=stall_seconds,
+            has_threads=self.has_threads,
         )
         self._judge = Judge(self.tape, self.diverged)
         self._overrides = Overrides(self.options.overrides)
@@ -178,7 +183,10 @@ class Player:
         self, parent: Place, kind: str, name: str, path: str, data: dict[str, Any], function: Any
     ) -> Call | None:
         """No call of the tape is like this: the nearest one stands for it, or it runs, or all ends."""
-        if not self.tape.complete and self._tape_used_up():
+        threaded = threading.get_ident() != self._first_thread
+        if not self.tape.complete and (threaded or self._tape_used_up()):
+            # Threads, and tasks of a set, begin in any order: what was cut off may come before
+            # what was not.
             self.end_of_tape()
         if self.options.mode == "live-after":
             self._judge.not_there(name, path, data, location(function))
@@ -207,7 +215,8 @@ class Player:
             said = effect or "no effect, so it may write"
             raise NotAllowedError(
                 f"{path} would run for real (it declares {said});"
-                f" allow it by name, as in allow=[{name!r}], or give its result as an override"
+                f" allow it by name (allow=[{name!r}], --allow {name}), or say what it gives"
+                f" (Override({name!r}, result=…), --result {name}=JSON)"
             )
         self.report.live += 1
         if execution is not None:
@@ -220,7 +229,9 @@ class Player:
         self.reel.give_up()
 
     def _tape_used_up(self) -> bool:
-        return all(call.number in self._asked for call in self.tape.boundaries())
+        """Whether all of its calls were made, or all of its results given."""
+        asked = (call.number in self._asked for call in self.tape.boundaries())
+        return self.reel.next is None or all(asked)
 
     def end_of_tape(self) -> None:
         """The tape is used up and the run is not over: it was cut."""
@@ -285,7 +296,17 @@ class Player:
             self.over = True
             if not self.live and not self.report.ended_early:
                 self._judge.at_the_end(lambda call: call.number in self._asked)
+                self._not_begun()
         self.loops.restore()
+
+    def _not_begun(self) -> None:
+        """A run that makes no calls is missing too, if it was not made."""
+        closed, root = self.tape.closed, self.tape.calls.get(self.tape.header.get("n", 1))
+        if closed is None or closed["how"] == "block" or root is None or self.report.divergences:
+            return
+        if root.kind not in BOUNDARIES and not self._rooted:
+            detail = "the run itself did not begin"
+            self.diverged(Divergence("missing", root.name, root.name, 0, detail=detail))
 
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
         """A `with` block has ended."""

@@ -13,11 +13,12 @@ from tracereel import config as _config
 from tracereel._recorder import Recorder
 from tracereel.tape import header
 from tracereel.tape.divergence import DivergenceError, NotAllowedError, TapeEndedError
+from tracereel.tape.entry import entry_point, fitting
 from tracereel.tape.export import redacted
 from tracereel.tape.format import load, parse
 from tracereel.tape.guards import NetworkBlockedError
 from tracereel.tape.recording import Recordings
-from tracereel.tape.replaying import Replaying, bound, entry_point, replay
+from tracereel.tape.replaying import Replaying, replay
 
 _ENDS = (DivergenceError, NetworkBlockedError, NotAllowedError, TapeEndedError)
 
@@ -82,7 +83,7 @@ class Updating:
     def call(self, function: Callable[..., Any] | None = None) -> Any:
         """Call the entry point with the arguments of the old tape."""
         target = function if function is not None else entry_point(self.original)
-        return Replaying.run_with(target, bound(target, Replaying.entry_arguments(self.original)))
+        return Replaying.run_with(target, fitting(target, Replaying.entry_arguments(self.original)))
 
 
 class _Fine:

@@ -181,9 +181,13 @@ class Recordings:
     def _runs_again(self, execution: "Execution") -> None:
         """A block is not served: its code runs in a replay too, except for calls in it.
 
-        That is enough for a model: a framework tells of the call that its client makes beside it.
+        That is enough for a model: a framework tells of the call that its client makes beside it. And a
+        tool that a framework tells of may have been a call on the tape itself.
         """
         node = self._node_of(execution, execution)
+        if isinstance(node, RecordedCall):
+            node.written = None  # the framework tells what it made of it
+            return
         around = getattr(execution.parent, "tape", None)
         covered = node is not None and (node.covered or getattr(around, "covered", False))
         if node is not None and not (execution.kind == "llm" and covered):

@@ -55,7 +55,13 @@ class _Begun:
 class Reel:
     """The results of a tape in their order, and who waits for them."""
 
-    def __init__(self, tape: Tape, *, stall_seconds: float = STALL_SECONDS) -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        *,
+        stall_seconds: float = STALL_SECONDS,
+        has_threads: Callable[[], bool] = lambda: False,
+    ) -> None:
         found: list[Given] = []
         for call in tape.boundaries():
             found += call.chunks
@@ -75,7 +81,7 @@ class Reel:
         self._at = 0
         self._stall = stall_seconds
         self._last: tuple[int, float] | None = None
-        self._threads = threading.active_count()
+        self._has_threads = has_threads
         self.free = False
         """Whether the order is given up: the run goes on without the tape."""
         self.on_arrival: Callable[[asyncio.AbstractEventLoop], None] = lambda _loop: None
@@ -114,7 +120,7 @@ class Reel:
 
     def _alone(self) -> bool:
         """Whether there is no other thread that could be waited for."""
-        return threading.active_count() <= self._threads and not self.waiting
+        return not self._has_threads() and not self.waiting
 
     def _its_turn(self, given: Given) -> bool:
         return self.free or all(self._done[self._at : self._place[given.call, given.index]])

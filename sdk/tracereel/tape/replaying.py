@@ -1,11 +1,8 @@
 """`replay` and `fork`: a block in which the program's code runs against a tape."""
 
 import asyncio
-import importlib
 import inspect
-import os
 import re
-import sys
 import time
 from collections.abc import Iterable
 from datetime import datetime
@@ -13,13 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tracereel import _recorder
-from tracereel import config as _config
+from tracereel import _recorder, _stand_ins
 from tracereel._privacy import Privacy
 from tracereel._recorder import Recorder
-from tracereel._shipper import FlushResult
+from tracereel._stand_ins import StandIn
 from tracereel.redaction import Redaction, Rule
-from tracereel.tape import codec, gathering, guards, header
+from tracereel.tape import codec, guards, header
 from tracereel.tape import format as tape_format
 from tracereel.tape.divergence import (
     Divergence,
@@ -28,40 +24,29 @@ from tracereel.tape.divergence import (
     Report,
     TapeEndedError,
 )
+from tracereel.tape.entry import entry_point, fitting
 from tracereel.tape.format import Tape, TapeError
+from tracereel.tape.loops import Clock
+from tracereel.tape.members import Members
 from tracereel.tape.outcome import outcome, told
 from tracereel.tape.overrides import Override
+from tracereel.tape.patches import Patches
 from tracereel.tape.player import MODES, Mode, Options, Player
+from tracereel.tape.quiet import Apart, QuietRecorder
 from tracereel.tape.recording import Recordings
 
 if TYPE_CHECKING:
-    from tracereel._context import Trace
     from tracereel.client import Client
 
-_NOWHERE: Final = Path("/nonexistent/tracereel")
-_VARARG: Final = re.compile(r"arg\d+")
+_STOPPED: Final = (
+    DivergenceError,
+    guards.NetworkBlockedError,
+    NotAllowedError,
+    TapeEndedError,
+    TapeError,
+)
+"""After these the rest of the tape is not missing: nobody came that far."""
 _TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-
-
-class _QuietRecorder(Recorder):
-    """A recorder that keeps nothing: a replay leaves no events, metrics or log lines."""
-
-    def record(self, event: dict[str, Any], trace: "Trace | None", **_: Any) -> None:
-        del event, trace
-
-    def record_all(self, events: list[Any], trace: Any, **_: Any) -> None:
-        del events, trace
-
-    def keep(self, event: dict[str, Any], trace: "Trace | None", **_: Any) -> None:
-        del event, trace
-
-    def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
-        del timeout, at_exit
-        return FlushResult(0, 0, 0)
-
-    def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
-        self.closed = True
-        return self.flush(timeout, at_exit=at_exit)
 
 
 class Replaying:
@@ -89,10 +74,11 @@ class Replaying:
             allow_network if isinstance(allow_network, bool) else list(allow_network)
         )
         self._branch = branch
-        self._patches = guards.Patches()
+        self._patches = Patches()
         self._player: Player | None = None
         self._parts: list[dict[str, Any]] = []
-        self._before: Any = None
+        self._members: Members | None = None
+        self._stand_in: StandIn | None = None
         self._borrowed: tuple[Recorder, Any] | None = None
         self._kept_in: Client | None = None
         self._network: guards.Network | None = None
@@ -119,36 +105,34 @@ class Replaying:
             raise TapeError(
                 f"the run {tape.trace_id} cannot be replayed: {'; '.join(tape.reasons)}"
             )
-        if self._branch:
-            gathering.start()  # before threads are counted: those that come later are the program's
-        player = self._player = Player(tape, self._options, _privacy(tape))
+        clock = Clock()
+        members = Members(clock, skip_sleeps=self._skip_sleeps and not self._branch)
+        player = self._player = Player(
+            tape, self._options, _privacy(tape), clock, members.has_threads
+        )
         player.report.notes += [f"Note: {reason}." for reason in tape.reasons]
-        self._install(player)
-        self._network = guards.Network(self._allow_network, noted=self._network_used)
+        self._network = guards.Network(
+            self._allow_network, members=members, noted=self._network_used
+        )
+        self._install(player, members)
+        members.enter()
+        self._members = members
         self._network.__enter__()
-        if self._skip_sleeps and not self._branch:
-            guards.skip_sleeps(self._patches, player.clock)
         if self._freeze:
             started = datetime.fromisoformat(str(tape.header["started"]))
-            guards.freeze(self._patches, player.clock, started, tape.tape_id)
+            guards.freeze(self._patches, clock, started, tape.tape_id, members)
         return self
 
-    def _install(self, player: Player) -> None:
+    def _install(self, player: Player, members: Members) -> None:
         active = _recorder.active() if self._branch else None
         if active is not None:
             self._borrowed = active, active.tape
-            active.tape = self._branched(player, active)
+            active.tape = Apart(self._branched(player, active), active.tape, members.is_here)
             return
-        from prometheus_client import CollectorRegistry
-
-        settings: dict[str, Any] = {
-            "spool_dir": _NOWHERE,
-            "other_spans": False,
-            "service": "replay",
-        }
-        quiet = _QuietRecorder(_config.load({}, **settings), registry=CollectorRegistry())
+        quiet = QuietRecorder.made()
         quiet.tape = self._branched(player, quiet) if self._branch else player
-        self._before, _recorder._active = _recorder._active, quiet  # noqa: SLF001
+        self._stand_in = StandIn(quiet, members.is_here)
+        _stand_ins.begin(self._stand_in)
 
     def _branched(self, player: Player, recorder: Recorder) -> Any:
         from tracereel.tape.branch import Branch
@@ -168,7 +152,9 @@ class Replaying:
         self._parts.append({"tape_id": tape_id, "part": part, "records": list(records)})
 
     def _network_used(self, host: str, where: str | None) -> None:
-        divergence = Divergence("network", host, host, 0, location=where)
+        allowed = f"allow_network=[{host!r}], --allow-network {host}"
+        detail = f"put it behind a traced tool, or let it through ({allowed})"
+        divergence = Divergence("network", host, host, 0, location=where, detail=detail)
         self.report.divergences.append(divergence)
 
     def __exit__(
@@ -183,16 +169,20 @@ class Replaying:
         self._patches.undo()
         if self._network is not None:
             self._network.__exit__(kind, error, tb)
+        if self._members is not None:
+            self._members.leave()
         if self._borrowed is not None:
             recorder, before = self._borrowed
             recorder.tape = before
-        else:
-            _recorder._active = self._before  # noqa: SLF001
-        if not isinstance(error, (DivergenceError, NotAllowedError, TapeEndedError)):
+        if self._stand_in is not None:
+            _stand_ins.end(self._stand_in)
+        if not isinstance(error, _STOPPED):
             player.finish()
         else:
             player.over = True
             player.loops.restore()
+        if isinstance(error, TapeError):
+            return  # nothing has run
         self._tell()
         first = player.report.first
         strict = self._options.mode == "strict" and self._options.fork_at is None
@@ -247,7 +237,7 @@ class Replaying:
         if recorded is not None and header.source_hash(inner) not in (None, recorded):
             name = getattr(inner, "__qualname__", str(inner))
             self.report.notes.append(f"Note: the code of {name} is not that of the recording.")
-        return self.run_with(target, bound(target, self.entry_arguments(self.original)))
+        return self.run_with(target, fitting(target, self.entry_arguments(self.original)))
 
     @staticmethod
     def run_with(target: Any, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
@@ -272,63 +262,6 @@ class Replaying:
 
 async def _all_of(stream: Any) -> list[Any]:
     return [item async for item in stream]
-
-
-def bound(target: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of a tape as a function takes them; none if it takes no such."""
-    try:
-        parameters = inspect.signature(target).parameters
-    except (TypeError, ValueError):
-        return (), dict(given)
-    values, args = dict(given), []
-    kinds = {each.kind for each in parameters.values()}
-    rest = sorted(
-        (name for name in values if _VARARG.fullmatch(name)), key=lambda name: int(name[3:])
-    )
-    spread = bool(rest) and inspect.Parameter.VAR_POSITIONAL in kinds
-    for parameter in parameters.values():
-        positional = parameter.kind is parameter.POSITIONAL_ONLY or (
-            spread and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        )
-        if positional and parameter.name in values:
-            args.append(values.pop(parameter.name))
-    if spread:
-        args += [values.pop(name) for name in rest]
-    if inspect.Parameter.VAR_KEYWORD in kinds:
-        return tuple(args), values
-    return tuple(args), {name: value for name, value in values.items() if name in parameters}
-
-
-def load_function(path: str) -> Any:
-    """The function that `module:name` names; the working directory is searched too.
-
-    Raises:
-        TapeError: there is none.
-    """
-    module_name, _, name = path.partition(":")
-    if not module_name or not name:
-        raise TapeError(f"{path!r} names no function; expected module:function")
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - what the interpreter compares with is a string
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise TapeError(f"{path!r} cannot be loaded: {error}") from error
-    if not callable(found):
-        raise TapeError(f"{path!r} is not a function but {found!r}")
-    return found
-
-
-def entry_point(tape: Tape) -> Any:
-    """The function that a tape says the run began with."""
-    path = tape.header.get("entry")
-    if not path:
-        raise TapeError(
-            "the run did not begin with a function: call the code that made it yourself"
-        )
-    return load_function(str(path))
 
 
 def _privacy(tape: Tape) -> Privacy | None:

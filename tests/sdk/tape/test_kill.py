@@ -32,6 +32,37 @@ def worker(steps):
         last = step(number)
         print(number, flush=True)
     return last
+
+
+@traced_agent("together")
+def together(steps):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tracereel import carry
+
+    with ThreadPoolExecutor(3) as pool:
+        for number in range(0, steps, 3):
+            last = list(pool.map(carry(step), range(number, number + 3)))
+            print(number, flush=True)
+    return last
+
+
+@traced_agent("at_once")
+async def at_once(steps):
+    import asyncio
+
+    for number in range(0, steps, 3):
+        last = await asyncio.gather(*(wait(number + n) for n in range(3)))
+        print(number, flush=True)
+    return last
+
+
+@traced_tool("step", effect="write")
+async def wait(number):
+    import asyncio
+
+    await asyncio.sleep(0.0001)
+    return number
 """
 
 
@@ -117,8 +148,9 @@ def test_a_forked_child_leaves_the_tape_of_its_parent_alone(child: Child, tmp_pa
     ]
 
 
+@pytest.mark.parametrize("entry", ["worker", "together", "at_once"])
 def test_a_killed_program_leaves_a_tape_that_replays_to_the_cut(
-    child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
 ) -> None:
     (tmp_path / "killed_program.py").write_text(PROGRAM)
     process = child(
@@ -127,8 +159,11 @@ def test_a_killed_program_leaves_a_tape_that_replays_to_the_cut(
         sys.path.insert(0, {str(tmp_path)!r})
         import tracereel
         tracereel.configure(record="all", endpoint="http://127.0.0.1:9")
-        from killed_program import worker
-        worker(10**9)
+        import asyncio
+        from killed_program import {entry}
+        result = {entry}(10**9)
+        if asyncio.iscoroutine(result):
+            asyncio.run(result)
         """
     )
     assert process.stdout is not None
@@ -141,11 +176,12 @@ def test_a_killed_program_leaves_a_tape_that_replays_to_the_cut(
     assert not tape.complete
     assert tape.state == "partly"
     monkeypatch.syspath_prepend(str(tmp_path))
-    worker = importlib.import_module("killed_program").worker
-    with pytest.raises(TapeEndedError), tracereel.replay(tape) as run:
-        worker(10**9)
+    function = getattr(importlib.import_module("killed_program"), entry)
+    with pytest.raises(TapeEndedError, match="ends here"), tracereel.replay(tape) as run:
+        run.call(function)
     sys.modules.pop("killed_program")
 
     assert run.report.served >= ended(tmp_path) >= 40
     assert run.report.divergences == []
     assert run.report.ended_early
+    assert "ends before the run did" in str(run.report)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tracereel
-from tests.support.replay_agents import AGENTS
+from tests.support.replay_agents import AGENTS, run
 from tests.support.replay_trial import record, replay
 from tests.support.replay_world import world
 from tracereel import traced_agent, traced_decision, traced_tool
@@ -226,7 +226,7 @@ def test_report_mode_goes_on_and_collects_everything(taped: Any) -> None:
         ("changed", 1),
         ("changed", 3),
     ]
-    assert "diverged 2 time(s)" in str(run.report)
+    assert "left its tape 2 times" in str(run.report)
 
 
 def test_live_after_makes_calls_from_the_first_divergence_on(taped: Any) -> None:
@@ -374,6 +374,27 @@ def test_a_tape_that_was_cut_replays_up_to_the_cut(taped: Any) -> None:
     assert run.report.served == 2
     assert run.report.ended_early
     assert run.report.divergences == []
+
+
+@pytest.mark.parametrize(
+    "name", ["loop_of_calls", "sub_agents_in_threads", "as_they_come", "streams_together"]
+)
+def test_a_tape_may_be_cut_anywhere(name: str) -> None:
+    """Whatever was cut off is no divergence, and nothing is called in its place."""
+    _, tape = record(name, 5)
+    whole = [each for each in tape.records if each["r"] != "closed"]
+    for cut in range(3, len(whole), 3):
+        parts = [{"tape_id": "t", "part": 0, "records": whole[:cut]}]
+        short = tape_format.parse(parts)
+        world.begin(0)
+        run_again = tracereel.replay(short, stall_seconds=2.0)
+        try:
+            with run_again:
+                run(AGENTS[name])
+        except TapeEndedError:
+            assert run_again.report.ended_early
+        assert run_again.report.divergences == []
+        assert world.asked == 0
 
 
 def test_tasks_of_a_cut_tape_do_not_hang(taped: Any) -> None:

@@ -1,0 +1,136 @@
+"""Tools and retrievers of LangChain as boundaries of the tape: recorded, and served in a re-execution.
+
+Callbacks only tell of a call; they cannot answer in its place. So the methods that do the work (`_run`,
+`_get_relevant_documents` and their async twins) are wrapped, class by class, when one is first used. What
+is wrapped acts only inside a call that a handler has told of, where a tape is recorded or played.
+"""
+
+import functools
+import inspect
+from typing import Any, Final
+
+from tracereel import _context
+from tracereel._scopes.base import Scope
+from tracereel.integrations import _packages
+
+with _packages.needed("langchain"):
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.tools import BaseTool
+
+_OPEN: Final = "call_of_a_framework"
+"""A note on the execution of a call that has begun and whose work has not."""
+EFFECT: Final = "effect"
+_WORK: Final = {
+    BaseTool: ("_run", "_arun"),
+    BaseRetriever: ("_get_relevant_documents", "_aget_relevant_documents"),
+}
+_ENTRIES: Final = {BaseTool: ("run", "arun"), BaseRetriever: ("invoke", "ainvoke")}
+_known: Final[set[type]] = {BaseTool, BaseRetriever}
+
+
+def install() -> None:
+    """Have every tool and retriever pass by here when it is used; once is enough."""
+    for base, names in _ENTRIES.items():
+        for name in names:
+            entry = vars(base)[name]
+            if not hasattr(entry, "__tracereel_entry__"):
+                setattr(base, name, _entry(entry))
+
+
+def opened(scope: Scope) -> None:
+    """A handler has been told of a call: what does its work may be served."""
+    scope.execution.notes[_OPEN] = scope
+
+
+def _entry(method: Any) -> Any:
+    if inspect.iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        async def enter_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+            _prepare(type(self))
+            return await method(self, *args, **kwargs)
+
+        return _marked(enter_async)
+
+    @functools.wraps(method)
+    def enter(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _prepare(type(self))
+        return method(self, *args, **kwargs)
+
+    return _marked(enter)
+
+
+def _marked(entry: Any) -> Any:
+    entry.__dict__["__tracereel_entry__"] = True
+    return entry
+
+
+def _prepare(kind: type) -> None:
+    """Wrap the methods that do the work of a class, and of those it inherits them from; once."""
+    if kind in _known:
+        return
+    for base, names in _WORK.items():
+        for each in kind.__mro__:
+            if each in _known or base not in each.__mro__:
+                continue
+            for name in names:
+                work = vars(each).get(name)
+                if inspect.isfunction(work):
+                    setattr(each, name, _worker(work))
+            _known.add(each)
+
+
+def _worker(work: Any) -> Any:
+    if inspect.iscoroutinefunction(work):
+
+        @functools.wraps(work)
+        async def run_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+            call = _begin(self, work, "async")
+            if call is None:
+                return await work(self, *args, **kwargs)
+            from tracereel.tape import taped
+
+            return await taped.run_async(call, work, (self, *args), kwargs)
+
+        return run_async
+
+    @functools.wraps(work)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call = _begin(self, work, "sync")
+        if call is None:
+            return work(self, *args, **kwargs)
+        from tracereel.tape import taped
+
+        return taped.run(call, work, (self, *args), kwargs)
+
+    return run
+
+
+def _begin(owner: Any, work: Any, form: str) -> Any:
+    """The call on its tape; null where there is none, or the work is part of one that has begun."""
+    execution = _context.current_execution()
+    if execution is None or (scope := execution.notes.pop(_OPEN, None)) is None:
+        return None
+    session = scope.recorder.tape
+    if session is None:
+        return None
+    return session.begin(
+        execution,
+        around=execution.parent,
+        kind=execution.kind,
+        name=execution.name,
+        function=_function_of(owner) or work,
+        arguments=scope.arguments,
+        form=form,
+        effect=_effect_of(owner) if isinstance(owner, BaseTool) else "read",
+    )
+
+
+def _function_of(owner: Any) -> Any:
+    return getattr(owner, "func", None) or getattr(owner, "coroutine", None)
+
+
+def _effect_of(tool: BaseTool) -> str:
+    """What a tool says it does to the world: in its metadata, or by a traced function of its own."""
+    said = (tool.metadata or {}).get(EFFECT)
+    return said or getattr(_function_of(tool), "__tracereel_effect__", None) or ""
