@@ -8,7 +8,9 @@ sees nothing until `configure_logs` says where the lines go.
 
 import logging
 import sys
-from collections.abc import Mapping, MutableMapping
+from _thread import get_ident
+from collections import deque
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -40,6 +42,11 @@ LINES: Final[dict[str, Line]] = {
 }
 
 
+Say = Callable[..., Any]
+MAX_LATE: Final = 1_000
+"""Lines of signal handlers that wait for the line they interrupted."""
+
+
 class EventLogger(Protocol):
     """What is needed of a logger: structlog's bound loggers have it."""
 
@@ -57,6 +64,8 @@ class Logs:
         self._given = logger
         self._structlog: EventLogger = structlog.get_logger(LOGGER_NAME)
         self._standard = logging.getLogger(LOGGER_NAME)
+        self._saying: set[int] = set()
+        self._late: deque[tuple[Say, str, dict[str, Any]]] = deque(maxlen=MAX_LATE)
 
     def write(self, event: Mapping[str, Any]) -> None:
         """Log an event; failures at error level. Nothing is built when nobody listens."""
@@ -69,8 +78,7 @@ class Logs:
         if logger is None and not _asked_for and structlog.is_configured():
             logger = self._structlog
         if logger is not None:
-            say = getattr(logger, level, logger.info)
-            say(name, **{key: get(key) for key in keys})
+            self._say(getattr(logger, level, logger.info), name, {key: get(key) for key in keys})
         elif self._standard.isEnabledFor(number := _LEVELS[level]):
             standard = self._standard
             if _files and standard.handlers == _asked_for and not standard.filters:
@@ -78,6 +86,25 @@ class Logs:
                     file.write_later(_line, (name, level, keys, event), at_once=level == "error")
             else:
                 self._write_standard(number, _line(name, level, keys, event).decode())
+
+    def _say(self, say: Say, name: str, fields: dict[str, Any]) -> None:
+        """Log one line after the other in a thread.
+
+        structlog's own loggers print under a lock: a signal handler that came in there, and has something
+        to log, would wait for itself. Its lines go after the one that it interrupted.
+        """
+        me = get_ident()
+        if me in self._saying:
+            self._late.append((say, name, fields))
+            return
+        try:
+            self._saying.add(me)
+            say(name, **fields)
+            while self._late:
+                later, name, fields = self._late.popleft()
+                later(name, **fields)
+        finally:
+            self._saying.discard(me)
 
     def _write_standard(self, number: int, text: str) -> None:
         standard = self._standard

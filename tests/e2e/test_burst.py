@@ -88,7 +88,7 @@ def test_every_event_of_a_burst_arrives_once(new_collector, tmp_path, collector_
 @pytest.mark.fault
 def test_the_numbers_of_a_killed_emitter_have_no_gap(new_collector, tmp_path):
     collector = new_collector(port=unused_port()).start()
-    agent = start(FEWER, collector.url, tmp_path / "spool")
+    agent = start(EVENTS, collector.url, tmp_path / "spool")
     wait_until(lambda: counted(collector, "appended") > 1000, timeout=60)
 
     agent.send_signal(signal.SIGKILL)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry
 
 import tracereel
@@ -156,6 +157,20 @@ def test_a_logging_handler_that_raises_hurts_neither_the_call_nor_the_delivery(
         logger.removeHandler(handler)
 
 
+@pytest.fixture(params=["quiet", "structlog"])
+def logged(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whether the program logs: by structlog's usual logger, which prints under a lock."""
+    if request.param == "structlog":
+        with open(os.devnull, "w") as nowhere:
+            structlog.configure(logger_factory=structlog.PrintLoggerFactory(nowhere))
+            yield
+    else:
+        structlog.reset_defaults()
+        yield
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("logged")
 def test_a_traced_call_in_a_signal_handler_does_not_hang(recorded: Deliver) -> None:
     rang = threading.Event()
 
