@@ -83,7 +83,10 @@ class IngestSink:
         self._server = Server(("127.0.0.1", port), Handler)
         self._scheme = "http" if tls is None else "https"
         if tls is not None:
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+            # Hands are shaken in the thread of a connection: who does not go on keeps nobody waiting.
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), daemon=True
         )
