@@ -8,6 +8,7 @@ import pytest
 from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, generate_latest
 
+from tracereel import _recorder
 from tracereel.cli import build_parser, registry
 from tracereel_collector.api.build import SURFACES
 from tracereel_collector.auth.metrics import AccessMetrics
@@ -131,6 +132,8 @@ def test_the_readmes_example_runs(tmp_path, monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.setenv("TRACEREEL_SPOOL_DIR", str(tmp_path))
     monkeypatch.setenv("TRACEREEL_ENDPOINT", "http://127.0.0.1:9")
+    # As in a program of its own: nothing of what other tests have configured.
+    monkeypatch.setattr(_recorder, "_active", _recorder._UNSET)
     names = {}
 
     exec(compile(code, "README.md", "exec"), names)
