@@ -14,7 +14,7 @@ help: ## list the targets
 run: .venv/.collector ## start a collector with a demo pipeline emitting into it
 	@$(BIN)/tracereel serve --demo --port $(PORT) --data-dir $(DATA)
 
-test: .venv/.dev ## the whole suite: format, lint, types, imports, tests
+test: .venv/.dev .venv/.tools ## the whole suite: format, lint, types, imports, tests
 	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-pythons: .venv/.dev ## the tests of the SDK on every other supported Python of this machine
@@ -60,6 +60,10 @@ clean: ## remove the environment and the demo's data
 	@echo "Installing tracereel and its collector (the column store is about 600 MB unpacked) …"
 	$(BIN)/python -m pip install --upgrade --disable-pip-version-check "pip>=25.1"
 	$(BIN)/python -m pip install --disable-pip-version-check -e ".[collector]"
+	@touch $@
+
+.venv/.tools: .ci/tools | .venv/bin/python
+	@bash .ci/tools
 	@touch $@
 
 .venv/.dev: .venv/.collector

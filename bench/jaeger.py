@@ -9,15 +9,13 @@ spread over a day; every tenth trace has two services. The median and the slowes
 import argparse
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from tracereel_collector.engine.settings import EngineSettings
-from tracereel_collector.engine.supervisor import Supervisor
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.support.engine_store import store_of_its_own
 from tracereel_collector.query.jaeger.reader import Jaeger, Search
-from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
-from tracereel_collector.store.migrate import migrate
+from tracereel_collector.store.clickhouse import ClickHouseStore
 
 DAY = 86_400 * 10**9
 START = 1_769_126_400 * 10**9
@@ -98,23 +96,7 @@ def main() -> None:
     parser.add_argument("--spans", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=7)
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Supervisor(EngineSettings(store_dir=Path(folder))) as engine,
-    ):
-        store = ClickHouseStore(
-            StoreAddress(
-                host=engine.host,
-                port=engine.port,
-                username="tracereel",
-                password=engine.secret,
-                database="tracereel",
-            ),
-            query_seconds=60,
-            query_memory_bytes=2 << 30,
-        )
-        store.prepare()
-        migrate(store)
+    with store_of_its_own(memory=2 << 30) as store:
         fill(store, options.spans)
         jaeger = Jaeger(store, now_unix_nano=lambda: START + DAY)
         print(f"{options.spans:,} spans")

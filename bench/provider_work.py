@@ -139,6 +139,38 @@ def of_calls(name: str) -> Callable[[], None]:
     return call
 
 
+class Request:
+    """A request of httpx that was sent, as far as the hooks know it."""
+
+    def __init__(self, body: bytes) -> None:
+        self._content = body
+
+
+def of_conversation(turns: int) -> Callable[[], None]:
+    """One call with a conversation of many turns, 300 characters each."""
+    from tracereel.integrations import _dialects, _model_call
+    from tracereel.integrations._bodies import decoded
+    from tracereel.integrations._tool_memory import ToolMemory
+
+    roles = ("user", "assistant")
+    said = ASKED[0]["content"] * 5
+    messages = [
+        {"role": roles[turn % 2], "content": [{"type": "text", "text": said}]}
+        for turn in range(turns)
+    ]
+    body = {"model": "bench", "system": "Be brief.\nBe kind.", "messages": messages}
+    request, memory = Request(msgspec.json.encode(body)), ToolMemory()
+    answer = msgspec.json.encode(ANSWERS["anthropic"])
+
+    def call() -> None:
+        work: Any = _model_call.begin(_dialects.ANTHROPIC, body, model="bench", memory=memory)
+        work.sent(request)
+        work.answered(decoded(answer))
+        work.detach()
+
+    return call
+
+
 def by_hand() -> Callable[[], Any]:
     """The same call under `@traced_llm`."""
     from tracereel import current_execution, traced_llm
@@ -262,6 +294,7 @@ def main() -> None:
         tracereel.configure(endpoint="http://127.0.0.1:9", spool_dir=spool, service="bench")
         print(f"{'µs':28}{'median':>10}{'smallest':>10}{'instructions':>14}")
         calls = {name: of_calls(name) for name in ANSWERS} | {"by hand": by_hand()}
+        calls |= {f"of {turns} turns": of_conversation(turns) for turns in (11, 21, 41)}
         figures: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(args.rounds + 1):
             for name, call in calls.items():

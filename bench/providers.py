@@ -1,17 +1,19 @@
 """What a wrapped client costs more than a bare one, against a stand-in for the provider's server.
 
-    python bench/providers.py [--calls 400] [--chunks 2000] [--rounds 5] [--only anthropic]
+    python bench/providers.py [--calls 400] [--chunks 2000] [--rounds 5] [--wait 20] [--only anthropic]
 
 The stand-in and a sink that takes the events are processes of their own. In one process bare, wrapped
-and hand-traced calls take turns, in turned order, so that a slow moment of the machine meets all of
-them; the figure is the median of the differences between neighbours: wall time of the calling thread,
-its CPU, and the CPU of all threads of the process, delivery included, so that work moved to another
-thread is seen. `by hand` is the bare client in a function under `@traced_llm` that notes the tokens:
-what the SDK itself takes for one event; the wrapper tells the answer's messages besides. An answer is
-one text; with `--rich` Anthropic's and Google's have tools, thoughts and sources, and as many events.
-The figure of a chunk is that of a whole stream over its chunks: the price of the call, spread, is in
-it. Goals, for the wall time: 100 µs a call, 5 µs a streamed chunk. `bench/provider_work.py` has our
-work without client and server.
+and hand-traced calls take turns, twenty calls at a time, in turned order, so that a slow moment of the
+machine meets all of them, and what other threads do for them falls into their own turn. The figure is
+the median of the differences between neighbours, a call: wall time of the calling thread, its CPU, and
+the CPU of all threads of the process, delivery included. Calls are answered after 20 ms, which is less
+than any model takes (`--wait`), and at once: then two cores serve client, server and sink without a
+pause. `by hand` is the bare client in a function under `@traced_llm` that notes the tokens: what the
+SDK itself takes for one event; the wrapper tells the answer's messages besides. An answer is one text;
+with `--rich` Anthropic's and Google's have tools, thoughts and sources, and as many events. The figure
+of a chunk is that of a whole stream over its chunks: the price of the call, spread, is in it. Goals,
+for the wall time: 100 µs a call, 5 µs a streamed chunk. `bench/provider_work.py` has our work without
+client and server.
 """
 
 import argparse
@@ -32,6 +34,8 @@ MESSAGES = [
     {"role": "user", "content": "What is the weather like in Lima, and what should I wear?"}
 ]
 CALL_GOAL, CHUNK_GOAL = 100.0, 5.0
+TOGETHER = 20
+"""Calls in one turn."""
 Told = tuple[str, int, int]
 """Text, input tokens, output tokens."""
 
@@ -123,14 +127,19 @@ def by_hand(provider: str, ask: Callable[..., Any], told: Callable[[Any], Told])
 Figures = dict[str, dict[str, float]]
 
 
-def once(ask: Callable[..., Any], client: Any, *, stream: bool) -> tuple[float, float, float, int]:
-    """One call: wall µs, CPU µs of this thread and of all, chunks."""
+def turn(
+    ask: Callable[..., Any], client: Any, *, stream: bool, calls: int = 1
+) -> tuple[float, float, float, int]:
+    """Some calls, one after the other: wall µs a call, CPU µs of this thread and of all, chunks."""
     everywhere = time.process_time_ns()
     began, worked = time.perf_counter_ns(), time.thread_time_ns()
-    answer = ask(client, stream=stream)
-    chunks = sum(1 for _ in answer) if stream else 0
+    chunks = 0
+    for _ in range(calls):
+        answer = ask(client, stream=stream)
+        chunks = sum(1 for _ in answer) if stream else 0
     wall, cpu = time.perf_counter_ns() - began, time.thread_time_ns() - worked
-    return wall / 1000, cpu / 1000, (time.process_time_ns() - everywhere) / 1000, chunks
+    each = 1000 * calls
+    return wall / each, cpu / each, (time.process_time_ns() - everywhere) / each, chunks
 
 
 Contender = tuple[Callable[..., Any], Any]
@@ -140,14 +149,15 @@ def compare(bare: Contender, others: dict[str, Contender], *, calls: int, stream
     """For each of the others, medians of the difference to its bare neighbour."""
     contenders = {"bare": bare, **others}
     for ask, client in list(contenders.values()) * 10:
-        once(ask, client, stream=stream)
+        turn(ask, client, stream=stream)
     seen: list[dict[str, tuple[float, float, float, int]]] = []
-    for number in range(calls):
+    together = 1 if stream else TOGETHER
+    for number in range(max(3, calls // together)):
         names = list(contenders) if number % 2 else list(contenders)[::-1]
         taken = {}
         for name in names:
             ask, client = contenders[name]
-            taken[name] = once(ask, client, stream=stream)
+            taken[name] = turn(ask, client, stream=stream, calls=together)
         seen.append(taken)
     return {
         name: {
@@ -168,6 +178,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--chunks", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--wait", type=float, default=20.0, help="ms that a slow answer takes")
     parser.add_argument("--only", help="this client alone")
     parser.add_argument(
         "--rich", action="store_true", help="answers with thoughts, tools, sources: several events"
@@ -178,16 +189,18 @@ def main() -> None:
 
     spool = tempfile.TemporaryDirectory()
     rich = ("--rich",) if args.rich else ()
-    server, url = beside("-m", "tests.clients.standin", "--chunks", str(args.chunks), *rich)
+    standin = ("-m", "tests.clients.standin", "--chunks", str(args.chunks), *rich)
+    server, url = beside(*standin)
+    slow_server, slow_url = beside(*standin, "--wait", str(args.wait))
     sink, collector = beside("bench/sdk_overhead.py", "--sink")
     tracereel.configure(endpoint=collector, spool_dir=spool.name, service="bench")
     if args.profile:
         profile(clients(url)[args.profile], args.calls)
     else:
-        table(url, args.calls, args.rounds, args.only)
+        table(url, slow_url, args)
     left = tracereel.shutdown(20).spooled
     print(f"events that were not delivered: {left}")
-    for process in (server, sink):
+    for process in (server, slow_server, sink):
         process.communicate()
     spool.cleanup()
 
@@ -214,26 +227,34 @@ def profile(of: tuple[Any, Any, Callable[..., Any], Any], calls: int) -> None:
     for stream in (False, True):
         profiler = cProfile.Profile()
         for _ in range(20):
-            once(ask, wrapped, stream=stream)
+            turn(ask, wrapped, stream=stream)
         profiler.enable()
         for _ in range(calls // 20 if stream else calls):
-            once(ask, wrapped, stream=stream)
+            turn(ask, wrapped, stream=stream)
         profiler.disable()
         pstats.Stats(profiler).sort_stats("cumtime").print_stats("tracereel", 45)
 
 
-def table(url: str, calls: int, rounds: int, only: str | None) -> None:
+def table(url: str, slow_url: str, args: argparse.Namespace) -> None:
     """Every client, whole and streamed."""
+    calls, rounds = args.calls, args.rounds
     print(f"{os.cpu_count()} cores; µs more than bare, medians; {calls} calls, {rounds} rounds")
-    print(f"{'':28}{'bare wall':>10}{'wall':>10}{'CPU':>10}{'all CPU':>10}{'goal':>8}")
+    print(f"{'':34}{'bare wall':>10}{'wall':>10}{'CPU':>10}{'all CPU':>10}{'goal':>8}")
+    slow = clients(slow_url)
     for name, (bare, wrapped, ask, told) in clients(url).items():
-        if only not in (None, name):
+        if args.only not in (None, name):
             continue
         one = (ask, bare)
-        others = {"wrapped": (ask, wrapped), "by hand": (by_hand(name, ask, told), bare)}
-        found = [compare(one, others, calls=calls, stream=False) for _ in range(rounds)]
-        row(name, "by hand", [each["by hand"] for each in found], None)
-        row(name, "a call", [each["wrapped"] for each in found], CALL_GOAL)
+        for (plain, ours, *_), how in (
+            (slow[name], f"{args.wait:g} ms"),
+            ((bare, wrapped), "at once"),
+        ):
+            others = {"wrapped": (ask, ours), "by hand": (by_hand(name, ask, told), plain)}
+            found = [
+                compare((ask, plain), others, calls=calls, stream=False) for _ in range(rounds)
+            ]
+            row(name, f"{how}, by hand", [each["by hand"] for each in found], None)
+            row(name, f"{how}, wrapped", [each["wrapped"] for each in found], CALL_GOAL)
         few, streamed = max(3, calls // 40), {"wrapped": (ask, wrapped)}
         found = [compare(one, streamed, calls=few, stream=True) for _ in range(rounds)]
         for each in found:
@@ -246,7 +267,7 @@ def row(name: str, kind: str, found: list[dict[str, float]], goal: float | None)
     """One line: medians of the rounds."""
     middle = {key: statistics.median(each[key] for each in found) for key in found[0]}
     figures = "".join(f"{middle[key]:10.1f}" for key in ("bare", "wall", "cpu", "all"))
-    print(f"{name:18}{kind:10}{figures}{goal or '':>8}", flush=True)
+    print(f"{name:18}{kind:16}{figures}{goal or '':>8}", flush=True)
 
 
 if __name__ == "__main__":

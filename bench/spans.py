@@ -10,7 +10,6 @@ import json
 import random
 import statistics
 import sys
-import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -18,11 +17,9 @@ from pathlib import Path
 import psutil
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tracereel_collector.engine.settings import EngineSettings
-from tracereel_collector.engine.supervisor import Supervisor
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.support.engine_store import store_of_its_own
 from tracereel_collector.model import Kind, QueuedBody
-from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
-from tracereel_collector.store.migrate import migrate
 
 HTTP = {
     "http.request.method": "GET",
@@ -88,23 +85,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     args = parser.parse_args()
     rnd = random.Random(7)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Supervisor(EngineSettings(store_dir=Path(folder))) as engine,
-    ):
-        store = ClickHouseStore(
-            StoreAddress(
-                host=engine.host,
-                port=engine.port,
-                username="tracereel",
-                password=engine.secret,
-                database="tracereel",
-            ),
-            query_seconds=60,
-            query_memory_bytes=1 << 31,
-        )
-        store.prepare()
-        migrate(store)
+    with store_of_its_own(memory=1 << 31) as store:
         store.command("SYSTEM STOP MERGES")
         (child,) = psutil.Process().children()
         for name, attributes in SPANS.items():
@@ -133,7 +114,6 @@ def main() -> None:
                 f"{name:20} {size:5} bytes  {statistics.median(cpu[1:]):6.1f} µs CPU"
                 f"  {statistics.median(wall[1:]):6.1f} µs wall\n"
             )
-        store.close()
 
 
 if __name__ == "__main__":

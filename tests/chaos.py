@@ -25,13 +25,13 @@ import psutil
 from tests import long_forms
 from tests.support.collector import CollectorProcess
 from tests.support.conservation import conserved
+from tests.support.engine_store import store_on
 from tests.support.flaky_proxy import FAULTS as REFUSALS
 from tests.support.flaky_proxy import FlakyProxy
 from tests.support.oracle_process import Oracle, free_port
 from tests.support.waiting import wait_until
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
-from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 
 
 class World:
@@ -100,17 +100,7 @@ class World:
 
     def rows(self, statement):
         """Asked of the engine itself, past the proxy."""
-        store = ClickHouseStore(
-            StoreAddress(
-                host=self.engine.host,
-                port=self.engine.port,
-                username="tracereel",
-                password=self.engine.secret,
-                database="tracereel",
-            ),
-            query_seconds=60,
-            query_memory_bytes=1 << 30,
-        )
+        store = store_on(self.engine)
         try:
             return store.rows(statement)
         finally:

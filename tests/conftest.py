@@ -1,6 +1,7 @@
 """What holds for every test: none is failed by a slow machine, and long ones begin early."""
 
 import os
+import signal
 from pathlib import Path
 
 from hypothesis import settings
@@ -12,6 +13,16 @@ settings.load_profile("untimed")
 
 # Tests start hundreds of processes that import the same modules: they need be compiled only once.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Programs of Debian's that `make test` has unpacked, not installed (.ci/tools).
+UNPACKED = TESTS.parent / ".venv" / "debian" / "usr"
+for folder in (UNPACKED / "bin", UNPACKED / "sbin"):
+    if folder.is_dir():
+        os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+# A shell that runs the tests in its background has Ctrl-C ignored, also in every process they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONG = (
     *("architecture", "kill", "lifecycle", "burst", "backup", "workers", "migrate_store", "page"),

@@ -64,7 +64,7 @@ def environment(version: str, python: Path) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Test on each; the exit code is that of the first one that failed."""
+    """Test on each; the exit code is that of the last one that failed."""
     found = others()
     missing = [version for version in VERSIONS if version not in found]
     print(f"found {', '.join(found) or 'none'}; not tested here: {', '.join(missing)}", flush=True)
@@ -73,7 +73,8 @@ def main(arguments: list[str]) -> int:
         print(f"Python {version} ({python})", flush=True)
         inside = environment(version, python)
         command = [inside, "-m", "pytest", "-q", "-n", "2", *(arguments or ["tests/sdk"])]
-        code = code or subprocess.run(command, cwd=ROOT, check=False).returncode
+        # Every one of them, also after one that failed.
+        code = subprocess.run(command, cwd=ROOT, check=False).returncode or code
     return code
 
 

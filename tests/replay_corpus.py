@@ -51,7 +51,8 @@ def main() -> int:
         print(f"{name:<28}{cells[0]:>28}{cells[1]:>28}")
     print(f"{'all':<28}{_cell(sums[False]):>28}{_cell(sums[True]):>28}")
     print("identical / reported / silent; calls made to the outside while replaying:", end=" ")
-    print(sums[False]["asked"] + sums[True]["asked"])
+    made = {name: table[name, False]["asked"] + table[name, True]["asked"] for name in names}
+    print(sum(made.values()), {name: count for name, count in made.items() if count} or "")
     exact_share = sums[True]["identical"] / max(1, len(names) * args.seeds)
     silent = sums[False]["silent"] + sums[True]["silent"]
     print(f"exact: {exact_share:.2%} identical (wanted {WANTED:.1%}); silent differences: {silent}")

@@ -112,6 +112,19 @@ def test_links_between_documents_lead_somewhere():
     assert broken == []
 
 
+def test_the_snippets_of_every_page_of_the_sdk_are_run_by_a_test():
+    tests = "".join(
+        each.read_text(encoding="utf-8") for each in (DOCS.parent / "tests").rglob("*.py")
+    )
+    pages = [DOCS / "sdk.md", *(DOCS / "sdk").glob("*.md")]
+    shown = [page.name for page in pages if "```python" in page.read_text(encoding="utf-8")]
+    bare = [page.name for page in pages if page.name not in shown]
+
+    # Each test that runs snippets names its pages.
+    assert [name for name in shown if not re.search(rf'"(\.\./)?{re.escape(name)}"', tests)] == []
+    assert bare == ["safety.md"], "a page of promises has none; every other one shows how"
+
+
 def test_every_fault_has_a_row_and_every_test_named_there_exists():
     text = (DOCS / "reliability.md").read_text(encoding="utf-8")
     files = set(re.findall(r"tests/[\w/]+\.py", text))

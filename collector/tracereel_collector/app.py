@@ -315,6 +315,7 @@ class Collector:
             version=version("tracereel"),
             observer=self._itself.observer if self._itself else None,
             cors_origins=parse_origins(settings.cors_origins),
+            jaeger_url=settings.jaeger_url,
             connection_limits=ConnectionLimits(
                 max_connections=settings.max_connections,
                 header_seconds=settings.header_seconds,

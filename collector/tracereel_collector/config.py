@@ -48,6 +48,8 @@ class Settings:
     forward_seconds: float = _setting(10.0, "Longest time for one request to it.")
     forward_age_seconds: float = _setting(300.0, "How long it is tried before a body is dropped.")
 
+    jaeger_url: str = _setting("", "Jaeger whose pages a run on our page leads to; none.")
+
     self_to: str = _setting(
         "", "OTLP/HTTP endpoint for the collector's own spans and log lines; none."
     )
@@ -161,6 +163,8 @@ class Settings:
             for name in ("port", "grpc_port")
             if not 0 <= getattr(self, name) <= 65535
         ]
+        if self.jaeger_url and not self.jaeger_url.startswith(("http://", "https://")):
+            problems.append(f"jaeger_url={self.jaeger_url!r}: expected http://… or https://…")
         if not 0 <= self.self_share <= 1:
             problems.append(f"self_share={self.self_share}: expected 0 to 1")
         if self.store != "embedded" and not self.store.startswith(

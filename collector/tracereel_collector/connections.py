@@ -1,5 +1,6 @@
 """Bounds on a connection outside of a request: how many, how slow, how large its headers are."""
 
+import json
 import resource
 from asyncio import TimerHandle, Transport
 from collections.abc import Callable
@@ -67,6 +68,17 @@ class _Lingering:
         return getattr(self._transport, name)
 
 
+_NOT_HTTP = json.dumps(
+    {
+        "error": {
+            "code": "bad_request",
+            "message": "this is not a valid HTTP/1.1 request",
+            "hint": "in an address, characters beyond ASCII and spaces are written as %C3%B1, %20",
+        }
+    }
+).encode()
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, which itself waits for anybody for any time."""
 
@@ -110,6 +122,19 @@ class BoundedProtocol(HttpToolsProtocol):
         # Checked afterwards: what came with the end of the headers may be a long body.
         if self._in_headers and self._header_bytes > MAX_HEADER_BYTES:
             self._refuse(431, "header_size")
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP is answered like every other mistake; uvicorn's words help nobody."""
+        del msg
+        lines = [
+            *(b"%b: %b" % pair for pair in self.server_state.default_headers),
+            b"content-type: application/json",
+            b"content-length: %d" % len(_NOT_HTTP),
+            b"connection: close",
+        ]
+        head = b"\r\n".join([b"HTTP/1.1 400 Bad Request", *lines])
+        self.transport.write(head + b"\r\n\r\n" + _NOT_HTTP)
+        self.transport.close()
 
     def on_headers_complete(self) -> None:
         """From here on the body's own limits hold."""

@@ -6,6 +6,7 @@ CollectorError
     UnauthorizedError    401   no key, or a wrong one
     ForbiddenError       403   a key that may not do this
     NotFoundError        404   nothing of that name
+      StepNotFoundError        the run is there, the step is not
     TooSlowError         408   the body did not come in time
     TooLargeError        413   over a size limit
     UnsupportedError     415   a content type or encoding we do not read
@@ -64,6 +65,12 @@ class NotFoundError(PermanentError):
 
     status = 404
     code = "not_found"
+
+
+class StepNotFoundError(NotFoundError):
+    """The run is there and has no such step."""
+
+    code = "step_not_found"
 
 
 class TooSlowError(PermanentError):

@@ -25,24 +25,28 @@ class _Timed(io.RawIOBase):
         self._socket = sock
         # The file, not the socket, keeps the connection open until the answer has been read.
         self._file = sock.makefile("rb", buffering=0)
-        self._timeout = sock.gettimeout()
+        self._timeout = self._set = sock.gettimeout()
         self._deadline = time.monotonic() + (self._timeout or 0.0)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        if self._timeout is not None:
+        if self._timeout is not None and self._set is not None:
             left = self._deadline - time.monotonic()
             if left <= 0.0:
                 raise TimeoutError("the answer does not end")
-            self._socket.settimeout(left)
+            if self._set - left > self._timeout / 50:
+                # Not for each read: it is a system call, and gives the interpreter's lock away.
+                self._socket.settimeout(left)
+                self._set = left
         return self._file.readinto(buffer)
 
     def close(self) -> None:
         if not self.closed:
             try:
-                self._socket.settimeout(self._timeout)
+                if self._set != self._timeout:
+                    self._socket.settimeout(self._timeout)
             except OSError:  # the connection is closed already
                 pass
             self._file.close()

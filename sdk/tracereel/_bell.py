@@ -24,7 +24,8 @@ class Bell:
 
     def set(self) -> None:
         """Ring."""
-        if not self._rung:
+        # Looking at the tokens too: who rang last may not have come to say so before ours was taken.
+        if not self._rung or self._tokens.empty():
             # In this order: interrupted in between, the waiting thread is woken all the same.
             self._tokens.put(None)
             self._rung = True

@@ -107,7 +107,7 @@ class Connection:
         if self._connection is None:
             self._connection = self._connect(timeout)
         connection = self._connection
-        if connection.sock is not None:
+        if connection.sock is not None and connection.sock.gettimeout() != timeout:
             connection.sock.settimeout(timeout)
         target = self._prefix + path
         if self._proxy is not None and not self._secure:

@@ -15,11 +15,13 @@ MAX_FRAMES: Final = 32
 CANCELLATIONS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
 """Stopped from outside: not a failure of the agent."""
 MAX_MARKS: Final = 16
+MAX_MEMBERS: Final = 64
 
 _CARRIERS: Final = (str, list, tuple, dict, set, frozenset)
 _MUCH: Final = 64 * 1024
 _ORIGIN: Final = "__tracereel_origin__"
 _FAILED: Final = "__tracereel_failed__"
+_LIMIT: Final = "__tracereel_limit__"
 
 
 def cancels(error: BaseException) -> bool:
@@ -45,6 +47,26 @@ class Failure:
 
 def describe(error: BaseException) -> Failure:
     """Read an exception; its own code may raise, that is part of what is told."""
+    code, category, stage = _classified(error)
+    limit = _limit(error)
+    leaves = (each for each in _members(error) if not isinstance(each, BaseExceptionGroup))
+    if (first := next(leaves, None)) is not None:
+        # A group, as a `TaskGroup` raises it, is what its first error is, where it says nothing itself.
+        found = _classified(first)
+        code, category, stage = code or found[0], category or found[1], stage or found[2]
+        limit = limit or _limit(first)
+    return Failure(
+        error_type=_values.type_name(error),
+        error_message=_message(error),
+        error_code=code,
+        error_category=category,
+        stage=stage,
+        timeout_seconds=limit,
+    )
+
+
+def _classified(error: BaseException) -> tuple[str | None, str | None, str | None]:
+    """Code, category and stage, from the error itself and the table."""
     code, category, stage = _said(error, "code"), None, None
     names = frozenset(base.__name__ for base in type.__getattribute__(type(error), "__mro__"))
     for rule in failures.rules():
@@ -53,14 +75,21 @@ def describe(error: BaseException) -> Failure:
             stage = stage or rule.stage
             if code and category and stage:
                 break
-    return Failure(
-        error_type=_values.type_name(error),
-        error_message=_message(error),
-        error_code=code,
-        error_category=category,
-        stage=stage,
-        timeout_seconds=_limit(error),
-    )
+    return code, category, stage
+
+
+def _members(error: BaseException) -> Iterator[BaseException]:
+    """The errors and groups in a group, outer ones first, as many as are looked at; of others, none."""
+    waiting = [error]
+    for _ in range(MAX_MEMBERS):
+        if not waiting:
+            return
+        found = waiting.pop()
+        if found is not error:
+            yield found
+        if isinstance(found, BaseExceptionGroup):
+            inside = BaseExceptionGroup.__dict__["exceptions"].__get__(found)
+            waiting.extend(inside[MAX_MEMBERS::-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +104,17 @@ class Origin:
 def origin_of(error: BaseException, span_id: str) -> Origin | None:
     """Where an exception comes from, if the call that saw it last was made by this span.
 
-    Asked that way because an exception object may be raised anew, by a retry or as a constant.
+    Asked that way because an exception object may be raised anew, by a retry or as a constant. A group
+    comes from where the first of its errors does that comes from anywhere.
     """
+    found = _origin_on(error, span_id)
+    if found is None:
+        marked = (_origin_on(each, span_id) for each in _members(error))
+        found = next((origin for origin in marked if origin is not None), None)
+    return found
+
+
+def _origin_on(error: BaseException, span_id: str) -> Origin | None:
     try:
         found = object.__getattribute__(error, "__dict__").get(_ORIGIN)
     except Exception as raised:  # noqa: BLE001 - an exception without a dictionary
@@ -103,6 +141,14 @@ def mark_failed(error: BaseException, name: str, execution_id: str, earlier: int
         before = own.get(_FAILED)
         marks = before if type(before) is tuple else ()
         own[_FAILED] = (*marks[1 - MAX_MARKS :], (name, execution_id, earlier))
+    except Exception as raised:  # noqa: BLE001 - an exception without a dictionary
+        _guard.pass_on(raised)
+
+
+def mark_limit(error: BaseException, seconds: float) -> None:
+    """Note on a timeout which limit was passed; Python's own does not say."""
+    try:
+        object.__getattribute__(error, "__dict__")[_LIMIT] = seconds
     except Exception as raised:  # noqa: BLE001 - an exception without a dictionary
         _guard.pass_on(raised)
 
@@ -195,5 +241,5 @@ def _said(error: BaseException, name: str) -> str | None:
 
 
 def _limit(error: BaseException) -> float | None:
-    found = _objects.attributes(error, ("timeout_seconds", "timeout"))
-    return _values.real(found.get("timeout_seconds", found.get("timeout")))
+    found = _objects.attributes(error, (_LIMIT, "timeout_seconds", "timeout"))
+    return next((number for said in found.values() if (number := _values.real(said))), None)

@@ -44,7 +44,7 @@ class EventFile(logging.Handler):
             self._gather_lines = min(GATHER_LINES, max_bytes // 1024)
         self._backups = max(backups, 0)
         self._file = -1
-        self._size = 0
+        self._size = self._inode = 0
         # Re-entrant: a signal handler may log while its own thread is in here.
         self._turn = _native.RLock()
         self._forget_gathered()
@@ -134,8 +134,6 @@ class EventFile(logging.Handler):
     def _make_room(self, coming: int) -> None:
         if self._file < 0 or self._moved():
             self._open()
-        else:
-            self._size = os.fstat(self._file).st_size
         if self._size and 0 < self._max_bytes < self._size + coming:
             # Closing the file gives the lock up.
             fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -144,10 +142,13 @@ class EventFile(logging.Handler):
             self._open()
 
     def _moved(self) -> bool:
+        """Whether the name is another file's by now; else its size becomes known."""
         try:
-            return os.stat(self._path).st_ino != os.fstat(self._file).st_ino  # noqa: PTH116
+            there = os.stat(self._path)  # noqa: PTH116
         except FileNotFoundError:
             return True
+        self._size = there.st_size
+        return there.st_ino != self._inode
 
     def _rename(self) -> None:
         for number in range(self._backups - 1, 0, -1):
@@ -165,7 +166,8 @@ class EventFile(logging.Handler):
     def _open(self) -> None:
         self._close()
         self._file = os.open(self._path, _FLAGS, _MODE)
-        self._size = os.fstat(self._file).st_size
+        opened = os.fstat(self._file)
+        self._size, self._inode = opened.st_size, opened.st_ino
 
     def _close(self) -> None:
         descriptor, self._file = self._file, -1

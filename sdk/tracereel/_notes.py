@@ -8,6 +8,11 @@ from tracereel.semconv import CANCELLED, FAILED, PARTIAL_SUCCESS, SUCCESS
 
 MAX_DOCUMENTS: Final = 200
 """Documents of one retrieval that are listed; all of them are counted."""
+MAX_DOCUMENT_ID: Final = 128
+_KEYS: Final = ("id", "document_id", "doc_id", "_id")
+_SCORES: Final = ("score", "similarity", "_score")
+_LISTS: Final = ("ids", "matches", "points", "hits", "documents", "results")
+"""Where vector stores and search engines put what they have found."""
 STATUSES: Final = frozenset({SUCCESS, PARTIAL_SUCCESS, FAILED, CANCELLED})
 
 
@@ -70,21 +75,46 @@ def _status(value: object) -> str | None:
 
 def documents(value: object) -> list[dict[str, Any]]:
     """Documents as `{"id", "score"}` each, of ids, of (id, score) pairs, or of objects with both."""
-    return [_document(each) for each in _objects.items(value, MAX_DOCUMENTS)]
+    return [document(each) for each in _objects.items(value, MAX_DOCUMENTS)]
 
 
-def _document(value: Any) -> dict[str, Any]:
+def document(value: Any, is_id: Callable[[str], bool] = bool) -> dict[str, Any]:
+    """One document; `is_id` tells of a bare text whether it may be shown as what it is called."""
     if issubclass(type(value), tuple) and tuple.__len__(value) == 2:
         first, second = tuple.__iter__(value)
         score = _values.real(second)
         if score is not None:
-            return {"id": _document(first)["id"], "score": score}
+            return {"id": document(first, is_id)["id"], "score": score}
     if type(value) in (str, int):
-        return {"id": _values.label(value), "score": None}
-    found = _objects.attributes(value, ("id", "document_id", "doc_id", "score", "similarity"))
-    key = next((found[name] for name in ("id", "document_id", "doc_id") if name in found), None)
-    score = _values.real(found.get("score", found.get("similarity")))
-    return {"id": _values.label(key), "score": score}
+        shown = type(value) is int or is_id(value)
+        return {"id": _values.label(value) if shown else None, "score": None}
+    found = _objects.attributes(value, (*_KEYS, *_SCORES))
+    key = next((found[name] for name in _KEYS if name in found), None)
+    score = next((found[name] for name in _SCORES if name in found), None)
+    return {"id": _values.label(key), "score": _values.real(score)}
+
+
+def looks_like_id(value: str) -> bool:
+    """Whether a text that a search gave is what a document is called, not what it says."""
+    return 0 < len(value) <= MAX_DOCUMENT_ID and not any(map(str.isspace, value))
+
+
+def listed(result: object) -> object:
+    """The list of documents in what a search gave: itself, or under a name that is usual for it.
+
+    Null where there is none to be seen.
+    """
+    if _objects.is_sequence(result):
+        return result
+    found: Any = result
+    for _ in range(2):  # some have it one level deeper: `hits` of `hits`
+        inside = _objects.attributes(found, _LISTS)
+        found = next((inside[name] for name in _LISTS if name in inside), None)
+        if _objects.is_sequence(found):
+            (first, *others) = _objects.items(found, 2) or [None]
+            # A list for each question, of which there was one.
+            return first if _objects.is_sequence(first) and not others else found
+    return None
 
 
 CHECKS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -14,6 +14,8 @@ PLAIN_TYPES: Final = frozenset(
 
 _slots: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()
 """Type → names that its instances keep in slots: looking through the bases costs too much."""
+_fields: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
+"""The same of named tuples, in the order of their values."""
 
 
 def attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -24,6 +26,12 @@ def attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
     if issubclass(kind, dict):
         found = ((name, dict.get(value, name)) for name in names)
         return {name: item for name, item in found if item is not None}
+    if issubclass(kind, tuple):
+        fields = _fields.get(kind)
+        if fields is None:
+            fields = _fields[kind] = _field_names(kind)
+        own_values = dict(zip(fields, tuple.__iter__(value), strict=False))
+        return {name: own_values[name] for name in names if own_values.get(name) is not None}
     known: dict[str, Any] = {}
     try:
         own = object.__getattribute__(value, "__dict__")
@@ -60,6 +68,11 @@ def items(value: Any, most: int) -> list[Any]:
     return []
 
 
+def is_sequence(value: Any) -> bool:
+    """Whether it is a list or another standard collection, or made of one."""
+    return issubclass(type(value), _SEQUENCES)
+
+
 def length(value: Any) -> int | None:
     """How many items a standard collection has; null for anything else."""
     kind = type(value)
@@ -67,6 +80,14 @@ def length(value: Any) -> int | None:
         if issubclass(kind, known):
             return known.__len__(value)
     return None
+
+
+def _field_names(kind: type) -> tuple[str, ...]:
+    for base in type.__getattribute__(kind, "__mro__"):
+        found = type.__getattribute__(base, "__dict__").get("_fields")
+        if type(found) is tuple and all(type(name) is str for name in found):
+            return found
+    return ()
 
 
 def _slot_names(kind: type) -> frozenset[str]:

@@ -22,8 +22,8 @@ from tracereel._spool import (
     segment_path,
 )
 
-MAX_BATCH_BYTES: Final = 1024 * 1024
-MAX_BATCH_LINES: Final = 1000
+MAX_BATCH_BYTES: Final = 5 * 512 * 1024
+MAX_BATCH_LINES: Final = 2_500
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A line longer than this was not written by us; it is skipped."""
 MAX_REJECTED_BYTES: Final = 16 * 1024 * 1024

@@ -7,12 +7,14 @@ is copied.
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from tracereel import _guard, _values, semconv
+from tracereel import _guard, _values, _written, semconv
+from tracereel._layouts import REQUEST_ID, Layouts
 from tracereel._secrets import MARK, PATTERNS, is_sensitive_key, mark, suspicious
 from tracereel._values import Cut
+from tracereel._written import Written
 from tracereel.redaction import IDENTITY, REQUIRED, Redaction, count
 
 CONTENT: Final[dict[str, str | None]] = {
@@ -84,6 +86,9 @@ class Privacy:
         self.acts = bool(self._actions)
         kept = {name for name, action in redaction.fields.items() if action == "keep"}
         self._untouched = _UNTOUCHED | kept
+        self._layouts = Layouts(LABELS, self._untouched)
+        # What the program's own rules are about is data, not its JSON.
+        self._reads_written = self.acts or bool(self._own)
         self._shown_actions = {
             shown: self._actions[name]
             for name, attributes in _ATTRIBUTES
@@ -93,11 +98,12 @@ class Privacy:
         self._names: dict[tuple[str, str], str] = {}
         self._known: set[str] = set()
         self._keys: dict[str, bool] = {}
+        self._harmless_keys: set[str] = set()
 
     def clean(self, event: dict[str, Any], trusted: str | None = None) -> None:
         """Make an event fit to leave; the dictionary itself is changed, what is in it is copied.
 
-        A text that is `trusted`, the same object, is not looked at.
+        A request id that is `trusted`, the same object, is not looked at.
         """
         self.clean_all([event], trusted)
 
@@ -122,6 +128,7 @@ class Privacy:
                 return
         untouched = self._untouched
         for event in events:
+            _written.read_all(event)
             for name, value in list(event.items()):
                 if name not in untouched and value is not trusted:
                     event[name] = self._field(name, value)
@@ -132,23 +139,18 @@ class Privacy:
         """Do what can be done without a search, and find its texts; whether a key is sensitive."""
         if not self.captures:
             strip_content(event)
+        if self._reads_written:
+            _written.read_all(event)
         if self.acts:
             self.act(event)
-        others: list[str] = []
-        known, untouched = self._known, self._untouched
-        for name, value in event.items():
-            if value is None or value is trusted:
-                continue
-            kind = type(value)
-            if kind is str:
-                if name in LABELS:
-                    if value not in known and not self._is_clean(value):
-                        labels.append(value)
-                elif name not in untouched:
-                    texts.append(value)
-            elif not (kind is int or kind is float or kind is bool):
-                others.append(name)
-        return self._unfold(event, others, texts) if others else False
+        layout = self._layouts.of(event)
+        said, known = layout.labels(event), self._known
+        if not known.issuperset(said):
+            labels += [each for each in said if each not in known and not self._is_clean(each)]
+        texts += layout.texts(event)
+        if layout.has_request_id and (request_id := event[REQUEST_ID]) is not trusted:
+            texts.append(request_id)
+        return self._unfold(event, layout.others, texts) if layout.others else False
 
     def finds_nothing(self, texts: list[str], keys: list[str]) -> bool:
         """Whether a quick look at all texts and keys of some data finds nothing that could be hidden."""
@@ -165,16 +167,15 @@ class Privacy:
             return False
         return bool(self._own) or b"\\" in text or suspicious(text.decode())
 
-    def _any_key(self, keys: list[str]) -> bool:
-        known = self._keys
-        for key in keys:
-            found = known.get(key)
-            if found is None:
-                if len(known) >= _MAX_KNOWN:
-                    known.clear()
-                found = known[key] = is_sensitive_key(key) or suspicious(key)
-            if found:
-                return True
+    def _any_key(self, keys: Sequence[str]) -> bool:
+        harmless = self._harmless_keys
+        if harmless.issuperset(keys):
+            return False
+        if any(is_sensitive_key(key) or suspicious(key) for key in keys):
+            return True
+        if len(harmless) >= _MAX_KNOWN:
+            harmless.clear()
+        harmless.update(keys)
         return False
 
     def payload(self, data: Any) -> tuple[Any, bool]:
@@ -311,7 +312,7 @@ class Privacy:
                 count(f"field_{action}")
                 event[name] = _dropped(name, value) if action == "drop" else _hashed(value)
 
-    def _unfold(self, event: dict[str, Any], names: list[str], texts: list[str]) -> bool:
+    def _unfold(self, event: dict[str, Any], names: tuple[str, ...], texts: list[str]) -> bool:
         """Make plain data of what is not text or number; whether a key in it is sensitive."""
         sensitive = False
         for name in names:
@@ -321,6 +322,15 @@ class Privacy:
                 event[name + _TRUNCATED] = value.about
                 texts.append(event[name])
                 continue
+            if type(value) is Written:
+                event[name] = value.raw
+                if name in self._untouched:
+                    continue
+                if value.texts is not None:
+                    texts += value.texts
+                    sensitive = self._any_key(value.keys) or sensitive
+                    continue
+                value = _written.read_all(event)[name]
             walk = _Walk(self._keys)
             if not walk.visit(value, _MAX_DEPTH):
                 event[name] = _values.plain(value)

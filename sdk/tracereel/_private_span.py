@@ -16,7 +16,7 @@ from tracereel._spans import Spans
 _ERRORS = frozenset(
     shown[field] for _, shown in semconv.SPAN_EVENTS.values() for field in ERRORS if field in shown
 )
-"""Attributes of events on spans that hold the text of an error."""
+"""Attributes of spans, and of events on them, that hold the text of an error."""
 
 
 class PrivateSpans(Spans):
@@ -44,27 +44,30 @@ class PrivateSpan(Span):
         self._privacy = privacy
 
     def set_attribute(self, key: str, value: Any) -> None:
-        self.behind.set_attributes(self._privacy.values({key: value}))
+        self.behind.set_attributes(self._shown({key: value}))
 
     def set_attributes(self, attributes: Any) -> None:
-        self.behind.set_attributes(self._privacy.values(dict(attributes)))
+        self.behind.set_attributes(self._shown(dict(attributes)))
 
     def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:
-        shown = dict(attributes or {})
+        self.behind.add_event(name, self._shown(dict(attributes or {})), timestamp)
+
+    def _shown(self, attributes: dict[str, Any]) -> dict[str, Any]:
         if not self._privacy.captures:
-            for key in _ERRORS & shown.keys():
-                shown[key] = error_name(str(shown[key]))
-        self.behind.add_event(name, self._privacy.values(shown), timestamp)
+            for key in _ERRORS & attributes.keys():
+                attributes[key] = error_name(str(attributes[key]))
+        return self._privacy.values(attributes)
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         code = status if isinstance(status, StatusCode) else status.status_code
         if isinstance(status, Status):
             description = status.description
         if description is not None:
-            captures = self._privacy.captures
-            description = (
-                self._privacy.text(description) if captures else description.partition(":")[0]
-            )
+            kind, colon, message = description.partition(": ")
+            told = {"error_message": message if self._privacy.captures else ""}
+            self._privacy.clean(told)
+            kind = self._privacy.text(kind)
+            description = f"{kind}{colon}{told['error_message']}".removesuffix(": ")
         self.behind.set_status(code, description)
 
     def record_exception(
@@ -81,8 +84,11 @@ class PrivateSpan(Span):
         shown: dict[str, Any] = {"exception.type": name}
         if self._privacy.captures:
             lines = traceback.format_exception(kind, exception, exception.__traceback__)
-            shown["exception.message"] = self._privacy.text(str(exception))
-            shown["exception.stacktrace"] = self._privacy.text("".join(lines))
+            told = {"error_message": str(exception), "stack_trace": "".join(lines)}
+            # Fields of events by these names may be dropped or hashed; here is the same again.
+            self._privacy.clean(told)
+            shown["exception.message"] = told["error_message"]
+            shown["exception.stacktrace"] = told["stack_trace"]
         shown["exception.escaped"] = str(escaped)
         shown.update(self._privacy.values(dict(attributes or {})))
         self.behind.add_event("exception", shown, timestamp)

@@ -34,8 +34,12 @@ from tracereel.heartbeats import State
 
 LINGER: Final = 0.1
 """Seconds a first event waits for company."""
-HURRY_BYTES: Final = 256 * 1024
+HURRY_BYTES: Final = 2 * 1024 * 1024
 """So much waiting ends the linger."""
+MUCH_BYTES: Final = 512 * 1024
+"""Behind a batch of so much the linger is `LONGER` times as long: each request makes this thread ask
+for the interpreter's lock some twenty times, and who records meanwhile wakes it in vain until it has it."""
+LONGER: Final = 2.5
 SCAN_INTERVAL: Final = 5.0
 """Seconds between looks for spools of dead processes."""
 MAX_ADOPTED: Final = 16
@@ -131,6 +135,7 @@ class Shipper:
         self._data = Bell()
         self._kick = Bell()
         self._lingering = False
+        self._last_bytes = 0
         self._waited_for = 0
         self._progress = _native.condition()
         self._rescan = Bell()
@@ -318,7 +323,7 @@ class Shipper:
         """Let events have company, unless somebody waits for them: a request has its own price."""
         if self._waited_for == 0:
             self._lingering = True
-            self._kick.wait(self._linger)
+            self._kick.wait(self._linger * (LONGER if self._last_bytes >= MUCH_BYTES else 1.0))
             self._lingering = False
         self._kick.clear()
 
@@ -403,7 +408,8 @@ class Shipper:
                 if is_own:
                     self._rejected += rejected
                     self.settled += len(settled.lines)
-                    self._settled_bytes += sum(map(len, settled.lines))
+                    self._last_bytes = sum(map(len, settled.lines))
+                    self._settled_bytes += self._last_bytes
                 self._progress.notify_all()
         return True
 

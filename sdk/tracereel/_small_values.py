@@ -57,6 +57,8 @@ def is_small_and_plain(value: Any) -> bool:
 
 def copy(value: Any) -> Any:
     """A little plain data once more, as JSON has it: lists for tuples, null for NaN; null if it is more."""
+    if type(value) is str and len(value) <= _SMALL_TEXT and value.isascii():
+        return value
     text = _text(value)
     return None if text is None else _decode(text)
 

@@ -214,8 +214,8 @@ def finish(
             write_clean(behind, attributes)
             if failed and error is not None:
                 _record(span, error)
-                message = f"{event.get('error_type')}: {event.get('error_message')}"
-                span.set_status(Status(StatusCode.ERROR, message))
+                told = (event.get("error_type"), event.get("error_message"))
+                behind.set_status(Status(StatusCode.ERROR, ": ".join(filter(None, told)) or None))
     finally:
         behind.end(end_time=end_ns)
 

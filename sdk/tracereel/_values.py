@@ -29,7 +29,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from tracereel import _guard
+from tracereel import _guard, _written
 from tracereel._small_values import MAX_INTEGER as MAX_INTEGER
 from tracereel._small_values import copy, is_small_and_plain, portrait
 from tracereel._texts import ELLIPSIS, shortened
@@ -92,7 +92,8 @@ def encode(event: dict[str, Any]) -> bytes:
         return _encoder.encode(event)
     except Exception as raised:  # noqa: BLE001 - lone surrogates, odd types: mended below, whatever they are
         _guard.pass_on(raised)
-        return _encoder.encode(plain(event, nodes=20 * _PLAIN_NODES, chars=20 * _PLAIN_CHARS))
+        data = _written.read_all(dict(event))
+        return _encoder.encode(plain(data, nodes=20 * _PLAIN_NODES, chars=20 * _PLAIN_CHARS))
 
 
 def label(value: Any, limit: int = SHORT_LIMIT) -> str | None:

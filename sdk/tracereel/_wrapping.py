@@ -63,6 +63,8 @@ class Traced(Generic[S]):
             inputs = self._spec.inputs
             arguments = NO_ARGUMENTS if inputs is None else Arguments((), 0, (), inputs)
             scope = self._spec.open(recorder, arguments)
+            if (tape := recorder.tape) is not None:
+                tape.begins_block(scope.execution, getattr(self._spec, "effect", None) or "")
             scope.attach()
         except Exception as error:  # noqa: BLE001
             _guard.report("begin", error)

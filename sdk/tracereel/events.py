@@ -263,6 +263,7 @@ class AgentPipelineCompleted(Envelope):
     stack_trace: str | None = None
     propagated: bool | None = None
     origin_execution_id: str | None = None
+    timeout_seconds: float | None = None
     cancel_reason: str | None = None
 
 

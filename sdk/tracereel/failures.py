@@ -213,7 +213,15 @@ DEFAULT_RULES: Final[tuple[FailureRule, ...]] = (
     _rule(Exception, category=TRANSIENT, code=semconv.CODE_TIMEOUT, when=_status_in(408, 504)),
     _rule(Exception, category=VALIDATION, when=_status_in(400, 413, 415, 422)),
     _rule(Exception, category=TRANSIENT, when=_server_error),
-    _rule(ConnectionError, category=TRANSIENT),
+    _rule(
+        ConnectionError,
+        "APIConnectionError",
+        "ClientConnectionError",
+        "ConnectionError",
+        "NetworkError",
+        "RemoteProtocolError",
+        category=TRANSIENT,
+    ),
     _rule(ValueError, category=VALIDATION),
     _rule(TypeError, category=VALIDATION),
 )

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from http.server import ThreadingHTTPServer
@@ -225,6 +226,13 @@ class LongHandler(Handler):
     chunks = 2000
     rich = False
     """Whether whole answers have thoughts, tools and sources in them, as ever."""
+    wait = 0.0
+    """Seconds that an answer takes: the time that a model would think."""
+
+    def do_POST(self):  # noqa: N802
+        if self.wait:
+            time.sleep(self.wait)
+        super().do_POST()
 
     def anthropic(self, request, reply):
         if not self.rich:
@@ -259,8 +267,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--chunks", type=int, default=2000)
     parser.add_argument("--rich", action="store_true")
+    parser.add_argument("--wait", type=float, default=0.0, help="milliseconds before an answer")
     args = parser.parse_args()
     LongHandler.chunks, LongHandler.rich = args.chunks, args.rich
+    LongHandler.wait = args.wait / 1000
     server = StandIn()
     server.RequestHandlerClass = LongHandler
     print(server.url, flush=True)

@@ -11,12 +11,15 @@ from tests.clients.standin import Reply
 from tests.providers import samples
 from tracereel import traced_agent
 from tracereel.integrations.google import instrument, uninstrument, unwrap, wrap
+from tracereel.testing import EventRecorder
 
 ASK = {"model": "gemini-test", "contents": "Will it rain?"}
 SERVED = "gemini-2.5-pro"
 BUSY = Reply(
     status=429, body=b'{"error": {"code": 429, "message": "slow down", "status": "EXHAUSTED"}}'
 )
+
+JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
@@ -132,6 +135,41 @@ def test_an_error_comes_out_unchanged_and_is_recorded(client, standin, events):
     assert raised.value.code == 429
     call = only_call(events)
     assert (call["status"], call["error_type"]) == ("failed", "ClientError")
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_answer_that_is_no_json_is_a_failure_as_it_is_for_the_client(
+    at_once, client, standin, monkeypatch
+):
+    """The client reads it only after it has left what is wrapped."""
+    monkeypatch.setenv("TRACEREEL_RAISE_INTERNAL_ERRORS", "1")
+    standin.will(Reply(body=b'{"candidates": [nonsense', headers=JSON))
+
+    with EventRecorder(fixed_ids=at_once) as events, pytest.raises(ValueError, match="Expecting"):
+        client.models.generate_content(**ASK)
+
+    call = only_call(events)
+    assert (call["status"], call["error_type"]) == ("failed", "JSONDecodeError")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{}"])
+def test_an_answer_that_says_nothing_is_none_and_is_reported(body, client, standin, events):
+    standin.will(Reply(body=body, headers=JSON))
+
+    client.models.generate_content(**ASK)
+
+    call = only_call(events)
+    assert (call["status"], call["problems"]) == ("success", ["malformed_message"])
+
+
+def test_frames_that_are_no_json_fail_as_ever(client, standin, events):
+    standin.will(Reply(frames=[b"data: {nonsense\n\n"]))
+
+    with pytest.raises(errors.UnknownApiResponseError, match="nonsense"):
+        list(client.models.generate_content_stream(**ASK))
+
+    call = only_call(events)
+    assert (call["status"], call["error_type"]) == ("failed", "UnknownApiResponseError")
 
 
 def test_a_stream_left_midway_is_cancelled(client, events):

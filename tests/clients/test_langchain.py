@@ -1,7 +1,8 @@
 """LangChain and LangGraph with real models over HTTP: what their callbacks leave behind."""
 
 import asyncio
-from typing import TypedDict
+import operator
+from typing import Annotated, TypedDict
 
 import openai
 import pytest
@@ -121,6 +122,9 @@ def test_a_streamed_answer_has_its_first_token_and_its_tokens(way, model, config
     call = only_call(events)
     assert (call["was_streamed"], call["status"]) == (True, "success")
     assert 0 <= call["time_to_first_token_ms"] <= call["duration_ms"]
+    assert call["output_items"] > 1
+    assert call["longest_gap_ms"] >= 0
+    assert call["tokens_per_second"] > 0
     assert call["llm_model"] == SERVED
     assert events.get_events(MESSAGES)[0]["content"] == "It is sunny in Lima."
 
@@ -294,6 +298,60 @@ def test_an_interrupt_is_a_wait_for_a_person_and_ends_when_they_answer(events):
     )
     assert resolved["approval"]["approved"] is True
     assert resolved["waited_seconds"] >= 0
+
+
+def test_an_answer_to_one_of_two_questions_leaves_the_other_waiting(events):
+    class Answers(TypedDict):
+        given: Annotated[list, operator.add]
+
+    graph = StateGraph(Answers)
+    for name in ("ship", "pay"):
+        graph.add_node(name, lambda _state, name=name: {"given": [interrupt(f"{name}?")]})
+        graph.add_edge(START, name).add_edge(name, END)
+    graph = langgraph.wrap(graph.compile(checkpointer=InMemorySaver()))
+    thread = {"configurable": {"thread_id": "chat-8"}}
+
+    def messages():
+        return events.get_events(MESSAGES)
+
+    def told():
+        return [
+            (each["message_type"], each["approval"]["question"], each["approval"]["approved"])
+            for each in messages()
+        ]
+
+    asked = graph.invoke({"given": []}, thread)["__interrupt__"]
+    ids = {each.value: each.id for each in asked}
+    graph.invoke(Command(resume={ids["ship?"]: True}), thread)
+
+    assert sorted(told()[:2]) == [
+        ("approval_requested", "pay?", None),
+        ("approval_requested", "ship?", None),
+    ]
+    assert told()[2:] == [("approval_resolved", "ship?", True)]
+
+    graph.invoke(Command(resume={ids["pay?"]: False}), thread)
+
+    assert told()[3:] == [("approval_resolved", "pay?", False)]
+    began = {each["approval"]["id"]: each["approval"]["requested_at"] for each in messages()[:2]}
+    last = messages()[-1]["approval"]
+    assert last["requested_at"] == began[ids["pay?"]]
+
+
+def test_a_question_that_nobody_answers_is_forgotten_when_something_else_is_asked(events):
+    graph = langgraph.wrap(graph_that_asks())
+    thread = {"configurable": {"thread_id": "chat-9"}}
+
+    graph.invoke({"city": "lima"}, thread)
+    graph.invoke({"city": "cusco"}, thread)
+    graph.invoke(Command(resume=True), thread)
+
+    resolved = [
+        each["approval"]["question"]
+        for each in events.get_events(MESSAGES)
+        if each["message_type"] == "approval_resolved"
+    ]
+    assert resolved == [{"really": "Cusco"}]
 
 
 def test_a_graph_in_a_graph_is_an_agent_of_its_own(model, config, events):

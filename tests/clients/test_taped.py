@@ -17,8 +17,9 @@ from tracereel import traced_agent
 from tracereel.integrations import anthropic as ours_anthropic
 from tracereel.integrations import google as ours_google
 from tracereel.integrations import openai as ours_openai
-from tracereel.tape import DivergenceError
+from tracereel.tape import DivergenceError, Override, fork
 from tracereel.tape import format as tape_format
+from tracereel.testing import EventRecorder
 
 ASKED = [{"role": "user", "content": "What is the weather in Lima?"}]
 
@@ -104,6 +105,60 @@ def test_a_recorded_answer_comes_back_typed_without_a_network(provider, asks, st
         assert ask() == first
     assert replayed.report.identical
     assert replayed.report.live == 0
+
+
+OTHER = {
+    "anthropic": {"model": "other", "messages": [{"role": "user", "content": "And in Quito?"}]},
+    "chat": {"model": "other", "messages": [{"role": "user", "content": "And in Quito?"}]},
+    "responses": {"model": "other", "input": "And in Quito?"},
+    "google": {"model": "other", "contents": [{"role": "user", "parts": [{"text": "Quito?"}]}]},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    ("provider", "asks", "changes"),
+    [pytest.param(*way.values, OTHER[way.id], id=way.id) for way in WAYS],
+)
+def test_a_fork_asks_another_model_something_else(provider, asks, changes, stream, server):
+    client = SYNC[provider](server.url)
+
+    @traced_agent("asker")
+    def ask():
+        answer = asks(client, stream)
+        return len(list(answer)) if stream else plain(answer)
+
+    with recording() as events:
+        ask()
+    before = dict(server.requests[-1])
+
+    with (
+        EventRecorder(),
+        fork(tape_format.parse(events), overrides=[Override(1, arguments=changes)]) as forked,
+    ):
+        assert ask()
+
+    assert forked.report.live == 1
+    sent, path = server.requests[-1], server.paths[-1]
+    in_path = {"model": "other"} if "/models/other:" in path else {}
+    assert {**sent, **in_path} == {**before, **changes}
+
+
+def test_a_fork_asks_another_model_by_a_client_that_is_awaited(server):
+    @traced_agent("asker")
+    async def ask():
+        async with ASYNC["openai"](server.url) as client:
+            answer = await asks_chat(client, stream=True)
+            return [plain(each) async for each in answer]
+
+    with recording() as events:
+        asyncio.run(ask())
+
+    changes = [Override("openai chat", arguments={"model": "other"})]
+    with EventRecorder(), fork(tape_format.parse(events), overrides=changes):
+        assert asyncio.run(ask())
+
+    assert server.requests[-1]["model"] == "other"
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query import cursor as cursors
-from tracereel_collector.query.buckets import confidence, percentile
+from tracereel_collector.query.buckets import confidence, durations, percentile
 from tracereel_collector.query.window import DAY, HOUR, iso, parse_window
 
 NOW = 1_769_162_400_000_000_000
@@ -28,6 +28,14 @@ def test_a_percentile_is_within_five_percent_of_the_true_one(durations, share):
 
     true = sorted(durations)[max(0, math.ceil(share * len(durations)) - 1)]
     assert found == pytest.approx(true, rel=0.05)
+
+
+def test_every_duration_lies_in_the_bucket_that_counts_it():
+    spread = durations({44: 2, 40: 1, 41: 0, 42: -1})
+
+    assert [each["executions"] for each in spread] == [1, 2]
+    assert spread[0] == {"from_ms": pytest.approx(29.344, rel=1e-3), "to_ms": 32, "executions": 1}
+    assert spread[1]["from_ms"] < 45 < spread[1]["to_ms"]
 
 
 def test_nothing_has_no_percentile_and_no_mean():

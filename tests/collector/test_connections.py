@@ -178,13 +178,15 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(serve):
 
 
 def test_a_client_that_reads_slowly_gets_everything(serve):
-    server = serve(write_seconds=0.2)
+    server = serve(write_seconds=1.0)
     with server.connect() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         slow.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         received, pause = 0, threading.Event()
         while received < LARGE:
-            received += len(slow.recv(1 << 20))
+            part = slow.recv(1 << 20)
+            assert part, f"cut off after {received:,} of {LARGE:,} bytes: {server.ended}"
+            received += len(part)
             pause.wait(0.002)  # this is the slowness that is tested
     assert received >= LARGE
     assert server.ended == {}

@@ -20,6 +20,12 @@ def test_the_port_for_grpc_may_be_off(given, environ, port):
     assert Settings.load(given, environ).grpc_port == port
 
 
+@pytest.mark.parametrize("url", ["jaeger:16686", "javascript:alert(1)", "//jaeger"])
+def test_an_address_of_jaeger_that_no_browser_can_open_is_named(url):
+    with pytest.raises(StartupError, match="jaeger_url"):
+        Settings.load({}, {"TRACEREEL_JAEGER_URL": url})
+
+
 @pytest.mark.parametrize("port", ["on", "70000", "-1"])
 def test_a_port_that_cannot_be_is_named(port):
     with pytest.raises(StartupError, match=r"(?i)grpc_port"):

@@ -4,17 +4,13 @@ python -m tests.dialects.golden        (then read the difference before committi
 """
 
 import json
-import tempfile
 import uuid
 from pathlib import Path
 
 from tests.dialects import handwritten
-from tracereel_collector.engine.settings import EngineSettings
-from tracereel_collector.engine.supervisor import Supervisor
+from tests.support.engine_store import store_of_its_own
 from tracereel_collector.model import Kind, QueuedBody
-from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.dialects.columns import COLUMNS
-from tracereel_collector.store.migrate import migrate
 
 FIXTURES = Path(__file__).parent / "fixtures"
 GOLDEN = FIXTURES / "golden.json"
@@ -76,25 +72,8 @@ def _shown(row):
 
 
 def main():
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Supervisor(EngineSettings(store_dir=Path(folder))) as engine,
-    ):
-        store = ClickHouseStore(
-            StoreAddress(
-                host=engine.host,
-                port=engine.port,
-                username="tracereel",
-                password=engine.secret,
-                database="tracereel",
-            ),
-            query_seconds=60,
-            query_memory_bytes=1 << 30,
-        )
-        store.prepare()
-        migrate(store)
+    with store_of_its_own() as store:
         golden = translated(store)
-        store.close()
     GOLDEN.write_text(json.dumps(golden, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -13,6 +13,7 @@ import pytest
 from tests.support.collector import CollectorProcess, http
 from tests.support.contract import example
 from tests.support.waiting import wait_until
+from tracereel_collector.config import Settings
 
 EVENT = example("agent.execution.completed")
 NO_STORE = ("--store", "clickhouse://127.0.0.1:9/none")
@@ -100,9 +101,11 @@ def test_memory_is_bounded_however_many_large_bodies_come_at_once(bounded):
     assert any(answer.status == 200 for answer in answers)
     refused = [answer for answer in answers if answer.status == 429]
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
-    # Bodies in flight, the first megabyte of each besides, all once more as lines; then what the
-    # checks of single events, SQLite's cache and one batch of delivery need.
-    assert peak - before < 2 * (INFLIGHT + len(senders) * MIB) + 64 * MIB
+    # Bodies in flight, the first megabyte of each besides, all once more as lines; one commit and one
+    # batch of delivery, each with its own bound; and the cache of SQLite.
+    settings = Settings()
+    rest = settings.commit_bytes + settings.batch_bytes + 16 * MIB
+    assert peak - before < 2 * (INFLIGHT + len(senders) * MIB) + rest
 
 
 def test_a_full_queue_is_a_429_and_what_was_acknowledged_stays(bounded):

@@ -185,6 +185,9 @@ def test_runs_are_found_page_by_page(client):
     assert failed.error_types == ("LLMTimeoutError",)
     page = client.traces(limit=0, facets=["status"], since="2026-11-16T00:00:00Z")
     assert page.facets
+    assert (
+        client.traces(limit=0, facets="status", since="2026-11-16T00:00:00Z").facets == page.facets
+    )
 
 
 def test_conversations_and_agents(client):
@@ -234,7 +237,14 @@ def test_an_export_holds_everything_and_tells_how_far_it_is(client, tmp_path):
 
     assert [row["event_id"] for row in rows] == [f"trc_client_0-{n}" for n in range(4)]
     assert told[-1] == (4, 4)
-    size = client.export_to(tmp_path / "events.parquet", format="parquet")
+    told.clear()
+    size = client.export_to(
+        tmp_path / "events.parquet",
+        format="parquet",
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert told == sorted(told)
+    assert told[-1][0] == told[-1][1] == len(list(client.export()))
     assert size == (tmp_path / "events.parquet").stat().st_size
     assert (tmp_path / "events.parquet").read_bytes()[:4] == b"PAR1"
     assert [file.name for file in tmp_path.iterdir()] == ["events.parquet"]
@@ -369,6 +379,18 @@ def test_every_command_prints_json(asked, name, trace_id):
     assert all(isinstance(json.loads(line), dict) for line in lines)
 
 
+def test_figures_choose_runs_and_live_records_in_the_terminal(asked, trace_id):
+    failed = command(asked, "traces", *WINDOW, "--session", "ses_1", "--min-errors", "1", "--json")
+    none = command(asked, "traces", *WINDOW, "--session", "ses_1", "--min-duration-ms", "1e9")
+    words = words_of(asked, "tail", trace_id)
+    least = ("-n", "1", "--min-duration-ms", "40", "--max-duration-ms", "40", "--json")
+    seen = command(asked, *words, *least)
+
+    assert [json.loads(line)["trace_id"] for line in failed.stdout.splitlines()] == ["trc_client_1"]
+    assert none.stdout == "no runs\n"
+    assert json.loads(seen.stdout)["event"] == "agent.execution.failed"
+
+
 def test_two_runs_are_compared_in_the_terminal(asked):
     same = command(asked, "diff", "trc_client_0", "trc_client_0")
     other = command(asked, "diff", "trc_client_0", "trc_client_1")
@@ -392,8 +414,13 @@ def test_a_run_is_played_and_shown_at_a_moment_in_the_terminal(asked):
     ("words", "status", "said"),
     [
         (("trace", "trc_client_unknown"), 1, "no events of trace"),
+        (("trace", "trc_client_0", "--step", "nope"), 1, "run 'trc_client_0' has no step 'nope'"),
+        (("diff", "trc_client_0", "trc_gone"), 1, "no events of trace 'trc_gone' at"),
         (("sessions", "ses_unknown"), 1, "no session"),
         (("traces", "--since", "whenever"), 2, "whenever"),
+        (("traces", "--min-cost-usd", "much"), 2, "--min-cost-usd: 'much' is not a number"),
+        (("replay", "trc_client_0", "--play", "--speed", "-1"), 2, "--speed: '-1' is less than 0"),
+        (("traces", "--status", "bogus"), 2, "'bogus'; expected one of success, partial_success"),
         (("traces", "--endpoint", "http://127.0.0.1:9"), 2, "start one with"),
     ],
 )

@@ -90,6 +90,28 @@ def test_a_run_is_gone_from_everything(site):
     assert bravos.json()["summary"]["total_events"] == 2
 
 
+def test_an_agent_of_whom_nothing_is_left_is_nobody(site):
+    record(site, "trc-agent-1", agent_name="only-in-one-run")
+    record(site, "trc-agent-2", agent_name="in-two-runs")
+    record(site, "trc-agent-3", agent_name="in-two-runs")
+    record(site, "trc-agent-1", agent_name="only-in-one-run", tenant="bravo")
+    assert site.ask("GET", "/v1/agents/only-in-one-run").status == 200
+
+    for run in ("trc-agent-1", "trc-agent-2"):
+        assert site.ask("DELETE", f"/v1/traces/{run}").status == 200
+
+    window = "?from=2000-01-01&points=1"
+    answer = site.ask("GET", f"/v1/agents{window}").json()
+    names = [each["agent"] for each in answer["agents"]]
+    assert "only-in-one-run" not in names
+    assert "in-two-runs" in names
+    assert site.ask("GET", "/v1/agents/only-in-one-run").status == 404
+    left = site.ask("GET", f"/v1/agents/in-two-runs{window}").json()
+    assert left["executions"] == 2
+    bravos = site.ask("GET", f"/v1/agents/only-in-one-run{window}", tenant="bravo").json()
+    assert bravos["executions"] == 2
+
+
 def test_spans_of_a_shared_trace_go_with_their_run_only(site):
     """Two runs in one OpenTelemetry trace: deleting one leaves the spans of the other."""
     shared = b"shared-by-two___"

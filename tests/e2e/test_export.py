@@ -2,14 +2,17 @@
 
 import io
 import json
+import socket
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.collector import http
 from tests.support.contract import example
+from tests.support.waiting import wait_until
 from tracereel_collector.query.export import TABLES, Export, Wanted
 
 
@@ -77,6 +80,41 @@ def test_filters_choose(collector, agent):
     assert http("GET", f"{collector.url}/v1/export?since=yesterday").status == 400
 
 
+def test_times_are_given_as_everywhere_else(collector, agent):
+    """A moment, or how long ago."""
+    assert export(collector, agent=agent, since="99999d").headers["x-total-count"] == "200"
+    assert export(collector, agent=agent, until="1d").headers["x-total-count"] == "200"
+    assert export(collector, agent=agent, since="1d").body == b""
+    for asked, said in (
+        ("since=whenever", "since: 'whenever' is no moment; expected 2026-11-16T02:00:00Z, or how"),
+        ("since=1h&until=2h", "until: '2h' is not after since: '1h'"),
+    ):
+        refused = http("GET", f"{collector.url}/v1/export?{asked}")
+        assert (refused.status, refused.json()["error"]["message"][: len(said)]) == (400, said)
+
+
+@pytest.mark.parametrize("kind", ["ndjson", "parquet"])
+def test_an_export_says_about_how_long_it_will_be(collector, agent, kind):
+    answer = export(collector, agent=agent, format=kind)
+
+    assert int(answer.headers["x-estimated-bytes"]) == pytest.approx(len(answer.body), rel=0.5)
+    nothing = export(collector, agent="nobody", format=kind)
+    assert (nothing.headers["x-total-count"], nothing.headers["x-estimated-bytes"]) == ("0", "0")
+
+
+def test_the_places_of_exports_that_nobody_reads_are_free_again(collector, agent):
+    """More than may be made at once, each left after its first bytes."""
+    address = urlsplit(collector.url)
+
+    def left_early():
+        with socket.create_connection((address.hostname, address.port), timeout=30) as left:
+            left.sendall(b"GET /v1/export HTTP/1.1\r\nHost: x\r\n\r\n")
+            return left.recv(12)
+
+    for _ in range(4):
+        wait_until(lambda: left_early() == b"HTTP/1.1 200")
+
+
 class Watched:
     """The store as an export sees it, with the size of what it gave out."""
 
@@ -97,11 +135,14 @@ def test_slices_are_bounded_and_lose_nothing(collector, agent, sql, rows, size):
     made = Export(store, slice_rows=rows, slice_bytes=size)
     wanted = Wanted(trace_id="trc-exp-0")
 
-    lines = b"".join(made.ndjson("default", wanted)).splitlines()
-    table = pq.ParquetFile(io.BytesIO(b"".join(made.parquet("default", wanted))))
+    written = list(made.ndjson("default", wanted))
+    lines = b"".join(piece.data for piece in written).splitlines()
+    pieces = list(made.parquet("default", wanted))
+    table = pq.ParquetFile(io.BytesIO(b"".join(piece.data for piece in pieces)))
 
     assert len({json.loads(line)["event_id"] for line in lines}) == len(lines) == 10
     assert table.metadata.num_rows == 10
+    assert sum(piece.rows for piece in written) == sum(piece.rows for piece in pieces) == 10
     assert table.num_row_groups == (4 if size > 6_000 else 10)
     assert max(store.sizes) < (70_000 if size > 6_000 else 25_000)
 
@@ -139,7 +180,7 @@ def test_the_command_writes_a_file(collector, agent, tmp_path):
 def test_the_command_says_what_is_wrong(collector, tmp_path):
     for arguments, why in (
         (["--endpoint", "http://127.0.0.1:1"], "no collector answers"),
-        (["--endpoint", collector.url, "--since", "yesterday"], "since is 'yesterday'"),
+        (["--endpoint", collector.url, "--since", "yesterday"], "since: 'yesterday' is no moment"),
     ):
         done = subprocess.run(
             [sys.executable, "-m", "tracereel", "dump", *arguments, "-o", str(tmp_path / "x")],

@@ -1,6 +1,7 @@
 """Headers made to break things: refused or ignored, never a server error of the 500 kind."""
 
 import itertools
+import json
 import socket
 from urllib.parse import urlsplit
 
@@ -54,6 +55,23 @@ def status_of(collector, request):
         connection.sendall(request)
         answer = connection.recv(4096)
     return int(answer.split(b" ", 2)[1])
+
+
+def test_what_is_no_http_is_answered_like_every_other_mistake(collector):
+    """As `curl` sends an address that somebody has typed."""
+    url = urlsplit(collector.url)
+    with socket.create_connection((url.hostname, url.port), timeout=20) as connection:
+        connection.sendall("GET /v1/traces?q=mañana HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-length: %d\r\n" % len(body) in head
+    assert json.loads(body)["error"] == {
+        "code": "bad_request",
+        "message": "this is not a valid HTTP/1.1 request",
+        "hint": "in an address, characters beyond ASCII and spaces are written as %C3%B1, %20",
+    }
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: b" ".join(target).decode())

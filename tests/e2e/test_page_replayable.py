@@ -112,6 +112,17 @@ def test_divergences_of_a_replay_are_shown_with_call_difference_and_line(visit, 
     expect(replays).to_contain_text("at shop/booking.py:41 in book")
 
 
+def test_a_replay_that_was_stopped_says_why(visit, collector, trace_id):
+    why = f"Note: it was stopped: booking / refund would run for real {MARKUP}."
+    stopped = {"r": "replayed", "time": "2026-11-16T11:00:00Z", "mode": "strict", "served": 1}
+    stopped |= {"identical": False, "live": 0, "divergences": [], "divergence_count": 0}
+    run_with(collector, trace_id, {}, CLOSED, replays=[{**stopped, "notes": [why]}])
+    page = visit.open(f"#/run/{trace_id}")
+
+    expect(page.locator(".replays li")).to_contain_text("ended early")
+    expect(page.locator(".replays li .divergence")).to_have_text(why)
+
+
 def test_branches_are_a_tree_that_leads_to_them_and_to_the_comparison(visit, family):
     original, branch = family
     page = visit.open(f"#/run/{original}")

@@ -6,6 +6,8 @@ import re
 from playwright.sync_api import expect
 
 from tests.support.browser import PATIENCE_MS, ended, event, started, tool
+from tests.support.collector import http
+from tests.support.waiting import wait_until
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -26,15 +28,21 @@ def test_agents_models_tools_tries_and_takeovers_are_one_picture(visit, seeded):
 
     expect(steps(page)).to_have_count(13)
     labels = steps(page).evaluate_all("rows => rows.map(row => row.getAttribute('aria-label'))")
-    kinds = {label.split()[0] for label in labels}
-    assert kinds == {"pipeline", "agent", "llm", "tool", "retrieval", "retry", "fallback"}
+    kinds = {label.split(", ")[1] for label in labels}
+    calls = {"model call", "tool call", "search"}
+    assert kinds == {"pipeline", "agent", "retry", "fallback"} | calls
     assert any("on the critical path" in label for label in labels)
     expect(page.locator(".critical").first).to_be_attached()
     expect(page.locator(".chain")).to_contain_text("try 2")
+    expect(page.locator(".waterfall-head .legend")).to_have_text("critical path")
     links = page.locator(".run-title .end a").evaluate_all("all => all.map(each => each.href)")
-    assert any("/api/traces/" in each for each in links)
     for address in links[1:]:
         assert page.request.get(address).ok, address
+    jaeger = page.get_by_role("link", name="Jaeger").get_attribute("href")
+    assert "/api/traces/" in page.request.get(f"{visit.url}{jaeger}").url, "no Jaeger is known"
+    # One run has one duration, wherever it is told.
+    took = page.locator(".facts dd").first.text_content()
+    expect(page.locator(".player-clock")).to_have_text(f"{took} / {took}")
 
 
 def test_the_old_address_of_a_run_still_leads_to_it(visit, seeded):
@@ -57,8 +65,17 @@ def test_a_step_shows_what_went_in_what_came_out_and_why(visit, seeded):
     expect(panel.locator("pre").last).to_contain_text('"decision_id"')
     steps(page).filter(has_text="pricing_agent #1").click()
     expect(panel.locator(".notice")).to_contain_text("RateLimitError")
-    panel.get_by_text("Stack trace").click()
-    expect(panel).to_contain_text("Traceback")
+    expect(panel.locator(".notice").get_by_text("Traceback")).to_be_visible()
+
+
+def test_a_failed_run_says_at_once_what_failed_and_why(visit, seeded):
+    page = visit.open(f"#/run/{seeded[3]['trace_id']}")
+
+    notice = page.locator(".run-head .notice")
+    expect(notice).to_contain_text("weather failed: LookupError no such place: Atlantis")
+    notice.get_by_role("button", name="Show the step").click()
+    expect(page.locator(".details h2")).to_have_text("weather")
+    expect(page.locator(".step-row.selected")).to_contain_text("weather")
 
 
 def test_the_player_moves_a_playhead_and_sums_follow(visit, seeded):
@@ -76,6 +93,27 @@ def test_the_player_moves_a_playhead_and_sums_follow(visit, seeded):
     page.keyboard.press("End")
     expect(figure.nth(2)).to_have_text("700 tokens")
     expect(page.locator(".step-row.future")).to_have_count(0)
+
+
+def test_who_plays_a_run_sees_its_events_pass(visit, seeded):
+    page = open_lima(visit, seeded)
+    page.keyboard.press("Home")
+    page.get_by_role("button", name="Play", exact=True).click()
+
+    expect(page.get_by_role("tab", name="Events")).to_have_attribute("aria-selected", "true")
+    now = page.locator(".event-row.now")
+    expect(now).to_have_count(1)
+    expect(now.filter(has_text="decided")).to_be_visible()
+    page.keyboard.press("Space")
+    page.keyboard.press("End")
+    expect(now).to_contain_text("run ended")
+    expect(now.locator(".event-text")).to_have_attribute("title", re.compile("."))
+
+    page.locator(".step-row").nth(1).click()
+    page.get_by_role("button", name="Play", exact=True).click()
+    step = page.get_by_role("tab", name="Step")
+    expect(step).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Space")
 
 
 def test_the_player_steps_from_event_to_event_and_can_be_scrubbed(visit, seeded):
@@ -98,6 +136,36 @@ def test_the_player_steps_from_event_to_event_and_can_be_scrubbed(visit, seeded)
     expect(page.locator(".event-row.future").first).to_be_attached()
     page.get_by_role("button", name="Decisions").click()
     expect(page.locator(".event-row")).to_have_count(2)
+
+
+def test_steps_and_events_are_read_by_keyboard(visit, seeded):
+    page = open_lima(visit, seeded)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    tree = page.get_by_role("tree", name="Steps of the run")
+    expect(tree).to_be_focused()
+    expect(tree).to_have_attribute("aria-activedescendant", "step-1")
+    page.keyboard.press("Enter")
+    expect(page.locator("#panel")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(tree).to_be_focused()
+
+    page.keyboard.press("e")
+    taken = page.locator('.event-row[aria-selected="true"]')
+    for key in ("ArrowDown", "ArrowDown", "j"):
+        page.keyboard.press(key)
+    expect(taken).to_have_count(1)
+    expect(taken).to_have_attribute("id", "event-2")
+    expect(page.get_by_role("listbox", name="Events of the run")).to_be_focused()
+    expect(page.locator(".step-row.selected")).to_have_count(1)
+
+    page.get_by_role("tab", name="Events").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Run", exact=True)).to_be_focused()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("Play or pause")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_steps_are_walked_folded_and_zoomed_by_keyboard(visit, seeded):
@@ -123,10 +191,61 @@ def test_a_run_that_goes_on_grows(visit, seeded, collector, trace_id):
     expect(steps(page)).to_have_count(2)
     expect(page.locator(".run-title .badge").first).to_contain_text("running")
 
+    steps(page).filter(has_text="first").click()
+    raw = page.locator(".panel-body").get_by_text("Raw JSON")
+    raw.click()
     collector.post_events([tool(trace_id, "second", 0)])
     expect(steps(page)).to_have_count(3)
+    expect(page.locator(".panel-body pre").last).to_contain_text('"tool_name": "first"')
     collector.post_events([ended(trace_id)])
     expect(page.locator(".run-title .badge").first).to_contain_text("success")
+
+
+def agent(trace_id, level, seconds_ago, *, ends=False):
+    """The beginning or the end of an agent that another one has called."""
+    given = {"trace_id": trace_id, "request_id": "r", "agent_name": f"level_{level}"}
+    given |= {"span_id": f"{level + 2:016x}", "parent_span_id": f"{level + 1:016x}"}
+    if not ends:
+        given |= {"input_type": "text", "input_summary": "in", "input_size_bytes": 1}
+        return event("agent.execution.started", seconds_ago, **given)
+    given |= {"output_type": "text", "output_summary": "out", "output_size_bytes": 1}
+    took = {"execution_time_ms": 5, "execution_time_seconds": 0.005, "success": True}
+    return event("agent.execution.completed", seconds_ago, **given, **took)
+
+
+def test_fifty_levels_can_still_be_read(visit, collector, trace_id):
+    levels = range(50)
+    first = started(trace_id, 9, span_id=f"{1:016x}")
+    begun = [agent(trace_id, level, 8 - level / 20) for level in levels]
+    done = [agent(trace_id, level, 1 + level / 20, ends=True) for level in levels]
+    last = ended(trace_id, span_id=f"{1:016x}")
+    assert collector.post_events([first, *begun, *done, last]).json()["accepted"] == 102
+    page = visit.open(f"#/run/{trace_id}")
+
+    expect(steps(page).first).to_be_visible()
+    page.locator(".waterfall-rows").evaluate("rows => rows.scrollTo(0, 1e9)")
+    name = steps(page).filter(has_text="level_49").locator(".step-name")
+    expect(name).to_be_visible()
+    assert name.evaluate("each => each.scrollWidth <= each.clientWidth"), "the name is cut"
+
+
+def test_eight_hours_zero_milliseconds_and_a_cost_nobody_knows(visit, collector, trace_id):
+    hours = 8 * 3600
+    nothing = tool(trace_id, "حجز 🤖", hours - 60, duration_ms=0)
+    last = tool(trace_id, "last", 0, duration_ms=0)
+    run = [started(trace_id, hours), nothing, last, ended(trace_id)]
+    run[-1]["total_execution_time_ms"] = hours * 1000
+    assert collector.post_events(run).json()["accepted"] == 4
+    page = visit.open(f"#/run/{trace_id}")
+
+    expect(page.locator(".facts")).to_contain_text("8 h")
+    expect(page.locator(".ticks span").nth(1)).to_have_text(re.compile(r"^\d h$"))
+    for row in (steps(page).filter(has_text="حجز 🤖"), steps(page).filter(has_text="last")):
+        bar, track = row.locator(".step-bar").bounding_box(), row.locator(".track").bounding_box()
+        assert bar["width"] >= 2
+        assert bar["x"] + bar["width"] <= track["x"] + track["width"] + 0.5
+    expect(page.locator(".figures")).to_contain_text("cost not known")
+    expect(page.locator(".facts div").filter(has_text="Cost").locator("dd")).to_have_text("\u2013")
 
 
 def test_missing_events_are_shown_where_they_are_missing(visit, collector, trace_id):
@@ -194,6 +313,11 @@ def test_an_agent_is_plotted(visit, seeded):
     expect(page.locator("h1")).to_contain_text("pricing_agent")
     expect(page.locator(".plot").first).to_be_visible()
     expect(page.locator(".plot .failed").first).to_be_attached()
+    spread = page.get_by_role("img", name=re.compile("^How long executions took: p50 "))
+    expect(spread.locator("rect").first).to_be_visible()
+    expect(spread.locator(".percentile-name")).to_have_text(["p50", "p95", "p99"])
+    scale = page.locator(".plot-box").filter(has_text="Latency over time").locator("text").nth(2)
+    expect(scale).to_have_text(re.compile(r"^(1|1\.2|1\.6|2|3|4|5|6|8|10|12|16)0* m?s$"))
     expect(page.get_by_role("link", name="RateLimitError")).to_be_visible()
 
 
@@ -206,6 +330,22 @@ def test_a_conversation_has_its_turns_and_tools(visit, seeded):
     expect(page.locator(".said.answer").first).to_contain_text("booked")
     page.locator(".rounds summary").first.click()
     expect(page.locator(".round").first).to_contain_text("flights")
+
+
+def test_tokens_that_nobody_counted_are_not_nought(visit, collector, trace_id):
+    session = f"s_{trace_id}"
+    given = {"session_id": session}
+    run = [started(trace_id, **given), tool(trace_id, "look", **given), ended(trace_id, **given)]
+    assert collector.post_events(run).json()["accepted"] == 3
+    path = f"{collector.url}/v1/sessions/{session}"
+    wait_until(lambda: http("GET", path).status == 200, message="the session is not stored")
+    page = visit.open("#/sessions")
+    row = page.locator("tr").filter(has_text=session)
+
+    expect(row.locator("td").nth(5)).to_have_text("\u2013")
+    row.get_by_role("link").click()
+    expect(page.locator(".turn")).to_have_count(1)
+    expect(page.locator(".turn header")).not_to_contain_text("token")
 
 
 def test_the_collector_tells_what_came_in_and_what_to_do(visit, seeded, collector):

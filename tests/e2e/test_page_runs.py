@@ -1,6 +1,8 @@
 """The list of runs in a real browser: live, narrowed by address and by hand, by mouse and by keyboard."""
 
 import re
+from itertools import pairwise
+from urllib.parse import quote
 
 from playwright.sync_api import expect
 
@@ -20,12 +22,34 @@ def test_a_run_shows_its_status_agents_and_figures(visit, seeded):
     expect(rows(page)).to_have_count(len(seeded))
     lima = rows(page).filter(has_text="Lima")
     expect(lima.locator(".c-status")).to_have_text(re.compile("partial success"))
+    tries = "pricing_agent (failed), pricing_agent (failed)"
     expect(lima.locator(".strip")).to_have_attribute(
-        "aria-label", re.compile("regex_pricing_agent")
+        "aria-label", f"Agents: planner, {tries}, regex_pricing_agent, review_agent"
     )
-    assert lima.locator(".strip span").count() == 4
-    assert lima.locator(".c-small").all_text_contents() == ["2", "1", "1"]
-    expect(rows(page).filter(has_text="Atlantis").locator(".c-status")).to_contain_text("failed")
+    assert lima.locator(".strip span").count() == 5
+    assert lima.locator(".strip .x-failed").count() == 2
+    widths = lima.locator(".strip span").evaluate_all("all => all.map(each => each.clientWidth)")
+    assert min(widths) >= 10, "blocks are too narrow to be seen"
+    assert lima.locator(".c-small").all_inner_texts() == ["2", "1", "1"]
+    failed = rows(page).filter(has_text="Atlantis").locator(".c-status")
+    expect(failed).to_contain_text("failed")
+    expect(failed.locator(".why")).to_have_text("LookupError")
+
+
+def test_agents_of_one_run_have_colours_that_differ(visit, seeded):
+    page = visit.open(DESK)
+    blocks = rows(page).filter(has_text="Lima").locator(".strip span")
+    expect(blocks).to_have_count(5)
+
+    colour = "each => getComputedStyle(each).getPropertyValue('--agent')"
+    hues = {
+        float(text.rstrip(")").split()[-1])
+        for text in blocks.evaluate_all(f"all => all.map({colour})")
+    }
+    own = sorted(hues)
+    assert len(own) == 4
+    apart = [after - before for before, after in pairwise(own)]
+    assert min([*apart, own[0] + 360 - own[-1]]) >= 40
 
 
 def test_filters_are_in_the_address(visit, seeded):
@@ -39,6 +63,19 @@ def test_filters_are_in_the_address(visit, seeded):
     assert "agent=regex_pricing_agent" in page.url
     page.go_back()
     expect(rows(page)).to_have_count(len(seeded))
+    page.go_forward()
+    expect(rows(page)).to_have_count(1)
+    page.reload()
+    expect(rows(page)).to_have_count(1)
+    expect(page.locator(".chip").filter(has_text="regex_pricing_agent")).to_be_visible()
+
+
+def test_a_list_that_stands_still_is_read_all_the_same(visit, seeded):
+    """`live` is a word of the page's address; the collector would refuse it."""
+    page = visit.open(f"{DESK}&live=off")
+
+    expect(rows(page)).to_have_count(len(seeded))
+    expect(page.locator(".histogram rect.ok").first).to_be_attached()
 
 
 def test_words_are_searched_for_with_the_keyboard_alone(visit, seeded):
@@ -68,6 +105,47 @@ def test_dragging_over_the_histogram_chooses_a_window(visit, seeded):
     page.mouse.up()
     page.wait_for_url(re.compile("from=2.*&to=2|to=2.*&from=2"))
     expect(page.get_by_text("No run matches.")).to_be_visible()
+
+
+def test_a_window_is_chosen_on_the_histogram_with_the_keyboard(visit, seeded):
+    page = visit.open(f"{DESK}&from=15m")
+    expect(page.locator(".histogram rect.ok").first).to_be_attached()
+    histogram = page.get_by_role("slider", name="When runs began")
+    histogram.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("Shift+ArrowRight")
+    expect(histogram).to_have_attribute("aria-valuetext", re.compile(": 0 runs$"))
+    page.keyboard.press("Escape")
+    expect(histogram).to_have_attribute("aria-valuetext", re.compile("runs, .* in this window$"))
+
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+End")
+    expect(histogram).to_have_attribute("aria-valuetext", re.compile(f": {len(seeded)} runs"))
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("from=2.*&to=2|to=2.*&from=2"))
+    expect(rows(page)).to_have_count(len(seeded))
+
+
+def test_words_may_hold_any_character(visit, collector, trace_id):
+    odd = '100% of \\ it\'s "quoted" <b>&amp;_* 🙂 ñandú שלום'
+    collector.post_events([ended(trace_id, user_id=trace_id, output_summary=odd)])
+    page = visit.open(f"#/runs?user={trace_id}")
+    expect(rows(page)).to_have_count(1)
+
+    for words in ("ñandú", '"quoted"', "שלום", "%", "\\ _ *", "'); --", "#/runs?q=&a=b+c"):
+        page.keyboard.press("/")
+        page.keyboard.type(words)
+        page.keyboard.press("Enter")
+        expect(page.locator(".chip").filter(has_text=f"words: {words}")).to_be_visible()
+        expect(page.get_by_role("searchbox")).to_have_value(words)
+        page.keyboard.press("Escape")
+        page.reload()
+        expect(page.locator(".chip").filter(has_text=f"words: {words}")).to_be_visible()
+        said = page.get_by_text(re.compile("No run matches|has no word to search for|the only one"))
+        expect(said).to_be_visible()
+    for words in ("ñandú", '"quoted"', "שלום"):
+        visit.open(f"#/runs?user={trace_id}&q={quote(words)}")
+        expect(rows(page)).to_have_count(1)
 
 
 def test_a_new_run_appears_by_itself_and_changes_in_place(visit, seeded, collector, trace_id):

@@ -1,6 +1,9 @@
 """What the page shows where there is nothing to show, in a real browser: keys, no data, no collector."""
 
 import re
+from contextlib import closing
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -143,11 +146,51 @@ def test_a_query_that_takes_too_long_says_what_would_help(visit):
     expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
 
 
+@pytest.fixture(scope="module")
+def with_jaeger(tmp_path_factory):
+    """A collector that knows of a Jaeger."""
+    environ = {"TRACEREEL_JAEGER_URL": "http://127.0.0.1:9/jaeger/"}
+    running = CollectorProcess(tmp_path_factory.mktemp("with_jaeger"), environ).start()
+    yield running
+    running.stop()
+
+
+def test_a_search_that_is_stopped_leaves_the_means_to_narrow_it(visit):
+    said = "Query memory limit exceeded: would use 97.66 KiB" + " (while reading column)" * 10
+    stopped = {"error": {"code": "store_unavailable", "message": said, "hint": None}}
+    page = visit.page
+    # As the store says it; whether a small search is stopped at all is up to its measuring.
+    page.route("**/v1/traces?*from=30d*", lambda route: route.fulfill(status=503, json=stopped))
+    visit.open("#/runs?from=30d")
+
+    expect(page.get_by_role("heading", name="That took too long")).to_be_visible()
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
+    page.get_by_text("What the store said").click()
+    expect(page.get_by_role("alert")).to_contain_text("memory limit exceeded")
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.get_by_label("Window of time").select_option("15m")
+    page.wait_for_url(re.compile("from=15m"))
+
+
+def test_a_run_leads_to_the_jaeger_that_the_operator_has_named(with_jaeger):
+    asked = HTTPConnection(urlsplit(with_jaeger.url).netloc, timeout=30)
+    with closing(asked):
+        asked.request("GET", f"/v1/traces/{'ab' * 16}/jaeger")
+        answer = asked.getresponse()
+
+        assert answer.status == 307
+        assert answer.headers["location"] == f"http://127.0.0.1:9/jaeger/trace/{'ab' * 16}"
+
+
 def test_a_collector_that_goes_away_is_said_to_be_away_and_looked_for(visits, guarded):
     """The last test here: it ends the collector, and starts another in its place."""
     page = visits(guarded).open("#/runs")
     log_in(page, guarded.keys["reader"]["key"])
     expect(page.locator(".runlist tbody tr")).to_have_count(1)
+    watching = page.context.new_page()
+    watching.goto(f"{guarded.url}/#/runs")
+    expect(watching.locator(".runlist tbody tr")).to_have_count(1)
     guarded.kill()
 
     expect(page.locator("#health")).to_have_text("Collector is away")
@@ -160,3 +203,6 @@ def test_a_collector_that_goes_away_is_said_to_be_away_and_looked_for(visits, gu
     expect(page.locator("#health")).to_have_text("Collector is well")
     expect(page.get_by_role("heading", name="The collector is away")).to_have_count(0)
     expect(page.get_by_role("heading", name="Agents", exact=True)).to_be_visible()
+    key = {"x-api-key": guarded.keys["reader"]["key"]}
+    assert guarded.post_events([started("trc_after_it")], headers=key).status == 200
+    expect(watching.locator(".runlist tbody tr")).to_have_count(2)

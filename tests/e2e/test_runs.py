@@ -278,6 +278,10 @@ def test_the_state_at_a_moment(collector, mixed):
     assert end["decisions"][0]["type"] == "temporal_resolution"
     assert before["state"] == "not_started"
     assert http("GET", f"{collector.url}/v1/replay/{run}?at=soon").status == 400
+    both = http("GET", f"{collector.url}/v1/replay/{run}?at=5&stream=1").json()["error"]["message"]
+    assert both == "at: the state at a moment is not played; leave out `at` or `stream`"
+    odd = http("GET", f"{collector.url}/v1/replay/{run}?stream=1", None, {"Last-Event-ID": "x"})
+    assert odd.json()["error"]["message"].startswith("Last-Event-ID: 'x' is not a place in a")
 
 
 def parse_stream(body):
@@ -417,3 +421,23 @@ def test_two_runs_are_compared(collector, trace_id):
     assert same["same"] is True
     assert [step["change"] for step in same["steps"]] == ["same"]
     assert http("GET", f"{collector.url}/v1/traces/{trace_id}-one/diff/none").status == 404
+
+
+@pytest.mark.parametrize("name", ["{run}", "{run}-sub", "unknown", "not%20an%20id", "a%2Fb", ""])
+def test_a_replay_is_the_same_with_and_without_parameters(collector, mixed, name):
+    """Without any it goes a shorter way through the collector."""
+    path = f"{collector.url}/v1/replay/{name.format(run=mixed[0])}"
+
+    short, long = http("GET", path), http("GET", f"{path}?linked=true")
+
+    assert (short.status, short.body) == (long.status, long.body)
+    assert short.headers["content-type"] == long.headers["content-type"]
+
+
+def test_replays_are_counted_under_their_route(collector, mixed):
+    labels = {"route": "/v1/replay/{trace_id}", "code": "200"}
+    before = collector.metric("tracereel_http_requests_total", **labels)
+
+    read(collector, f"/v1/replay/{mixed[0]}")
+
+    assert collector.metric("tracereel_http_requests_total", **labels) == before + 1

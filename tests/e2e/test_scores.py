@@ -1,6 +1,7 @@
 """Scores: kept for good once acknowledged, replaced by id, listed, and averaged per agent."""
 
 import json
+from urllib.parse import quote
 
 import pytest
 
@@ -82,6 +83,40 @@ def test_a_step_is_scored_and_averaged_for_its_agent(collector, post, trace_id):
         each["value"] for each in listed(collector, trace_id=trace_id, min=1, max=1)["scores"]
     ] == [1]
     assert listed(collector, trace_id=trace_id, source="judge")["scores"][0]["value"] == 0.4
+
+
+def test_a_field_that_scores_do_not_have_is_named(post, trace_id):
+    answer = post({"trace_id": trace_id, "name": "n", "value": 1, "colour": "red"})
+
+    assert answer.status == 400
+    said = answer.json()["error"]["message"]
+    assert said == "no score is acceptable: colour: there is no such field"
+
+
+def test_scores_are_found_by_what_they_say_and_who_says_it(collector, post, trace_id):
+    common = {"trace_id": trace_id, "name": "tone"}
+    post(
+        [
+            {**common, "id": "a", "value": "rude", "author": "ana", "comment": "Señor 李 was hurt"},
+            {**common, "id": "b", "value": "warm", "author": "bob", "comment": "as always"},
+            {**common, "id": "c", "comment": "señorita: hurt too", "author": "ana"},
+            {**common, "id": "d", "value": True, "author": "judge-1"},
+        ]
+    )
+
+    def found(**asked):
+        asked = {name: quote(value) for name, value in asked.items()}
+        scores = listed(collector, trace_id=trace_id, **asked)["scores"]
+        return sorted(each["id"] for each in scores)
+
+    assert found(category="rude") == ["a"]
+    assert found(author="ana") == ["a", "c"]
+    assert found(q="HURT") == ["a", "c"]
+    assert found(q="hurt 李") == ["a"]
+    assert found(q="hur") == found(category="Rude") == found(q="' OR 1=1 --") == []
+    assert found(author="ana", category="warm") == []
+    answer = http("GET", f"{collector.url}/v1/scores?q=%22").json()
+    assert answer["error"]["message"] == "q: '\"' has no word to search for"
 
 
 def test_a_long_list_is_read_in_pieces(collector, post, trace_id):

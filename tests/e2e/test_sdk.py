@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,27 @@ MANY_RUNS_THEN_KILL_9 = AGENTS + textwrap.dedent(
     os.kill(os.getpid(), signal.SIGKILL)
     """
 )
+IN_OTHER_PROCESSES = """
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+import tracereel
+
+@tracereel.traced_agent("geo_agent")
+def locate(place):
+    if place == "Atlantis":
+        raise LookupError(place)
+    return place
+
+@tracereel.traced_pipeline("appointment_creation", agents=["geo_agent"])
+def book():
+    print(tracereel.current_execution().trace_id, flush=True)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        found = [pool.submit(tracereel.carry(locate), place) for place in ("Rome", "Atlantis")]
+        return [each.exception() is None for each in found]
+
+if __name__ == "__main__":
+    assert book() == [True, False]
+"""
 EVENTS_OF_A_RUN = [
     "agent.pipeline.started",
     "agent.execution.started",
@@ -71,8 +93,9 @@ def run(script, spool, url):
         "TRACEREEL_SPOOL_DIR": str(spool),
         "OTEL_SERVICE_NAME": "clinic",
     }
+    given = [str(script)] if isinstance(script, Path) else ["-c", script]
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=False
+        [sys.executable, *given], env=environ, capture_output=True, text=True, check=False
     )
     return re.findall(r"(?m)^[0-9a-f]{32}$", done.stdout), done
 
@@ -138,6 +161,28 @@ def test_a_run_is_replayed_as_it_happened(collector, tmp_path):
     assert {each["service"] for each in details} == {"clinic"}
     summary = found["summary"]
     assert (summary["agents_executed"], summary["errors"], summary["decisions"]) == (2, 1, 1)
+
+
+def test_a_pipeline_has_the_agents_of_other_processes(collector, tmp_path):
+    program = tmp_path / "program.py"  # a file: pools start their workers by importing it
+    program.write_text(IN_OTHER_PROCESSES)
+    [trace_id], done = run(program, tmp_path / "spool", collector.url)
+    assert done.returncode == 0, done.stderr
+
+    told = wait_until(
+        lambda: (
+            found
+            if (found := replay(collector, trace_id))["summary"]["total_events"] == 6
+            else None
+        )
+    )
+    [pipeline] = told["summary"]["pipelines"]
+
+    assert pipeline["status"] == "partial_success"
+    assert (pipeline["agents_executed"], pipeline["agents_succeeded"]) == (2, 1)
+    assert pipeline["agents_failed"] == 1
+    own = told["timeline"][-1]["details"]
+    assert (own["event_type"], own["agents_executed"]) == ("agent.pipeline.completed", 0)
 
 
 @pytest.mark.fault

@@ -81,6 +81,13 @@ def test_a_question_is_answered_as_json(site):
     assert (said["row_count"], said["limit_reached"]) == (1, False)
 
 
+def test_what_a_statement_cannot_begin_with_is_answered_by_what_it_can(site):
+    answer = site.sql("SELEC 1")
+
+    assert answer.status == 400
+    assert "'SELEC'; accepted are SELECT, WITH, EXPLAIN, SHOW" in answer.json()["error"]["message"]
+
+
 def test_the_statement_may_be_the_body_itself(site):
     answer = site.ask("POST", "/v1/sql", b"SELECT 1 AS one;", **{"Content-Type": "text/plain"})
 
@@ -323,6 +330,9 @@ def test_clickhouse_connect_reads_the_store(site):
         with pytest.raises(clickhouse_connect.driver.exceptions.DatabaseError) as refused:
             client.command("DROP TABLE agent_events")
         assert refused.value.code == 497
+        with pytest.raises(clickhouse_connect.driver.exceptions.DatabaseError) as written:
+            client.command("INSERT INTO agent_events VALUES (1)")
+        assert "this statement is refused; accepted are SELECT" in str(written.value)
         client.close()
 
 

@@ -126,6 +126,23 @@ def test_filters_choose_among_what_is_shown(watched, trace_id):
     assert [each.data["details"]["event_id"][-1] for each in shown] == ["1", "4"]
 
 
+def test_ranges_choose_too(watched, trace_id):
+    with tail(watched, f"?trace={trace_id}&min_duration_ms=100&max_cost_usd=0.5") as stream:
+        post(
+            watched,
+            [
+                event(trace_id, 1, duration_ms=99, llm_cost_usd=0.1),
+                event(trace_id, 2, duration_ms=100, llm_cost_usd=0.5),
+                event(trace_id, 3, duration_ms=500, llm_cost_usd=0.6),
+                event(trace_id, 4, duration_ms=500),
+                event(trace_id, 5, duration_ms=500, llm_cost_usd=0),
+            ],
+        )
+        shown = stream.wait_for(2)
+
+    assert [each.data["details"]["event_id"][-1] for each in shown] == ["2", "5"]
+
+
 def test_a_tenant_is_shown_nothing_of_another(watched, trace_id):
     with tail(watched, key=OTHER) as stream:
         post(watched, [event(trace_id, 1)])
@@ -289,7 +306,13 @@ def test_a_revoked_key_ends_its_stream(watched, trace_id):
 
 @pytest.mark.parametrize(
     ("query", "headers"),
-    [("?after=-1", {}), ("?after=x", {}), ("", {"Last-Event-ID": "x"}), ("?q=" + "x" * 1001, {})],
+    [
+        ("?after=-1", {}),
+        ("?after=x", {}),
+        ("", {"Last-Event-ID": "x"}),
+        ("?q=" + "x" * 1001, {}),
+        ("?min_tokens=many", {}),
+    ],
 )
 def test_what_is_no_place_and_no_filter_is_refused(watched, query, headers):
     answer = http("GET", f"{watched.url}/v1/tail{query}", headers={**ACME, **headers})

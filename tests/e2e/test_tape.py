@@ -53,6 +53,10 @@ def test_a_run_is_re_executed_from_the_collector(collector, recorded):
 
     timeline = collector.replay(trace_id).json()["timeline"]
     assert "agent.tape.recorded" not in {entry["event"] for entry in timeline}
+    # The events have whole microseconds, the spans nanoseconds: nothing is before the beginning.
+    assert min(entry["step"]["offset_ms"] for entry in timeline) == 0
+    end = http("GET", f"{collector.url}/v1/replay/{trace_id}?at=1000000").json()
+    assert end["events_so_far"] == len(timeline)
     complete = http("GET", f"{collector.url}/v1/traces/{trace_id}/completeness").json()
     assert complete["verdict"] == "complete", json.dumps(complete)
 
@@ -143,6 +147,13 @@ def test_whether_a_run_that_was_not_recorded_can_be_replayed_is_said(collector):
     assert (found["replayable"], found["recorded"], found["command"]) == ("no", False, None)
     assert "not recorded" in found["reasons"][0]
     assert http("GET", f"{collector.url}/v1/traces/nobody/replayable").status == 404
+    for words in (
+        ["replay", "trc_not_recorded", "--run"],
+        ["export", "trc_not_recorded", "--tape", "x"],
+    ):
+        told = tracereel_command(*words, "--endpoint", collector.url)
+        assert told.returncode == 1
+        assert "the run trc_not_recorded has no tape: it was not recorded" in told.stderr
 
 
 def test_a_run_without_a_tape_is_a_404(collector):

@@ -8,12 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from langgraph.errors import GraphRecursionError
 
 from tests.sdk.cli.answering_server import AnsweringServer
 from tracereel.cli import demo as command
 from tracereel.demo import orchestrator, questions
 from tracereel.demo.examples import DEFAULT, EXAMPLES
-from tracereel.demo.run_orchestrator import REQUESTS, run_orchestrator
+from tracereel.demo.run_orchestrator import (
+    REQUESTS,
+    ScriptedChatModel,
+    models_for,
+    run_orchestrator,
+)
 from tracereel.demo.run_questions import run_questions
 from tracereel.events import parse_event
 from tracereel.testing import EventRecorder
@@ -124,7 +130,7 @@ def test_the_page_says_the_limits_that_hold():
     assert f"{orchestrator.MAX_ITERATIONS} rounds" in PAGE
     assert f"{orchestrator.RECURSION_LIMIT} steps" in PAGE
     assert f"{questions.ROUND_LIMIT} rounds" in PAGE
-    assert orchestrator.STEP_TIMEOUT_SECONDS == questions.TIME_LIMIT_SECONDS == 300
+    assert orchestrator.TIME_LIMIT_SECONDS == questions.TIME_LIMIT_SECONDS == 300
     assert "5 minutes" in PAGE
 
 
@@ -183,6 +189,36 @@ class TestOrchestrator:
         assert specialist["end_code"] == "ITERATION_LIMIT_REACHED"
         assert len(of(events, "agent.llm.called", reports[-1].trace_id)) == 10
 
+    def test_five_minutes_are_the_limit_of_all_steps_together(self, recorded_events):
+        now = iter(range(0, 10_000, 140))
+        request = REQUESTS[0]
+        models = models_for(request.prompt, no_nap)
+        desk = orchestrator.Orchestrator(models, clock=lambda: next(now))
+
+        with orchestrator.on_duty(desk), pytest.raises(TimeoutError, match="five minutes are over"):
+            orchestrator.answer(request.prompt, attachments=[], session_id="s")
+
+        failed = recorded_events.get_events("agent.execution.failed")
+        assert [each["agent_name"] for each in failed] == [request.agent, "orchestrator"]
+        assert {each["error_type"] for each in failed} == {"TimeoutError"}
+        # It had asked its model and called a tool: no step was late by itself.
+        assert len(recorded_events.get_events("agent.llm.called")) == 1
+        assert len(recorded_events.get_events("agent.tool.called")) == 1
+
+    def test_fifty_steps_are_the_limit(self, recorded_events, monkeypatch):
+        monkeypatch.setattr(orchestrator, "MAX_ITERATIONS", 1_000)
+        steps = [("get_invoice", {"order": str(number)}) for number in range(100)]
+        model = ScriptedChatModel(steps=steps, nap=no_nap)
+        desk = orchestrator.Orchestrator({orchestrator.ORDERS: model})
+
+        with orchestrator.on_duty(desk), pytest.raises(GraphRecursionError, match="limit of 50"):
+            orchestrator.answer("/orders all of them", attachments=[], session_id="s")
+
+        failed = recorded_events.get_events("agent.execution.failed")
+        assert [each["error_type"] for each in failed] == ["GraphRecursionError"] * 2
+        steps = recorded_events.get_events("agent.step.completed")
+        assert sum(each["step_name"] in ("reason", "act") for each in steps) == 50
+
 
 class TestQuestions:
     def test_a_follow_up_is_answered_in_the_thread_of_the_first_question(self, asked):
@@ -216,16 +252,16 @@ class TestQuestions:
         now = iter([0.0, 1.0, 301.0])
         agent = questions.QuestionAgent(sleep=no_nap, clock=lambda: next(now))
 
-        frames = list(agent.ask(questions.CONVERSATIONS[0][0].text))
+        with questions.on_duty(agent):
+            frames = list(questions.ask(questions.CONVERSATIONS[0][0].text))
 
         assert "five minutes are over" in frames[-1]
         (failed,) = recorded_events.get_events("agent.execution.failed")
         assert failed["error_code"] == "TIME_LIMIT"
 
     def test_a_thread_that_is_not_there_is_an_error(self, recorded_events):
-        agent = questions.QuestionAgent(sleep=no_nap)
-
-        (frame,) = agent.ask(questions.CONVERSATIONS[0][0].text, thread_id="thread_9")
+        with questions.on_duty(questions.QuestionAgent(sleep=no_nap)):
+            (frame,) = questions.ask(questions.CONVERSATIONS[0][0].text, thread_id="thread_9")
 
         assert "there is no thread thread_9" in frame
         (failed,) = recorded_events.get_events("agent.execution.failed")
@@ -234,7 +270,9 @@ class TestQuestions:
     def test_a_thread_remembers_what_was_asked(self):
         agent = questions.QuestionAgent(sleep=no_nap)
         first, second = questions.CONVERSATIONS[0]
-        thread_id = json.loads(list(agent.ask(first.text))[-1].partition("data: ")[2])["threadId"]
-        list(agent.ask(second.text, thread_id=thread_id))
+        with questions.on_duty(agent):
+            ended = list(questions.ask(first.text))[-1]
+            thread_id = json.loads(ended.partition("data: ")[2])["threadId"]
+            list(questions.ask(second.text, thread_id=thread_id))
 
         assert agent.history(thread_id) == [first.text, second.text]

@@ -9,6 +9,7 @@ from tracereel.providers import (
     active_seconds,
     waited_seconds,
 )
+from tracereel.providers.waiting import read_answers, read_interrupts
 
 
 def told(result):
@@ -268,6 +269,34 @@ def test_waiting_for_people_is_not_the_agents_time():
     assert waited_seconds(events, since=0, until=100) == 50.0
     assert active_seconds(events, since=0, until=100) == 50.0
     assert active_seconds((), since=0, until=100) == 100.0
+
+
+@pytest.mark.parametrize(
+    ("resume", "approved"),
+    [
+        (True, {"one:0": True, "one:1": True, "two": True}),
+        (False, {"one:0": False, "one:1": False, "two": False}),
+        ("as you like", {"one:0": None, "one:1": None, "two": None}),
+        ({"two": True}, {"two": True}),
+        (
+            {"one": {"decisions": [{"type": "edit"}, {"type": "reject"}]}},
+            {"one:0": True, "one:1": False},
+        ),
+        ({"one": {"decisions": [{"type": "respond"}]}}, {"one:0": None, "one:1": None}),
+        ({"two": [{"type": "accept"}]}, {"two": True}),
+        ({"two": {"decisions": [None]}}, {"two": None}),
+    ],
+)
+def test_what_a_person_answers_of_what_was_asked(resume, approved):
+    actions = [{"name": "ship"}, {"name": "pay"}]
+    asked = read_interrupts(
+        [{"id": "one", "value": {"action_requests": actions}}, {"id": "two", "value": "sure?"}]
+    )
+
+    told = read_answers(asked, resume, at=7.0)
+
+    assert {each.id: each.approved for each in told} == approved
+    assert {each.resolved_at for each in told} == {7.0}
 
 
 @pytest.mark.parametrize(

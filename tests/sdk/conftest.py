@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
 import tracereel
@@ -68,6 +71,18 @@ def recorded(
         return list(sink.events)
 
     return deliver
+
+
+@pytest.fixture
+def spans(
+    recorded: Callable[[], list[dict[str, object]]], sink: IngestSink, registry: CollectorRegistry
+) -> InMemorySpanExporter:
+    """The SDK configured anew, with a tracer provider of the program's."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracereel.configure(endpoint=sink.url, tracer_provider=provider, registry=registry)
+    return exporter
 
 
 Child = Callable[..., "subprocess.Popen[str]"]

@@ -3,7 +3,6 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -184,58 +183,6 @@ def test_a_step_is_the_stage_of_what_fails_inside(recorded: Deliver, sink: Inges
     )
     (failed,) = sink.of_type("agent.execution.failed")
     assert (failed["stage"], failed["propagated"]) == ("json_parse", False)
-
-
-@dataclass
-class Hit:
-    id: str
-    score: float
-
-
-def test_a_search_shows_what_it_found(recorded: Deliver, sink: IngestSink) -> None:
-    results: list[Any] = [
-        [Hit("d1", 0.9), Hit("d2", 0.5)],
-        [("d3", 0.4)],
-        [{"document_id": 7, "similarity": 0.1}],
-        ["d4"],
-        [],
-        None,
-    ]
-
-    @traced_retrieval("semantic_search", collection="files")
-    def search(query: str, top_k: int = 5) -> Any:
-        result = results.pop(0)
-        if not result:
-            current_execution().set(degraded_reason="index away")
-        return result
-
-    for _ in range(6):
-        search("invoices", 3)
-    recorded()
-    events = sink.of_type("agent.retrieval.completed")
-    expected = {
-        "retrieval_name": "semantic_search",
-        "collection": "files",
-        "query": "invoices",
-        "top_k": 3,
-        "result_count": 2,
-        "documents": [{"id": "d1", "score": 0.9}, {"id": "d2", "score": 0.5}],
-        "is_empty": False,
-        "degraded": False,
-        "agent_name": None,
-        "span_name": "retrieval semantic_search",
-        "trace_event_count": 1,
-    }
-    assert subset(events[0], expected) == expected
-    assert [event["documents"] for event in events[1:]] == [
-        [{"id": "d3", "score": 0.4}],
-        [{"id": "7", "score": 0.1}],
-        [{"id": "d4", "score": None}],
-        None,
-        None,
-    ]
-    assert [event["is_empty"] for event in events] == [False, False, False, False, True, None]
-    assert [event["degraded"] for event in events] == [False] * 4 + [True] * 2
 
 
 def test_spans_have_opentelemetrys_names(sink: IngestSink, registry: CollectorRegistry) -> None:
@@ -424,17 +371,6 @@ def test_values_that_parameters_have_without_being_given_are_seen(
     ]
     (failed,) = sink.of_type("agent.execution.failed")
     assert failed["input_at_error"] == {"days": 5, "prompt": "x", "extra": 1, "mood": "calm"}
-
-
-def test_a_search_knows_its_default_limit(recorded: Deliver, sink: IngestSink) -> None:
-    @traced_retrieval("r")
-    def search(query: str, top_k: int = 7, collection: str | None = None) -> list[str]:
-        return []
-
-    search("q")
-    search("q", 2)
-    recorded()
-    assert [event["top_k"] for event in sink.of_type("agent.retrieval.completed")] == [7, 2]
 
 
 def test_what_is_given_as_null_is_not_replaced_by_its_default(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.sdk.cli.answering_server import AnsweringServer
 from tracereel.client import (
     AccessDeniedError,
+    Client,
     ClientError,
     CollectorUnavailableError,
     InvalidRequestError,
@@ -147,3 +148,14 @@ def test_any_answer_is_a_replay_or_a_client_error(body):
         parse_replay(body, "http://localhost")
     except ClientError:
         pass
+
+
+def test_a_filter_that_does_not_exist_is_refused_before_asking(server):
+    client = Client(server.url)
+
+    with pytest.raises(TypeError, match=r"no filter 'stauts'; expected agent, .*status"):
+        client.traces(stauts="failed")
+    with pytest.raises(TypeError, match="no filter 'min_errors'"):
+        client.tail(min_errors=1)
+
+    assert server.asked == []

@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,6 +154,34 @@ def test_a_stream_is_closed_from_another_thread():
         reader.join(10)
 
         assert not reader.is_alive()
+
+
+def connections_to(url):
+    port = int(url.rpartition(":")[2])
+    found = psutil.Process().net_connections()
+    return [each for each in found if each.raddr and each.raddr.port == port]
+
+
+def test_a_stream_that_is_left_in_the_middle_gives_its_connection_back():
+    with ScriptedServer(HEAD + frame(1) + frame(2) + b": hold\n") as server:
+        stream = Client(server.url).tail()
+        steps = iter(stream)
+        assert next(steps).details["n"] == 1
+        assert len(connections_to(server.url)) == 1
+
+        stream.close()
+
+        assert connections_to(server.url) == []
+
+
+def test_a_refused_stream_gives_its_connection_back():
+    body = b"x" * 1_000_000
+    refusal = b"HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\n" + body + b": hold\n"
+    with ScriptedServer(refusal) as server:
+        with pytest.raises(errors.AccessDeniedError) as caught:
+            list(Client(server.url).tail())
+
+        assert connections_to(server.url) == [], caught
 
 
 def test_coroutines_read_the_same_and_may_stop_at_any_time():

@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
@@ -43,16 +41,6 @@ def types(events: list[dict[str, Any]]) -> list[str]:
 def one(events: list[dict[str, Any]], event_type: str) -> dict[str, Any]:
     (found,) = [event for event in events if event["event_type"] == event_type]
     return found
-
-
-@pytest.fixture
-def spans(recorded: Deliver, sink: IngestSink, registry: CollectorRegistry) -> InMemorySpanExporter:
-    """The SDK configured anew, with a tracer provider of the program's."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    tracereel.configure(endpoint=sink.url, tracer_provider=provider, registry=registry)
-    return exporter
 
 
 def test_a_call_leaves_started_and_completed(recorded: Deliver) -> None:

@@ -36,7 +36,7 @@ def sleep(seconds):
         raise Stopped(2)
 
 tracereel.configure(endpoint=sys.argv[1], spool_dir=sys.argv[2], service="demo-test")
-reports = run_demo(runs=40, interval=0, seed=11, sleep=sleep, today=date(2026, 1, 22))
+reports = run_demo(runs=40, interval=0, seed=2, sleep=sleep, today=date(2026, 1, 22))
 try:
     for report in reports:
         print(report.trace_id, report.outcome)
@@ -187,6 +187,30 @@ class TestRecording:
         assert failure["error_category"] == "transient"
         assert failure["stage"] == "llm_call"
 
+    def test_a_model_that_is_silent_once_is_asked_again(self, recorded):
+        _, events = recorded
+
+        retries = {event["trace_id"] for event in of_type(events, "agent.retry.attempted")}
+        recovered = [
+            event
+            for event in of_type(events, "agent.execution.completed")
+            if event["trace_id"] in retries and event["was_retried"]
+        ]
+        assert recovered
+        assert all(event["retry_count"] == 1 for event in recovered)
+
+    def test_a_place_that_is_not_found_is_that_of_before(self, recorded):
+        _, events = recorded
+
+        taken_over = of_type(events, "agent.fallback.triggered")
+        assert taken_over
+        for event in taken_over:
+            assert (event["primary_agent"], event["fallback_agent"]) == (
+                "geo_agent",
+                "history_agent",
+            )
+            assert event["fallback_successful"] is True
+
     def test_the_same_seed_is_recorded_the_same(self, recorded, tmp_path):
         with AnsweringServer() as server:
             again = record(server, tmp_path)
@@ -196,7 +220,7 @@ class TestRecording:
 
     def test_a_run_that_is_stopped_is_recorded_as_cancelled(self, tmp_path):
         with AnsweringServer() as server:
-            assert record(server, tmp_path, stop_at=3) == ["stopped"]
+            assert record(server, tmp_path, stop_at=2) == ["stopped"]
 
         types = [event["event_type"] for event in server.events]
         assert types[-2:] == ["agent.execution.cancelled", "agent.pipeline.completed"]

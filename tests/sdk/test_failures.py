@@ -218,6 +218,47 @@ def test_the_origin_is_marked_once_and_the_outer_ones_as_propagated(
         assert event["origin_execution_id"] == first["execution_id"]
 
 
+def test_a_group_of_errors_comes_from_where_its_first_error_does(
+    recorded: Deliver, sink: IngestSink
+) -> None:
+    @traced_agent("inner")
+    async def inner() -> None:
+        raise TimeoutError("late")
+
+    @traced_agent("middle")
+    async def middle() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(inner())
+
+    @traced_pipeline("whole")
+    async def whole() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(middle())
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(whole())
+    assert repr(caught.value).count("TimeoutError('late')") == 1
+    recorded()
+    origin, outer = sink.of_type("agent.execution.failed")
+    (closed,) = sink.of_type("agent.pipeline.completed")
+    assert (origin["error_type"], origin["propagated"]) == ("TimeoutError", False)
+    for event in (outer, closed):
+        assert (event["error_type"], event["propagated"]) == ("ExceptionGroup", True)
+        assert event["origin_execution_id"] == origin["execution_id"]
+        assert (event["error_code"], event["error_category"]) == ("EXECUTION_TIMEOUT", "transient")
+
+
+def test_a_group_raised_by_the_agent_itself_is_its_own(recorded: Deliver) -> None:
+    @traced_agent("a")
+    def fail() -> None:
+        raise ExceptionGroup("both", [ExceptionGroup("in", [ValueError("x")]), OSError("y")])
+
+    with pytest.raises(ExceptionGroup):
+        fail()
+    failed = recorded()[1]
+    assert (failed["propagated"], failed["error_category"]) == (False, "validation")
+
+
 def test_an_exception_object_raised_again_is_a_new_failure(
     recorded: Deliver, sink: IngestSink
 ) -> None:
@@ -407,3 +448,11 @@ def test_an_exception_that_carries_much_is_not_written_out_whole() -> None:
         "ValueError: ('a', {'b': 1})\n"
     )
     assert written == []
+
+
+@pytest.mark.parametrize("name", ["APIConnectionError", "NetworkError", "RemoteProtocolError"])
+def test_a_connection_that_breaks_may_hold_the_next_time(name: str) -> None:
+    """Those of HTTP clients are no `ConnectionError`s of Python's."""
+    error = type(name, (Exception,), {})("Connection error.")
+
+    assert _failures.describe(error).error_category == "transient"

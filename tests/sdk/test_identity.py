@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
@@ -35,6 +35,14 @@ class Slotted:
         self.session_id, self.user_id = "ses_1", "user_12345"
 
 
+class Named(NamedTuple):
+    first: int
+    trace_id: str = "trc_main_abc123"
+    request_id: str = "req_xyz789"
+    session_id: str = "ses_1"
+    user_id: str = "user_12345"
+
+
 IDS = {
     "trace_id": "trc_main_abc123",
     "request_id": "req_xyz789",
@@ -62,6 +70,7 @@ def by_any(first: int, state: Any) -> None: ...
         lambda: traced_agent("a")(by_context)(SharedContext()),
         lambda: traced_agent("a")(by_context)(IDS),
         lambda: traced_agent("a")(by_context)(Slotted()),
+        lambda: traced_agent("a")(by_any)(1, Named(2)),
         lambda: traced_agent("a")(by_any)(1, SharedContext()),
         lambda: traced_agent("a", **IDS)(lambda: None)(),
         lambda: traced_pipeline("p")(by_context)(SharedContext()),

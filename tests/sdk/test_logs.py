@@ -94,6 +94,7 @@ def test_decisions_and_pipelines_have_lines(lines: list[structlog.typing.EventDi
 def test_unconfigured_they_go_to_the_standard_logger_as_json(
     recorded: Deliver, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    structlog.reset_defaults()  # others in this process may have set it up
     with caplog.at_level(logging.INFO, "tracereel.events"):
         traced_agent("a")(lambda: None)()
     line = json.loads(caplog.records[-1].getMessage())

@@ -8,25 +8,10 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from prometheus_client import CollectorRegistry
 
-import tracereel
-from tests.support.ingest_sink import IngestSink
 from tracereel import current_execution, traced_agent, traced_pipeline
 
 Deliver = Callable[[], list[dict[str, Any]]]
-
-
-def spans(recorded: Deliver, sink: IngestSink, registry: CollectorRegistry) -> InMemorySpanExporter:
-    """The SDK configured anew, with a tracer provider of the program's."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    tracereel.configure(endpoint=sink.url, tracer_provider=provider, registry=registry)
-    return exporter
 
 
 class CodedError(Exception):

@@ -311,13 +311,17 @@ def test_after_shutdown_calls_are_spooled_for_a_later_process(
 def test_shutdown_is_idempotent_and_ends_the_thread(
     sink: IngestSink, registry: CollectorRegistry
 ) -> None:
+    others = set(threading.enumerate())
     tracereel.configure(endpoint=sink.url, registry=registry)
     agent(1)
-    names = {thread.name for thread in threading.enumerate()}
-    assert "tracereel-shipper" in names
+    (shipper,) = (
+        thread
+        for thread in set(threading.enumerate()) - others
+        if thread.name == "tracereel-shipper"
+    )
     tracereel.shutdown(20.0)
     tracereel.shutdown(20.0)
-    wait_until(lambda: "tracereel-shipper" not in {t.name for t in threading.enumerate()})
+    wait_until(lambda: not shipper.is_alive())
 
 
 def test_our_own_errors_never_reach_the_program(

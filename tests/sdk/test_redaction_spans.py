@@ -64,6 +64,23 @@ def test_the_spans_of_a_retry_hide_names_too(exporter: InMemorySpanExporter) -> 
     assert sorted(e["span_name"] for e in events if e.get("span_name")) == names
 
 
+def test_without_content_no_span_of_a_retry_or_fallback_shows_it(
+    exporter: InMemorySpanExporter,
+) -> None:
+    def fails(text: str) -> None:
+        raise ValueError(text)
+
+    twice, instead = tracereel.retry(2, sleep=lambda _delay: None), tracereel.fallback(to=str.upper)
+    with EventRecorder(tracer_provider=_provider(exporter), capture_content=False) as events:
+        tracereel.traced_agent("inside")(instead(twice(fails)))("penicillin")
+        instead(twice(tracereel.traced_agent("around")(fails)))("penicillin")
+    spans = [span.to_json() for span in exporter.get_finished_spans()]
+    assert len(spans) == 7
+    assert sum('"error": "ValueError"' in span for span in spans) == 5
+    assert "penicillin" not in "".join(spans).lower()
+    assert "penicillin" not in str(events.events).lower()
+
+
 def test_fields_to_drop_or_hash_are_so_on_spans(exporter: InMemorySpanExporter) -> None:
     rules = Redaction(fields={"agent_name": "hash", "decision_type": "drop", "user_id": "hash"})
 
@@ -81,6 +98,29 @@ def test_fields_to_drop_or_hash_are_so_on_spans(exporter: InMemorySpanExporter) 
     assert shown["user.id"] == closed["user_id"] == _privacy.hashed("u1")
     assert "agent.decision_type" not in shown
     assert shown["agent.stage"] == "s"
+
+
+@pytest.mark.parametrize("action", ["drop", "hash"])
+def test_errors_to_drop_or_hash_are_so_on_spans(
+    action: Any, exporter: InMemorySpanExporter
+) -> None:
+    def fails(text: str) -> None:
+        raise ValueError(text)
+
+    fields = ("error_message", "stack_trace", "original_error", "primary_error", "input_at_error")
+    rules = Redaction(fields=dict.fromkeys(fields, action))
+    twice, instead = tracereel.retry(2, sleep=lambda _delay: None), tracereel.fallback(to=len)
+    with EventRecorder(tracer_provider=_provider(exporter), redaction=rules) as events:
+        tracereel.traced_agent("inside")(instead(twice(fails)))("penicillin")
+        instead(twice(tracereel.traced_agent("around")(fails)))("penicillin")
+    failed = [event for event in events.events if event["event_type"].endswith("failed")]
+    spans = exporter.get_finished_spans()
+    told = {span.status.description for span in spans if span.name == "invoke_agent around"}
+    message = failed[0]["error_message"]
+    assert told == {f"ValueError: {message}" if message else "ValueError"}
+    assert "penicillin" not in "".join(span.to_json() for span in spans)
+    for event in failed:
+        assert "penicillin" not in str({name: event[name] for name in fields if name in event})
 
 
 def test_a_name_is_looked_at_once_for_each_configuration(

@@ -16,6 +16,7 @@ from tests.sdk.conftest import spool_files, wait_for_events
 from tests.support.ingest_sink import Behaviour, IngestSink
 from tests.support.waiting import wait_until
 from tracereel import FlushResult, _retrying, _shipper, config, traced_agent
+from tracereel._outbox import MAX_BATCH_LINES
 from tracereel._sender import Accepted, Refused
 from tracereel._shipper import ship_leftovers
 from tracereel._spool import Spool
@@ -253,11 +254,16 @@ def test_events_for_one_destination_never_go_to_another(
 
 def test_leftovers_are_shipped_with_progress(sink: IngestSink) -> None:
     settings = configured(sink.url)
-    leave(settings.destination_dir, 1200)
+    one = MAX_BATCH_LINES
+    leave(settings.destination_dir, one + 200)
     leave(settings.destination_dir, 5)
     seen: list[FlushResult] = []
-    assert ship_leftovers(settings, progress=seen.append) == FlushResult(1205, 0, 0)
-    assert seen == [FlushResult(1000, 205, 0), FlushResult(1200, 5, 0), FlushResult(1205, 0, 0)]
+    assert ship_leftovers(settings, progress=seen.append) == FlushResult(one + 205, 0, 0)
+    assert seen == [
+        FlushResult(one, 205, 0),
+        FlushResult(one + 200, 5, 0),
+        FlushResult(one + 205, 0, 0),
+    ]
     assert spool_files(settings.destination_dir) == []
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
@@ -16,16 +15,6 @@ from tests.support.ingest_sink import IngestSink
 from tracereel import current_execution, traced_agent
 
 Deliver = Callable[[], list[dict[str, Any]]]
-
-
-@pytest.fixture
-def spans(recorded: Deliver, sink: IngestSink, registry: CollectorRegistry) -> InMemorySpanExporter:
-    """The SDK configured anew, with a tracer provider of the program's."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    tracereel.configure(endpoint=sink.url, tracer_provider=provider, registry=registry)
-    return exporter
 
 
 class CodedError(Exception):

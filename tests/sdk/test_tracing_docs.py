@@ -1,4 +1,4 @@
-"""The snippets of the pages on tracing, decisions, pipelines and failures run as they stand."""
+"""The snippets of the pages on tracing, decisions, pipelines, failures and delivery run as they stand."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,14 @@ import pytest
 from tracereel import failures
 
 DOCS = Path(__file__).parents[2] / "docs" / "sdk"
-PAGES = ("tracing.md", "decisions.md", "pipelines.md", "failures.md")
+PAGES = (
+    "../sdk.md",
+    "tracing.md",
+    "decisions.md",
+    "pipelines.md",
+    "failures.md",
+    "delivery.md",
+)
 
 
 def snippets(page: str) -> list[str]:

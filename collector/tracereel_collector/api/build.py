@@ -24,6 +24,7 @@ from tracereel_collector.api import (
     health,
     heartbeats,
     jaeger,
+    jaeger_link,
     jaeger_v3,
     keys,
     login,
@@ -63,6 +64,7 @@ SURFACES = (
     trace,
     tape,
     replayable,
+    jaeger_link,
     completeness,
     diff,
     tail,
@@ -114,7 +116,7 @@ def build_api(parts: Parts) -> ASGIApp:
     add_error_handlers(app)
     hot = HotRoutes(
         app,
-        {
+        posts={
             path: behind_gate(KeyScope.WRITE, endpoint)
             for path, endpoint in (
                 ("/v1/events", events.post_events),
@@ -123,6 +125,7 @@ def build_api(parts: Parts) -> ASGIApp:
                 ("/v1/metrics", otlp.post_metrics),
             )
         },
+        gets={"/v1/replay/{trace_id}": behind_gate(KeyScope.READ, replay.get_whole_replay)},
         on_error=answer_error,
     )
     served: ASGIApp = hot

@@ -1,7 +1,7 @@
 """`GET /v1/export`: everything, or a part of it, to take away."""
 
+import time
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from fastapi import Query, Request
@@ -10,8 +10,9 @@ from fastapi.responses import Response, StreamingResponse
 from tracereel_collector.api.parts import Parts, parts_of
 from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope
-from tracereel_collector.errors import BadRequestError, ThrottledError
-from tracereel_collector.query.export import LAST_NANO, Wanted
+from tracereel_collector.errors import ThrottledError
+from tracereel_collector.query.export import LAST_NANO, Piece, Wanted
+from tracereel_collector.query.window import parse_window
 
 router = Surface(scope=Scope.READ)
 AT_ONCE = 2
@@ -28,46 +29,50 @@ async def get_export(
     since: Annotated[str, Query(max_length=64)] = "",
     until: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """Streamed; `x-total-count` says how many rows there were when it began."""
+    """Streamed; `x-total-count` says how many rows there were when it began.
+
+    `x-estimated-bytes` is how long it will be if all rows are like the first ones.
+    """
     parts, tenant = parts_of(request), caller_of(request).tenant
+    window = parse_window(
+        since or None, until or None, now=time.time_ns(), names=("since", "until")
+    )
     wanted = Wanted(
         table=table,
         trace_id=trace_id,
         agent=agent,
-        since_unix_nano=_nano("since", since) if since else 0,
-        until_unix_nano=_nano("until", until) if until else LAST_NANO,
+        since_unix_nano=window.start or 0,
+        until_unix_nano=LAST_NANO if window.end is None else window.end,
     )
     if len(parts.export.running) >= AT_ONCE:
         raise ThrottledError(f"{AT_ONCE} exports are under way already")
-    rows = await parts.queries.run(lambda: parts.export.count(tenant, wanted))
     make = parts.export.parquet if format == "parquet" else parts.export.ndjson
     media = "application/vnd.apache.parquet" if format == "parquet" else "application/x-ndjson"
+    made = make(tenant, wanted)
+    parts.export.running.add(made)
+    rows = await parts.queries.run(lambda: parts.export.count(tenant, wanted))
+    # What cannot be read is an error of its own, not an answer that breaks off.
+    first = await parts.queries.run(lambda: next(made, Piece(b"", 0)))
     return StreamingResponse(
-        _chunks(parts, make(tenant, wanted)),
+        _chunks(parts, first, made),
         media_type=media,
         headers={
             "X-Total-Count": str(rows),
+            "X-Estimated-Bytes": str(_estimated(first, rows)),
             "Content-Disposition": f'attachment; filename="{table}.{format}"',
         },
     )
 
 
-async def _chunks(parts: Parts, made: Iterator[bytes]) -> AsyncIterator[bytes]:
+def _estimated(first: Piece, rows: int) -> int:
+    return len(first.data) * max(rows, first.rows) // (first.rows or 1)
+
+
+async def _chunks(parts: Parts, first: Piece, made: Iterator[Piece]) -> AsyncIterator[bytes]:
     """One slice after another, each asked for when the one before is on its way."""
-    parts.export.running.add(made)
     try:
-        while (chunk := await parts.queries.run(lambda: next(made, None))) is not None:
-            yield chunk
+        yield first.data
+        while (piece := await parts.queries.run(lambda: next(made, None))) is not None:
+            yield piece.data
     finally:
         parts.export.running.discard(made)
-
-
-def _nano(name: str, text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise BadRequestError(
-            f"{name} is {text[:60]!r}; expected a date or time such as 2026-01-31T12:00:00Z"
-        ) from error
-    return max(0, min(LAST_NANO, int(seconds * 1_000_000) * 1_000))

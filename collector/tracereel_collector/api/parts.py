@@ -201,6 +201,7 @@ class Parts:
     version: str
     observer: RequestObserver | None = None
     cors_origins: tuple[str, ...] = ()
+    jaeger_url: str = ""
     connection_limits: ConnectionLimits = ConnectionLimits()
 
 

@@ -10,6 +10,7 @@ from tracereel_collector.api.parts import Parts, parts_of
 from tracereel_collector.api.playback import PAGE, play
 from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope
+from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.moment import parse_moment
 from tracereel_collector.query.replay import (
     BEGINNING,
@@ -43,6 +44,8 @@ async def get_replay(
     """
     parts, tenant = parts_of(request), caller_of(request).tenant
     check_trace_id(trace_id)
+    if at is not None and stream:
+        raise BadRequestError("at: the state at a moment is not played; leave out `at` or `stream`")
     if at is not None:
         moment = parse_moment(at)
         state = await parts.queries.run(
@@ -51,18 +54,29 @@ async def get_replay(
         return Response(state, media_type="application/json")
     place = parse_cursor(after) if after else BEGINNING
     if stream:
-        place = parse_cursor(last_event_id) if last_event_id else place
+        if last_event_id:
+            place = parse_cursor(last_event_id, name="Last-Event-ID")
         return await _played(parts, tenant, trace_id, place, speed=speed, linked=linked)
     if limit is None and place == BEGINNING:
-        document = await parts.queries.run(
-            lambda: parts.replay.document(tenant, trace_id, linked=linked)
-        )
-    else:
-        document = await parts.queries.run(
-            lambda: parts.replay.page(
-                tenant, trace_id, after=place, limit=limit or MAX_PAGE, linked=linked
-            ).document()
-        )
+        return await _whole(parts, tenant, trace_id, linked=linked)
+    document = await parts.queries.run(
+        lambda: parts.replay.page(
+            tenant, trace_id, after=place, limit=limit or MAX_PAGE, linked=linked
+        ).document()
+    )
+    return Response(document, media_type="application/json")
+
+
+async def get_whole_replay(request: Request) -> Response:
+    """The same without any parameter, as most ask for it: reached by a shorter way."""
+    trace_id = check_trace_id(request.path_params["trace_id"])
+    return await _whole(parts_of(request), caller_of(request).tenant, trace_id, linked=True)
+
+
+async def _whole(parts: Parts, tenant: str, trace_id: str, *, linked: bool) -> Response:
+    document = await parts.queries.run(
+        lambda: parts.replay.document(tenant, trace_id, linked=linked)
+    )
     return Response(document, media_type="application/json")
 
 

@@ -21,6 +21,9 @@ async def get_scores(
     name: str = "",
     agent: str = "",
     source: str = "",
+    author: str = "",
+    category: str = "",
+    q: Annotated[str, Query(max_length=1_000)] = "",
     min: Number = None,  # noqa: A002 - the name people look for
     max: Number = None,  # noqa: A002 - the same
     before: Annotated[int | None, Query(ge=1, le=LATEST)] = None,
@@ -29,7 +32,15 @@ async def get_scores(
     """The newest first; `next` continues the list as `?before=`."""
     parts, tenant = parts_of(request), caller_of(request).tenant
     wanted = ScoreFilter(
-        trace_id=trace_id, name=name, agent=agent, source=source, low=min, high=max
+        trace_id=trace_id,
+        name=name,
+        agent=agent,
+        source=source,
+        author=author,
+        category=category,
+        text=q,
+        low=min,
+        high=max,
     )
     document = await parts.queries.run(
         lambda: parts.scores.document(tenant, wanted, before=before, limit=limit)

@@ -1,14 +1,18 @@
 """Routers whose every route demands a scope: one that demands nothing cannot be registered."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from tracereel_collector.auth import Caller, Scope
+from tracereel_collector.auth.claims import QUERY as TENANT
+from tracereel_collector.errors import BadRequestError
 
+OURS: Final = "/v1/"
+"""Where our own routes are; Jaeger's and ClickHouse's clients send what they like."""
 _SECURITY = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
     "bearer": {"type": "http", "scheme": "bearer"},
@@ -43,6 +47,25 @@ def behind_gate(
     return guarded
 
 
+def knowing_only(names: frozenset[str], handler: Handler) -> Handler:
+    """The handler for requests whose every parameter it reads.
+
+    A filter that is misspelt would otherwise find everything, and nobody would notice.
+    """
+
+    async def checked(request: Request) -> Response:
+        for name in request.query_params:
+            if name not in names and name != TENANT:
+                known = ", ".join(sorted(names))
+                raise BadRequestError(
+                    f"there is no parameter {name[:40]!r};"
+                    f" expected {f'some of {known}' if known else 'none'}"
+                )
+        return await handler(request)
+
+    return checked
+
+
 class ScopedRoute(APIRoute):
     """A route that lets nobody in who has not its scope."""
 
@@ -60,7 +83,12 @@ class ScopedRoute(APIRoute):
     def get_route_handler(self) -> Handler:
         """The handler behind the gate."""
         handler = super().get_route_handler()
-        return handler if self.scope is Scope.PUBLIC else behind_gate(self.scope, handler)
+        if self.scope is Scope.PUBLIC:
+            return handler
+        if self.scope is not Scope.WRITE and self.path.startswith(OURS):
+            names = frozenset(field.alias for field in self.dependant.query_params)
+            handler = knowing_only(names, handler)
+        return behind_gate(self.scope, handler)
 
 
 class _Public(ScopedRoute):

@@ -13,7 +13,7 @@ from tracereel_collector.api.parts import parts_of
 from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope as KeyScope
 from tracereel_collector.errors import BadRequestError, CollectorError
-from tracereel_collector.live.filters import TailFilter
+from tracereel_collector.live.filters import MEASURES, TailFilter
 from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.reader import Reader
 
@@ -22,6 +22,7 @@ RETRY_MILLISECONDS = 2000
 MAX_VALUES = 20
 MAX_NUMBER = 2**63 - 1
 Values = Annotated[list[str] | None, Query(max_length=MAX_VALUES)]
+Number = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
 @router.get(
@@ -48,11 +49,20 @@ async def get_tail(
     provider: Values = None,
     service: Values = None,
     attribute: Values = None,
+    min_duration_ms: Number = None,
+    max_duration_ms: Number = None,
+    min_cost_usd: Number = None,
+    max_cost_usd: Number = None,
+    min_tokens: Number = None,
+    max_tokens: Number = None,
+    min_confidence: Number = None,
+    max_confidence: Number = None,
     q: Annotated[str, Query(max_length=1000)] = "",
     after: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
     last_event_id: Annotated[int | None, Header(ge=0, le=MAX_NUMBER)] = None,
 ) -> Response:
     """Each record has its sequence number as `id`; `Last-Event-ID`, or `after`, continues behind one."""
+    given = locals()
     parts, caller = parts_of(request), caller_of(request)
     wanted = TailFilter(
         type=tuple(type or ()),
@@ -68,6 +78,8 @@ async def get_tail(
         model=tuple(model or ()),
         provider=tuple(provider or ()),
         service=tuple(service or ()),
+        least=_ends(given, "min"),
+        most=_ends(given, "max"),
         attribute=tuple(_pair(each) for each in attribute or ()),
         text=q,
     )
@@ -79,6 +91,11 @@ async def get_tail(
         parts.gate.admit(request.headers, scope=KeyScope.READ, peer=caller.peer)
 
     return _Stream(parts.tail, parts.tail.subscribe(caller.tenant, wanted, position), check)
+
+
+def _ends(given: dict[str, object], end: str) -> dict[str, float]:
+    found = {name: given[f"{end}_{name}"] for name in MEASURES}
+    return {name: value for name, value in found.items() if isinstance(value, (int, float))}
 
 
 def _pair(text: str) -> tuple[str, str]:

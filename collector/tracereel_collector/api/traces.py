@@ -11,6 +11,7 @@ from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.counting import FACETS
+from tracereel_collector.query.executions import MAX_EXECUTIONS
 from tracereel_collector.query.filters import RANGES, Filters
 from tracereel_collector.query.search import MAX_BUCKETS, MAX_RUNS, Question
 from tracereel_collector.query.window import DAY, parse_window
@@ -61,6 +62,7 @@ async def get_traces(
     cursor: Text = None,
     facets: Text = None,
     histogram: Annotated[int, Query(ge=0, le=MAX_BUCKETS)] = 0,
+    executions: Annotated[int, Query(ge=0, le=MAX_EXECUTIONS)] = 0,
 ) -> Response:
     """The newest first unless told otherwise; `next` continues the list as `?cursor=`."""
     parts, tenant = parts_of(request), caller_of(request).tenant
@@ -85,6 +87,7 @@ async def get_traces(
         cursor=cursor,
         facets=counted,
         buckets=histogram,
+        executions=executions,
     )
     document = await parts.queries.run(lambda: parts.search.document(tenant, question))
     return Response(document, media_type="application/json")

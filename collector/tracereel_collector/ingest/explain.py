@@ -2,7 +2,13 @@
 
 import json
 import math
-from typing import Any
+from typing import Any, Final
+
+_OF_THE_WHOLE: Final = {
+    "Object missing required field `": "missing; the field is required",
+    "Object contains unknown field `": "there is no such field",
+}
+"""What msgspec says of an object, and what that means for the field it names."""
 
 
 def explain_field(message: str, event: dict[str, Any]) -> str:
@@ -10,8 +16,10 @@ def explain_field(message: str, event: dict[str, Any]) -> str:
     text, _, path = message.partition(" - at `$.")
     field = path.rstrip("`")
     if not field:
-        missing = message.removeprefix("Object missing required field `").rstrip("`")
-        return f"{missing}: missing; the field is required" if missing != message else message
+        for said, why in _OF_THE_WHOLE.items():
+            if message.startswith(said):
+                return f"{message.removeprefix(said).rstrip('`')}: {why}"
+        return message
     value = event.get(field.partition("[")[0].partition(".")[0])
     if field == "event_version":
         return f"event_version: {value!r} is not supported; expected a 1.x version such as '1.0.0'"

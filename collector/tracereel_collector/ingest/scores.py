@@ -7,14 +7,13 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from tracereel.events import TRACE_ID_PATTERN
-from tracereel_collector.errors import BadRequestError, TooLargeError
 from tracereel_collector.ingest.check import Rejection
-from tracereel_collector.ingest.explain import explain_field, json_name
 from tracereel_collector.ingest.redaction import Redactor
+from tracereel_collector.ingest.small_bodies import SmallBody
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 MAX_SCORES: Final = 1_000
-_SHAPES: Final = "expected one score as a JSON object, or a JSON array of them"
+_BODY: Final = SmallBody(kind="score", id_field="id", max_bytes=MAX_BYTES, max_objects=MAX_SCORES)
 
 _TRACE_ID: Final = TRACE_ID_PATTERN.removesuffix("$") + r"\Z"
 
@@ -54,19 +53,14 @@ def check_scores(data: bytes, *, now_unix_nano: int, redactor: Redactor | None) 
         TooLargeError: it is too large or holds too many.
     """
     checked = CheckedScores([], [], [])
-    for index, value in enumerate(_split(data)):
+    for index, value in enumerate(_BODY.split(data)):
         try:
             score = _typed(value)
             score.id = score.id or f"scr_{uuid.uuid4().hex}"
             checked.lines.append(_line(score, now_unix_nano, redactor))
             checked.ids.append(score.id)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
-            known = value if isinstance(value, dict) else {}
-            reason = explain_field(str(error), known) if known else _not_an_object(value)
-            name = known.get("id")
-            checked.rejected.append(
-                Rejection(index, name if isinstance(name, str) else None, reason)
-            )
+            checked.rejected.append(_BODY.rejection(index, value, error))
     return checked
 
 
@@ -102,26 +96,3 @@ def value_type(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     return "categorical" if isinstance(value, str) else "numeric"
-
-
-def _not_an_object(value: Any) -> str:
-    return f"expected a JSON object, got {json_name(value) if value != {} else 'an empty one'}"
-
-
-def _split(data: bytes) -> list[Any]:
-    if len(data) > MAX_BYTES:
-        raise TooLargeError(f"the body has {len(data)} bytes; at most {MAX_BYTES} are accepted")
-    try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequestError(f"the body is not valid JSON: {error}", hint=_SHAPES) from error
-    if isinstance(found, dict):
-        return [found]
-    if not isinstance(found, list) or not found:
-        got = "an empty array" if found == [] else json_name(found)
-        raise BadRequestError(f"the body is {got}", hint=_SHAPES)
-    if len(found) > MAX_SCORES:
-        raise TooLargeError(
-            f"the body holds {len(found)} scores; at most {MAX_SCORES} are accepted"
-        )
-    return found

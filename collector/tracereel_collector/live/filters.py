@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -40,6 +41,9 @@ class TailFilter:
     model: tuple[str, ...] = ()
     provider: tuple[str, ...] = ()
     service: tuple[str, ...] = ()
+    least: Mapping[str, float] = field(default_factory=dict)
+    """By measure (`MEASURES`); a record that does not have it is not shown."""
+    most: Mapping[str, float] = field(default_factory=dict)
     attribute: tuple[tuple[str, str], ...] = ()
     """Fields by name and value, all of which must be there."""
     text: str = ""
@@ -60,6 +64,10 @@ class TailFilter:
             yield lambda fields: _is_type(str(fields.get("event_type")), whole, beginnings)
         if wanted := frozenset(self.status):
             yield lambda fields: status_of(fields) in wanted
+        for measure, fields_of in MEASURES.items():
+            least, most = self.least.get(measure, -inf), self.most.get(measure, inf)
+            if (least, most) != (-inf, inf):
+                yield _is_within(fields_of, least, most)
         if self.attribute:
             yield lambda fields: all(_is_said(fields.get(key), to) for key, to in self.attribute)
         if patterns := _patterns(self.text):
@@ -81,6 +89,19 @@ _COLUMNS: Final = {
 }
 
 
+MEASURES: Final = {
+    "duration_ms": (
+        *("execution_time_ms", "execution_time_before_failure_ms"),
+        *("execution_time_before_cancel_ms", "total_execution_time_ms"),
+        *("duration_ms", "decision_duration_ms"),
+    ),
+    "cost_usd": ("llm_cost_usd",),
+    "tokens": ("llm_tokens_used",),
+    "confidence": ("confidence", "final_confidence", "fallback_confidence"),
+}
+"""What may have a least and a most; of the fields of a record, the first that is there."""
+
+
 def status_of(fields: Mapping[str, Any]) -> str:
     """The status the store gives an event: its own, or what its type says."""
     status = fields.get("status")
@@ -97,6 +118,19 @@ def _is_any(
         (column,) = columns
         return lambda fields: _hashable(fields.get(column)) in wanted
     return lambda fields: any(_hashable(fields.get(column)) in wanted for column in columns)
+
+
+def _is_within(
+    columns: tuple[str, ...], least: float, most: float
+) -> Callable[[Mapping[str, Any]], bool]:
+    def test(fields: Mapping[str, Any]) -> bool:
+        values = (fields.get(column) for column in columns)
+        found = next((each for each in values if each is not None), None)
+        if isinstance(found, bool) or not isinstance(found, (int, float)):
+            return False
+        return least <= found <= most
+
+    return test
 
 
 def _hashable(value: object) -> object:

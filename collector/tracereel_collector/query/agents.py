@@ -135,7 +135,10 @@ class Agents:
             for n in range(grid.points)
         ]
         whole = _added(agent, steps.values())
-        return msgspec.json.encode({**_shown(whole, grid), "series": series, **_window(grid)})
+        spread = buckets.durations(whole.durations)
+        return msgspec.json.encode(
+            {**_shown(whole, grid), "durations": spread, "series": series, **_window(grid)}
+        )
 
     def _sums(self, tenant: str, grid: _Grid, *, agent: str) -> list[_Sums]:
         answer = self.store.select(

@@ -36,6 +36,19 @@ def latency(counts: Mapping[int, int], total_ms: int) -> dict[str, float | None]
     }
 
 
+def durations(counts: Mapping[int, int]) -> list[dict[str, float | int]]:
+    """How many fall into each bucket, the shortest first; empty buckets are left out."""
+    return [
+        {
+            "from_ms": round(2 ** ((number - 1) / STEPS_PER_OCTAVE), 6),
+            "to_ms": round(2 ** (number / STEPS_PER_OCTAVE), 6),
+            "executions": counts[number],
+        }
+        for number in sorted(counts)
+        if counts[number] > 0
+    ]
+
+
 def confidence(counts: Mapping[int, int], total_ppm: int) -> dict[str, object]:
     """How sure an agent was: the mean, and how many executions fall into each tenth."""
     number = sum(counts.values())

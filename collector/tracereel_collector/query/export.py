@@ -4,6 +4,7 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 import msgspec
 
@@ -114,6 +115,14 @@ class Wanted:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes of an export, and how many rows they hold."""
+
+    data: bytes
+    rows: int
+
+
 class _Event(msgspec.Struct, array_like=True, frozen=True, gc=False):
     payload: str
     sequence_number: int
@@ -128,8 +137,8 @@ class Export:
     """Answers `GET /v1/export`."""
 
     store: Selects
-    running: set[object] = field(default_factory=set)
-    """Exports under way: each holds a slice in memory."""
+    running: WeakSet[Iterator[Piece]] = field(default_factory=WeakSet)
+    """Exports under way: each holds a slice in memory. One that nobody reads any more is none."""
     slice_rows: int = SLICE_ROWS
     slice_bytes: int = SLICE_BYTES
 
@@ -143,7 +152,7 @@ class Export:
         )
         return int(answer)
 
-    def ndjson(self, tenant: str, wanted: Wanted) -> Iterator[bytes]:
+    def ndjson(self, tenant: str, wanted: Wanted) -> Iterator[Piece]:
         """One object a line; events as they were sent, with what the collector added."""
         for place in self._slices(tenant, wanted):
             if wanted.table == "events":
@@ -154,11 +163,12 @@ class Export:
                 rows = _EVENTS.decode_lines(
                     self._read(columns, wanted, place, "JSONCompactEachRow")
                 )
-                yield b"".join(_event(row, tenant) for row in rows)
+                yield Piece(b"".join(_event(row, tenant) for row in rows), len(rows))
             else:
-                yield self._read("*", wanted, place, "JSONEachRow")
+                data = self._read("*", wanted, place, "JSONEachRow")
+                yield Piece(data, data.count(b"\n"))
 
-    def parquet(self, tenant: str, wanted: Wanted) -> Iterator[bytes]:
+    def parquet(self, tenant: str, wanted: Wanted) -> Iterator[Piece]:
         """A Parquet file with every column, a slice a row group."""
         # Large, and seldom needed: a start does not wait for it.
         import pyarrow.parquet as pq
@@ -169,9 +179,10 @@ class Export:
         with pq.ParquetWriter(out, schema, compression="zstd") as writer:
             for place in self._slices(tenant, wanted):
                 data = self._read("*", wanted, place, "Parquet")
-                writer.write_table(pq.read_table(io.BytesIO(data)))
-                yield out.taken()
-        yield out.taken()
+                rows = pq.read_table(io.BytesIO(data))
+                writer.write_table(rows)
+                yield Piece(out.taken(), rows.num_rows)
+        yield Piece(out.taken(), 0)
 
     def _slices(self, tenant: str, wanted: Wanted) -> Iterator[dict[str, Any]]:
         """Parameters of one slice after another: behind one row, up to another."""

@@ -13,6 +13,11 @@ MAX_VALUES = 20
 MAX_WORDS = 8
 CRASHED = "crashed"
 """The status of a run that never ended and whose processes are gone."""
+STATUSES: Final = (
+    *("success", "partial_success", "failed", "cancelled"),
+    *("running", CRASHED, "unknown"),
+)
+"""How a run can be; senders may have others of their own."""
 _WORD = re.compile(r"[0-9A-Za-z\u0080-\U0010ffff]+")
 _PHRASE = re.compile(r'"([^"]*)"')
 
@@ -136,6 +141,19 @@ def as_sql(filters: Filters) -> Condition:
     _add_text(made, filters.text)
     _add_attributes(made, filters.attributes)
     return made
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a free text, each once.
+
+    Raises:
+        BadRequestError: there is none in it, or there are too many.
+    """
+    words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text)))
+    if text.strip() and not words:
+        raise BadRequestError(f"q: {text[:80]!r} has no word to search for")
+    _few("q", words, MAX_WORDS)
+    return words
 
 
 def _add_text(made: Condition, text: str) -> None:

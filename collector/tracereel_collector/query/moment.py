@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.rows import RunRows
@@ -71,6 +72,8 @@ def state_at(analysis: Analysis, at: Moment) -> dict[str, Any]:
         if row.unix_nano + step.shift <= then
     ]
     events += [(row.unix_nano, row) for row in run.loose if row.unix_nano <= then]
+    # Parts of its tape are no moments of a run, here as in its timeline.
+    events = [pair for pair in events if pair[1].event_type != TAPE_RECORDED]
     events.sort(key=lambda pair: (pair[1].hlc, pair[1].sequence_number))
     decided = [row for _, row in events if row.event_type == DECISION]
     usage = _usage_by(analysis, begun, [row for _, row in events], then)

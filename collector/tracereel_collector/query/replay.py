@@ -144,7 +144,7 @@ def _in_short(counts: Counts, trace_ids: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def parse_cursor(text: str) -> Cursor:
+def parse_cursor(text: str, *, name: str = "after") -> Cursor:
     """A place in a timeline, as an answer gave it.
 
     Raises:
@@ -153,7 +153,8 @@ def parse_cursor(text: str) -> Cursor:
     found = _CURSOR.fullmatch(text)
     if found is None:
         raise BadRequestError(
-            f"after: {text[:80]!r} is not a place in a timeline; expected `next` of an earlier answer"
+            f"{name}: {text[:80]!r} is not a place in a timeline; expected `next` of an earlier"
+            " answer, or the `id` of an entry that was played"
         )
     return Cursor(int(found[1]), int(found[2]), found[3] or "")
 

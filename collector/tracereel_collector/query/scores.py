@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from tracereel_collector.query.filters import words_of
 from tracereel_collector.store.sql import query
 
 MAX_LISTED: Final = 1_000
@@ -61,6 +62,10 @@ class ScoreFilter:
     name: str = ""
     agent: str = ""
     source: str = ""
+    author: str = ""
+    category: str = ""
+    text: str = ""
+    """Words of the comment, all of which must be there."""
     low: float | None = None
     high: float | None = None
 
@@ -72,6 +77,9 @@ class ScoreFilter:
             "name": self.name,
             "agent": self.agent,
             "source": self.source,
+            "author": self.author,
+            "category": self.category,
+            "words": words_of(self.text),
             "bounded": int(self.low is not None or self.high is not None),
             "min": -WIDEST if self.low is None else self.low,
             "max": WIDEST if self.high is None else self.high,

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from tracereel._clock import otel_trace_id
+from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.counting import (
     FACET_VALUES,
@@ -16,7 +17,16 @@ from tracereel_collector.query.counting import (
     said_of,
     shown_counts,
 )
-from tracereel_collector.query.filters import COLUMNS, CRASHED, SORTS, Condition, Filters, as_sql
+from tracereel_collector.query.executions import executions_of
+from tracereel_collector.query.filters import (
+    COLUMNS,
+    CRASHED,
+    SORTS,
+    STATUSES,
+    Condition,
+    Filters,
+    as_sql,
+)
 from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
@@ -52,6 +62,8 @@ class Question:
     cursor: str | None = None
     facets: tuple[str, ...] = ()
     buckets: int = 0
+    executions: int = 0
+    """How many executions of agents are told of each run."""
 
     @property
     def digest(self) -> str:
@@ -135,12 +147,33 @@ class Search:
         condition = as_sql(question.filters)
         condition.parameters["tenant"] = tenant
         reach = self.reach(tenant)
+        self._check_statuses(tenant, question, reach)
         answer: dict[str, Any] = {"traces": [], "next": None, "window": question.window.shown()}
         if question.limit:
             answer["traces"], answer["next"] = self._page(question, condition, reach)
+        if question.executions:
+            runs = [run["trace_id"] for run in answer["traces"]]
+            told = executions_of(self.store, tenant, runs, most=question.executions)
+            answer["traces"] = [
+                {**run, "executions": told[run["trace_id"]]} for run in answer["traces"]
+            ]
         if question.facets or question.buckets:
             answer |= self._counts(question, condition, reach)
         return answer
+
+    def _check_statuses(self, tenant: str, question: Question, reach: Reach) -> None:
+        """Senders may have statuses of their own; one that no run has is taken for a mistake."""
+        for status in question.filters.statuses:
+            if status in STATUSES:
+                continue
+            alone = Question(filters=Filters(statuses=(status,)), window=question.window, limit=1)
+            condition = as_sql(alone.filters)
+            condition.parameters["tenant"] = tenant
+            if not self._places(alone, condition, reach, None, question.window.start):
+                raise BadRequestError(
+                    f"status: no run of this time has {status[:40]!r};"
+                    f" expected one of {', '.join(STATUSES)}"
+                )
 
     def by_ids(self, tenant: str, places: Mapping[str, int]) -> list[dict[str, Any]]:
         """Runs by their ids and, roughly, their starts; in that order, those that are still there."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tracereel_collector.errors import NotFoundError
+from tracereel_collector.errors import StepNotFoundError
 from tracereel_collector.query.brief import brief_of
 from tracereel_collector.query.outline import outline_of
 from tracereel_collector.query.run.analysis import Analysis, analyse, settled
@@ -68,7 +68,8 @@ class Traces:
         With `alone` of a step only itself is told; above `outline_above` steps all are in outline.
 
         Raises:
-            NotFoundError: this tenant has nothing of that id, or the run no such step.
+            NotFoundError: this tenant has nothing of that id.
+            StepNotFoundError: the run has no such step.
         """
         if alone and step_id is not None:
             return msgspec.json.encode(self._alone(tenant, trace_id, step_id))
@@ -116,7 +117,7 @@ def _step(analysis: Analysis, step_id: str) -> Step:
     for step in analysis.run.steps:
         if step.id == step_id:
             return step
-    raise NotFoundError(
+    raise StepNotFoundError(
         f"run {analysis.run.trace_id!r} has no step {step_id[:80]!r}", hint="see `id` of its steps"
     )
 

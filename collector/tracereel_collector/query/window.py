@@ -28,19 +28,24 @@ class Window:
 
 
 def parse_window(
-    start: str | None, end: str | None, *, now: int, default: int | None = None
+    start: str | None,
+    end: str | None,
+    *,
+    now: int,
+    default: int | None = None,
+    names: tuple[str, str] = ("from", "to"),
 ) -> Window:
     """A window from two parameters; without a start, `default` nanoseconds up to its end.
 
     Raises:
         BadRequestError: a moment cannot be read, or the end is before the start.
     """
-    until = None if end is None else _moment("to", end, now)
-    since = None if start is None else _moment("from", start, now)
+    until = None if end is None else _moment(names[1], end, now)
+    since = None if start is None else _moment(names[0], start, now)
     if since is None and default is not None:
         since = (now if until is None else until) - default
     if since is not None and until is not None and until <= since:
-        raise BadRequestError(f"to: {end!r} is not after from: {start!r}")
+        raise BadRequestError(f"{names[1]}: {end!r} is not after {names[0]}: {start!r}")
     return Window(start=since, end=until)
 
 

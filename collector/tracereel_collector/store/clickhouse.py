@@ -49,6 +49,11 @@ _INSERT = {
     "min_insert_block_size_rows": 0,
     "min_insert_block_size_bytes": 0,
 }
+_CHANGE = {
+    "mutations_sync": 2,
+    "distributed_foreground_insert": 1,
+    "distributed_product_mode": "global",
+}
 _PROTOBUF = {
     "format_schema_source": "string",
     "format_schema_message_name": "Body",
@@ -133,6 +138,8 @@ class ClickHouseStore:
         self._read_settings = {
             "max_execution_time": int(query_seconds),
             "max_memory_usage": query_memory_bytes,
+            # On a cluster, a question within a question is of all shards too, and asked once.
+            "distributed_product_mode": "global",
         }
         self._timeout = query_seconds
         self._pool = NoRedirects(**get_pool_manager_options(maxsize=max_clients))
@@ -163,7 +170,7 @@ class ClickHouseStore:
     def change(self, statement: str, parameters: Mapping[str, Any]) -> None:
         """Run a bound statement that changes rows; returns when they have changed."""
         with self._client() as client:
-            client.command(statement, parameters=dict(parameters), settings={"mutations_sync": 2})
+            client.command(statement, parameters=dict(parameters), settings=_CHANGE)
 
     def put(self, table: str, columns: Sequence[str], data: bytes, *, fmt: str) -> None:
         """Insert rows as they are, however often the same."""

@@ -8,10 +8,15 @@ from typing import Any, Protocol
 import msgspec
 
 from tracereel_collector.store.rollup_agents import FORGET
+from tracereel_collector.store.shards import SHARDED, Shards
 from tracereel_collector.store.sql import query
 
 MAX_TRACES = 5_000
 """Runs in one statement; a user with more is deleted in several."""
+MAX_NAMES = 5_000
+"""Names of spans or agents in one statement."""
+MAX_ROUNDS = 200
+"""Such statements in one deletion; the next goes on with what is left."""
 _OTEL_ID = re.compile(r"[0-9a-f]{32}")
 _Shared = tuple[str, int, list[str]]
 
@@ -52,6 +57,17 @@ class Runs:
             "shared": self.shared,
             "spans": self.spans,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A table that may have rows of runs."""
+
+    table: str
+    """Rows of all shards are read from it."""
+    changed: str
+    """The table as a statement names it that changes its rows."""
+    where: str
 
 
 def runs_of(store: Changes, tenant: str, ids: list[str]) -> Runs:
@@ -103,34 +119,69 @@ def spans_of_user(store: Changes, tenant: str, user_id: str) -> Runs:
 
 def count_rows(store: Changes, runs: Runs) -> dict[str, int]:
     """How many rows each table has of some runs; tables without any are left out."""
-    found = {}
-    for table, where in _places(store):
-        answer = store.select(
-            f"SELECT count() FROM `{table}` WHERE {where}", runs.parameters(), fmt="TabSeparated"
-        )
-        found[table] = int(answer)
-    return {table: rows for table, rows in found.items() if rows}
+    return {place.table: rows for place, rows in _counted(store, runs)}
 
 
 def delete_rows(store: Changes, runs: Runs) -> dict[str, int]:
     """Remove them; returns how many there were in each table."""
-    counted = count_rows(store, runs)
-    for table, where in _places(store):
-        if table in counted and table in FORGET:
+    counted = _counted(store, runs)
+    for place, _ in counted:
+        if place.table in FORGET:
             # Right before, so that a deletion that is tried again finds nothing to subtract twice.
-            store.change(FORGET[table], runs.parameters())
-        if table in counted:
-            store.change(f"ALTER TABLE `{table}` DELETE WHERE {where}", runs.parameters())
-    # Names of spans are listed apart from them. Always, should an earlier deletion have stopped here.
-    store.change(query("forget_span_names"), {"tenant": runs.tenant})
-    return counted
+            store.change(FORGET[place.table], runs.parameters())
+        store.change(f"ALTER TABLE {place.changed} DELETE WHERE {place.where}", runs.parameters())
+    # Always, should an earlier deletion have stopped here.
+    _forget_names(store, runs.tenant)
+    return {place.table: rows for place, rows in counted}
 
 
-def _places(store: Changes) -> list[tuple[str, str]]:
+def _counted(store: Changes, runs: Runs) -> list[tuple[_Place, int]]:
+    """The places that have rows of some runs, with their number."""
+    found = []
+    for place in _places(store):
+        answer = store.select(
+            f"SELECT count() FROM `{place.table}` WHERE {place.where}",
+            runs.parameters(),
+            fmt="TabSeparated",
+        )
+        found.append((place, int(answer)))
+    return [(place, rows) for place, rows in found if rows]
+
+
+def _places(store: Changes) -> list[_Place]:
+    shards = Shards.of(store.rows(SHARDED))
     return [
-        (table, _where(tenant, trace, spans == "1"))
-        for table, tenant, trace, spans in store.rows(query("deletable_tables"))
+        _Place(
+            table=shards.name(kept),
+            changed=shards.changed(shards.name(kept)),
+            where=_where(tenant, trace, spans == "1"),
+        )
+        for kept, tenant, trace, spans in store.rows(query("deletable_tables"))
     ]
+
+
+def _forget_names(store: Changes, tenant: str) -> None:
+    """Names of spans and agents stand apart from them; those that none bears any more go too."""
+    shards = Shards.of(store.rows(SHARDED))
+    places = {
+        "gone_span_names": (("span_names", "TenantId", "SpanName"),),
+        "gone_agents": (("agent_hours", "tenant", "agent"), ("agent_minutes", "tenant", "agent")),
+    }
+    for gone, tables in places.items():
+        # They are asked for first: a replicated table takes no statement that has a question in it.
+        for _ in range(MAX_ROUNDS):
+            answer = store.select(
+                query(gone), {"tenant": tenant, "limit": MAX_NAMES}, fmt="JSONCompactEachRow"
+            )
+            names = [row[0] for row in msgspec.json.Decoder(tuple[str]).decode_lines(answer)]
+            for table, owner, column in tables if names else ():
+                store.change(
+                    f"ALTER TABLE {shards.changed(table)} DELETE"
+                    f" WHERE {owner} = {{tenant:String}} AND {column} IN {{names:Array(String)}}",
+                    {"tenant": tenant, "names": names},
+                )
+            if len(names) < MAX_NAMES:
+                break
 
 
 def _where(tenant: str, trace: str, has_spans: bool) -> str:

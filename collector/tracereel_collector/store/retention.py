@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from tracereel_collector.store.shards import SHARDED, Shards
 from tracereel_collector.store.sql import query
 from tracereel_collector.store.tab_separated import rows_of
 
@@ -122,12 +123,11 @@ def kept_tables(daily: Iterable[tuple[str, ...]], sharded: Iterable[tuple[str, .
 
     A cluster's rows are in tables of another name on every shard, and are changed on all of them.
     """
-    whole = {local: name for name, local, _ in sharded}
-    places = {name: f"`{local}` ON CLUSTER `{cluster}`" for name, local, cluster in sharded}
+    shards = Shards.of(sharded)
     return [
-        Kept(name, places.get(name, f"`{name}`"), tenant, day)
+        Kept(name, shards.changed(name), tenant, day)
         for name, tenant, day in (
-            *((whole.get(table, table), tenant, day) for table, tenant, day in daily),
+            *((shards.name(table), tenant, day) for table, tenant, day in daily),
             *UNDATED,
         )
     ]
@@ -138,7 +138,7 @@ def expired(store: Keeps, limits: Limits) -> Iterator[Expired]:
     groups = list(limits.groups())
     if not groups:
         return
-    daily, sharded = store.rows(query("daily_tables")), store.rows(query("sharded_tables"))
+    daily, sharded = store.rows(query("daily_tables")), store.rows(SHARDED)
     for kept in kept_tables(daily, sharded):
         table, tenant, day = kept.table, kept.tenant, kept.day
         conditions: list[str] = []

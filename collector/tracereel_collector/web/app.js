@@ -1,18 +1,19 @@
 // Starts the page: shows the view that the address names, and keeps the bar at the top current.
 
+import { beginRun } from "./begin.js";
 import { here } from "./shell/address.js";
 import { Refusal, ask } from "./shell/ask.js";
 import { h } from "./shell/elements.js";
 import { logOut, showLogout } from "./shell/login.js";
-import { readRun } from "./run/reading.js";
+import { questionOf, readRuns } from "./runs/filters.js";
 import { showHelp, useKeys } from "./shell/shortcuts.js";
 import { collectorAnswers, failure, loading } from "./shell/states.js";
 import { setUpTheme } from "./shell/theme.js";
 
 /** How a view is loaded, its title, and what is asked for while its modules are still on their way. */
 const VIEWS = {
-  runs: [() => import("./runs/view.js"), "Runs"],
-  run: [() => import("./run/view.js"), "Run", ({ parts }, signal) => readRun(parts[0] ?? "", signal)],
+  runs: [() => import("./runs/view.js"), "Runs", ({ query }, signal) => readRuns(questionOf(query), signal)],
+  run: [() => import("./run/view.js"), "Run", ({ parts }, signal) => beginRun(parts[0] ?? "", signal)],
   compare: [() => import("./compare/view.js"), "Compare"],
   agents: [() => import("./agents/view.js"), "Agents"],
   agent: [() => import("./agents/agent.js"), "Agent"],

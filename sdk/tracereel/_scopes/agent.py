@@ -1,5 +1,6 @@
 """An execution of an agent: started, then completed, failed or cancelled."""
 
+import asyncio
 from typing import Any
 
 from tracereel import _failures, _values, semconv
@@ -145,6 +146,18 @@ class AgentScope(Scope):
         self._ended(event, semconv.FAILED, milliseconds)
         _failures.mark_failed(error, self.spec.name, execution.execution_id, execution.earlier)
         return event
+
+    def too_slow(self, error: BaseException) -> TimeoutError | None:
+        # `@retry(timeout=…)` over the agent stops it as a cancellation does; only the retry knows why.
+        slot, execution = self.execution.slot, self.execution
+        if slot is None or slot.execution is not execution:
+            return None
+        limit = slot.limit_passed if isinstance(error, asyncio.CancelledError) else None
+        if limit is None:
+            return None
+        late = TimeoutError(f"no result within {limit:g} s").with_traceback(error.__traceback__)
+        _failures.mark_limit(late, limit)
+        return late
 
     def closing_cancelled(self, error: BaseException | None, milliseconds: int) -> dict[str, Any]:
         event = {

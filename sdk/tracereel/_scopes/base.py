@@ -11,7 +11,16 @@ from typing import Any, ClassVar
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
-from tracereel import _context, _emission, _failures, _guard, _recorder, _remote, _spans, semconv
+from tracereel import (
+    _context,
+    _emission,
+    _failures,
+    _guard,
+    _recorder,
+    _remote,
+    _spans,
+    semconv,
+)
 from tracereel._clock import sortable_suffix
 from tracereel._context import Attachment, Execution, Kind, Tally
 from tracereel._exits import too_late
@@ -253,12 +262,16 @@ class Scope:
             if too_late():
                 return
             end_ns, milliseconds, seconds = self._now()
-            if _failures.cancels(error):
+            cause = error if not _failures.cancels(error) else self.too_slow(error)
+            if cause is None:
                 event = self.closing_cancelled(error, milliseconds)
-                self._close(event, None, end_ns, seconds)
             else:
-                event = self.closing_failed(error, milliseconds)
-                self._close(event, error, end_ns, seconds)
+                event = self.closing_failed(cause, milliseconds)
+            self._close(event, cause, end_ns, seconds)
+
+    def too_slow(self, error: BaseException) -> TimeoutError | None:  # noqa: ARG002
+        """The timeout that a cancellation stands for, where it is one for having taken too long."""
+        return None
 
     @property
     def captures(self) -> bool:

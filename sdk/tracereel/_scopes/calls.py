@@ -8,6 +8,7 @@ from tracereel import _values, semconv
 from tracereel._recorder import Recorder
 from tracereel._scopes.arguments import Arguments, Ids
 from tracereel._scopes.base import Scope, Spec
+from tracereel._written import small
 from tracereel.resilience import _slots
 
 DUPLICATE: Final = "duplicate_tool_call"
@@ -116,7 +117,7 @@ class LlmScope(CallScope):
     __slots__ = ()
 
     def about(self, status: str, milliseconds: int) -> dict[str, Any]:
-        execution, spec, find = self.execution, self.spec, self.arguments.find
+        execution, spec = self.execution, self.spec
         note = execution.notes.get
         prompt, completion = note("llm_prompt_tokens"), note("llm_completion_tokens")
         total, cost = note("llm_tokens_used"), note("llm_cost_usd")
@@ -134,8 +135,8 @@ class LlmScope(CallScope):
             # Only the answer says which model it was; what was asked for stands beside it.
             "llm_model": note("llm_model") or spec.model,
             "llm_model_requested": spec.model,
-            "temperature": _first(spec.temperature, _values.real(find("temperature"))),
-            "max_tokens": _first(spec.max_tokens, _values.count(find("max_tokens"))),
+            "temperature": self.temperature() if spec.temperature is None else spec.temperature,
+            "max_tokens": self.max_tokens() if spec.max_tokens is None else spec.max_tokens,
             "status": status,
             "duration_ms": milliseconds,
             "time_to_first_token_ms": note("time_to_first_token_ms"),
@@ -152,6 +153,14 @@ class LlmScope(CallScope):
             "tool_call_ids": note("tool_call_ids"),
         }
 
+    def temperature(self) -> float | None:
+        """What was asked for."""
+        return _values.real(self.arguments.find("temperature"))
+
+    def max_tokens(self) -> int | None:
+        """How long the answer may be."""
+        return _values.count(self.arguments.find("max_tokens"))
+
     def told(self, event: dict[str, Any], result: object) -> None:
         stream = self.stream
         if stream is None:
@@ -166,15 +175,14 @@ class LlmScope(CallScope):
             if (about := stream.about()) is not None:
                 event["output_messages_truncated"] = about
 
-    def _messages(self) -> list[Any] | None:
-        said: list[Any] | None = self.execution.notes.get("input_messages")
+    def _messages(self) -> Any:
+        said = self.execution.notes.get("input_messages")
         if said is not None:
             return said
         messages = self.arguments.find("messages", "prompt", "input")
         if messages is None:
             return None
-        data = _values.plain(messages)
-        return data if isinstance(data, list) else [data]
+        return as_list(messages)
 
 
 class ToolSpec(Spec):
@@ -271,5 +279,9 @@ class ToolScope(CallScope):
         return None
 
 
-def _first(*values: Any) -> Any:
-    return next((value for value in values if value is not None), None)
+def as_list(messages: Any) -> Any:
+    """What was said to a model as a list of JSON data, or as its JSON."""
+    if isinstance(messages, (list, tuple)) and (written := small(messages)) is not None:
+        return written
+    data = _values.plain(messages)
+    return data if isinstance(data, list) else [data]

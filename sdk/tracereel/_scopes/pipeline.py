@@ -79,6 +79,9 @@ class PipelineScope(Scope):
         event["error_category"] = failure.error_category
         event["stage"] = stage
         event["stack_trace"] = _failures.stack_trace(error)
+        event["timeout_seconds"] = (
+            self.execution.notes.get("timeout_seconds") or failure.timeout_seconds
+        )
         event["propagated"] = origin is not None
         event["origin_execution_id"] = origin
         return event

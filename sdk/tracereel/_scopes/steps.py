@@ -1,5 +1,6 @@
 """A step of an agent and a retrieval: each a span, and one event when it has ended."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tracereel import _notes, _objects, _values, semconv
@@ -7,6 +8,7 @@ from tracereel._recorder import Recorder
 from tracereel._scopes.arguments import Arguments, Ids
 from tracereel._scopes.base import Scope, Spec
 from tracereel._scopes.calls import CallScope
+from tracereel._scopes.output import Stream
 
 
 class StepSpec(Spec):
@@ -132,18 +134,46 @@ class RetrievalScope(CallScope):
             "duration_ms": milliseconds,
         }
 
+    def listen(self, kind: str) -> Stream:
+        return _Found(kind, captures=self.captures)
+
     def told(self, event: dict[str, Any], result: object) -> None:
-        if event["status"] == semconv.SUCCESS and event["documents"] is None:
-            found = _objects.items(result, _notes.MAX_DOCUMENTS)
-            if found:
-                event["documents"] = _notes.documents(found)
+        stream, succeeded = self.stream, event["status"] == semconv.SUCCESS
+        found = _notes.listed(result) if stream is None and succeeded else None
+        if event["documents"] is None:
+            if isinstance(stream, _Found):
+                event["documents"] = stream.documents or None
+            elif items := _objects.items(found, _notes.MAX_DOCUMENTS):
+                is_id = _may_be_shown(captures=self.captures)
+                event["documents"] = [_notes.document(each, is_id) for each in items]
         if event["result_count"] is None:
-            if self.stream is not None:
-                event["result_count"] = self.stream.items
-            elif event["status"] == semconv.SUCCESS:
-                known = _objects.length(result)
+            if stream is not None:
+                event["result_count"] = stream.items
+            elif succeeded:
+                known = _objects.length(result if found is None else found)
                 event["result_count"] = (
                     len(event["documents"]) if known is None and event["documents"] else known
                 )
         if event["result_count"] is not None:
             event["is_empty"] = event["result_count"] == 0
+
+
+class _Found(Stream):
+    """The documents that a generator gives one by one."""
+
+    __slots__ = ("_is_id", "documents")
+
+    def __init__(self, kind: str, *, captures: bool) -> None:
+        super().__init__(kind, captures=captures)
+        self.documents: list[dict[str, Any]] = []
+        self._is_id = _may_be_shown(captures=captures)
+
+    def add(self, item: Any) -> None:
+        super().add(item)
+        if len(self.documents) < _notes.MAX_DOCUMENTS:
+            self.documents.append(_notes.document(item, self._is_id))
+
+
+def _may_be_shown(*, captures: bool) -> Callable[[str], bool]:
+    """Of a bare text, whether it is the id of a document; where content is not, nobody can be sure."""
+    return _notes.looks_like_id if captures else lambda _text: False

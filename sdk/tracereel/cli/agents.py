@@ -24,7 +24,7 @@ _COLUMNS: Final = (
     Column("runs", right=True, least=9, needed=8),
     Column("per min", right=True, least=9, needed=2),
     Column("failed", right=True, least=9, needed=7),
-    Column("rate", right=True, least=9, needed=7),
+    Column("errors", right=True, least=9, needed=7),
     Column("retries", right=True, least=9, needed=4),
     Column("fallbacks", right=True, least=9, needed=3),
     Column("p50", right=True, least=9, needed=5),

@@ -27,6 +27,9 @@ _FILTERS: Final = {
     "code": "Code of error.",
     "attribute": "key=value, a field of an event or attribute of a span.",
 }
+_RANGES: Final = ("duration_ms", "cost_usd", "tokens", "confidence")
+_LEAST: Final = ("errors", "retries", "fallbacks")
+"""Of whole runs: at least so many."""
 
 
 def add_options(parser: argparse.ArgumentParser, *, json_help: str) -> None:
@@ -35,12 +38,27 @@ def add_options(parser: argparse.ArgumentParser, *, json_help: str) -> None:
     parser.add_argument("--json", action="store_true", help=json_help)
 
 
-def add_filters(parser: argparse.ArgumentParser) -> None:
-    """Add what runs and live records are chosen by."""
+def add_filters(parser: argparse.ArgumentParser, **other_help: str) -> None:
+    """Add what runs and live records are chosen by; some may mean something else there."""
     chosen = parser.add_argument_group("filters")
-    for name, text in _FILTERS.items():
+    for name, text in (_FILTERS | other_help).items():
         chosen.add_argument(f"--{name}", action="append", metavar=name.upper(), help=text)
     chosen.add_argument("-q", "--text", dest="q", metavar="WORDS", help="Words that must be there.")
+    for name in _RANGES:
+        for end, text in (("min", "At least"), ("max", "At most")):
+            _add_figure(chosen, f"{end}_{name}", f"{text} this {name.replace('_', ' in ')}.")
+
+
+def add_least(parser: argparse.ArgumentParser) -> None:
+    """Add what only whole runs are chosen by."""
+    chosen = parser.add_argument_group("filters by what went wrong")
+    for name in _LEAST:
+        _add_figure(chosen, f"min_{name}", f"At least so many {name}.")
+
+
+def _add_figure(group: Any, name: str, text: str) -> None:
+    option = f"--{name.replace('_', '-')}"
+    group.add_argument(option, dest=name, type=connection.number, metavar="N", help=text)
 
 
 def add_window(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +69,8 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 
 def filters_of(args: argparse.Namespace, *more: str) -> dict[str, Any]:
     """The filters that were given."""
-    names = (*_FILTERS, "q", *more)
+    ranges = (f"{end}_{name}" for end in ("min", "max") for name in (*_RANGES, *_LEAST))
+    names = (*_FILTERS, "q", *ranges, *more)
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 
 

@@ -77,6 +77,25 @@ def seconds(text: str) -> float:
     return value
 
 
+def number(text: str) -> float:
+    """An option's figure: any number but infinity and what is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return value
+
+
+def times(text: str) -> float:
+    """An option's factor: a number, zero or more."""
+    value = number(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 0")
+    return value
+
+
 def positive(text: str) -> int:
     """An option's count: a whole number, one or more."""
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:

@@ -112,7 +112,11 @@ def _run(args: argparse.Namespace) -> int:
         settings = connection.config_of(args)
         _set_up_logs(shown=args.logs)
         tracereel.configure(
-            endpoint=args.endpoint, api_key=args.api_key, service=settings.service or SERVICE
+            endpoint=args.endpoint,
+            api_key=args.api_key,
+            service=settings.service or SERVICE,
+            # So that `tracereel replay TRACE_ID --run` works; whoever says otherwise is heard.
+            record=os.environ.get("TRACEREEL_RECORD") or "all",
         )
         state = f"recording to {settings.endpoint}" if settings.enabled else "recording is off"
         print(state, flush=True)
@@ -163,6 +167,8 @@ def _print_report(report: "RunReport", *, given_endpoint: str | None, endpoint: 
         there = f" --endpoint {given_endpoint}" if given_endpoint else ""
         print(f"  try: {connection.program()} replay {report.trace_id}{there}", flush=True)
         print(f"  or open: {endpoint}/#{report.trace_id}", flush=True)
+        again = f"{connection.program()} replay {report.trace_id} --run{there}"
+        print(f"  or run it again, without the model: {again}", flush=True)
 
 
 def _deliver(settings: "Config", *, hurry: bool) -> None:

@@ -9,7 +9,7 @@ from tracereel.cli import asking, connection
 from tracereel.cli.command import Command
 from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.client import Client
-from tracereel.client.keeping import total_of, whole_file
+from tracereel.client.keeping import Counting, whole_file
 
 _BAR: Final = 30
 
@@ -22,8 +22,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("ndjson", "parquet"), default="ndjson")
     parser.add_argument("--trace-id", metavar="ID", help="Only this run.")
     parser.add_argument("--agent", metavar="NAME", help="Only what this agent did.")
-    parser.add_argument("--since", metavar="TIME", help="From this time on, in ISO form.")
-    parser.add_argument("--until", metavar="TIME", help="Before this time, in ISO form.")
+    asking.add_window(parser)
     connection.add_options(parser)
 
 
@@ -38,7 +37,7 @@ def _copied(client: Client, args: argparse.Namespace) -> int:
             client.open_export(args.table, args.format, *chosen) as stream,
             _output(args.output) as out,
         ):
-            progress = _Progress(total_of(stream) or 0, args.format)
+            progress = _Progress(Counting.of(stream, args.format))
             for chunk in stream.chunks():
                 out.write(chunk)
                 progress.add(chunk)
@@ -57,33 +56,37 @@ def _output(name: str | None) -> contextlib.AbstractContextManager[BinaryIO]:
 class _Progress:
     """A bar on a terminal; a log file is spared it."""
 
-    def __init__(self, total: int, kind: str) -> None:
-        self._total = total
-        self._counts_lines = kind == "ndjson"
+    def __init__(self, counting: Counting) -> None:
+        self._counting = counting
         self._shown = sys.stderr.isatty()
-        self._rows = self._bytes = 0
+        self._bytes = 0
 
     def add(self, chunk: bytes) -> None:
         """So much more has come."""
         self._bytes += len(chunk)
-        self._rows += chunk.count(b"\n") if self._counts_lines else 0
-        if self._shown:
-            print(f"\r{self._line()}", end="", file=sys.stderr, flush=True)
+        self._counting.add(chunk)
+        self._draw()
 
     def end(self) -> str:
         """What came, in words."""
+        rows = self._counting.end()
+        self._draw()
         if self._shown:
             print(file=sys.stderr)
-        rows = self._rows if self._counts_lines else self._total
         return f"{rows} rows, {self._bytes / 1e6:.1f} MB"
 
+    def _draw(self) -> None:
+        if self._shown:
+            print(f"\r{self._line()}", end="", file=sys.stderr, flush=True)
+
     def _line(self) -> str:
+        rows, total = self._counting.rows, self._counting.total
         size = f"{self._bytes / 1e6:.1f} MB"
-        if not (self._counts_lines and self._total):
-            return f"{size} of {self._total} rows"
-        share = min(1.0, self._rows / self._total)
+        if not total:
+            return f"{rows} rows  {size}"
+        share = min(1.0, rows / total)
         bar = "#" * int(_BAR * share)
-        return f"[{bar:<{_BAR}}] {share:4.0%}  {self._rows} of {self._total} rows  {size}"
+        return f"[{bar:<{_BAR}}] {share:4.0%}  {rows} of {total} rows  {size}"
 
 
 COMMAND: Final = Command("dump", BASE_COMMANDS["dump"].help, _configure, _run)

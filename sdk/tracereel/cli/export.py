@@ -8,6 +8,7 @@ from tracereel.cli import connection, rerun
 from tracereel.cli.command import Command
 from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.terminal import clean
+from tracereel.client import CollectorUnavailableError
 from tracereel.errors import TracereelError
 
 
@@ -34,6 +35,9 @@ def _run(args: argparse.Namespace) -> int:
             print(f"wrote {args.tape}")
             return 0
         files = export(tape, args.pytest, name=args.name)
+    except CollectorUnavailableError as error:
+        print(f"tracereel export: {clean(str(error))}; {connection.START_HINT}", file=sys.stderr)
+        return rerun.EXIT_COULD_NOT
     except TracereelError as error:
         print(f"tracereel export: {clean(str(error))}", file=sys.stderr)
         return 1

@@ -9,7 +9,7 @@ from typing import Final
 from tracereel.cli import replayed, rerun
 from tracereel.cli.asking import add_options, asked, print_json, print_lines
 from tracereel.cli.command import Command
-from tracereel.cli.connection import seconds
+from tracereel.cli.connection import times
 from tracereel.cli.progress import progress
 from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.steps import count, duration, money
@@ -33,7 +33,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     rerun.add_options(parser)
     parser.add_argument(
         "--speed",
-        type=seconds,
+        type=times,
         default=1.0,
         metavar="N",
         help="With --play: so many times as fast; 0 is without pauses.",
@@ -41,7 +41,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    if args.run is not None:
+    if rerun.is_asked_for(args):
         return rerun.run(args)
     if Path(args.trace_id).is_file():
         print(

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import tracereel
 from tracereel.cli import connection
 from tracereel.cli.asking import TIMEOUT
+from tracereel.cli.connection import positive
 from tracereel.cli.terminal import clean
-from tracereel.client import Client, ClientError, TraceNotFoundError
+from tracereel.client import (
+    Client,
+    ClientError,
+    CollectorUnavailableError,
+    TraceNotFoundError,
+)
 
 if TYPE_CHECKING:
     from tracereel.tape import Override
@@ -21,10 +27,11 @@ EXIT_COULD_NOT: Final = 2
 MODES: Final = ("strict", "report", "live-after")
 _NEXT: Final = {
     "strict": "All differences: --mode report. Real calls from the first one on: --mode live-after.",
-    "report": "Real calls from the first difference on: --mode live-after, or --fork-at N.",
+    "report": "Real calls from the first difference on: --mode live-after, or --fork.",
 }
 _OVERRIDES: Final = {
-    "--result": "What a call gives instead: its name or number, and a value (a text needs no quotes).",
+    "--result": "What a call gives instead: its name or number, and a value (a text needs no quotes;"
+    " of an object, the fields that change).",
     "--choose": "What a decision comes out as instead.",
     "--argument": "What a live call is given instead, as in model-small.temperature=0.",
 }
@@ -43,7 +50,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--mode", choices=MODES, default="strict", help="What a divergence does.")
     group.add_argument(
-        "--fork-at", type=int, metavar="N", help="Make the calls from the N-th on for real."
+        "--fork",
+        action="store_true",
+        help="Record what comes of it as a run of its own: calls are served up to where a change"
+        " leads elsewhere, and made for real from there on.",
+    )
+    group.add_argument(
+        "--fork-at",
+        type=positive,
+        metavar="N",
+        help="The same, with the calls from the N-th on made for real.",
     )
     group.add_argument(
         "--allow",
@@ -57,7 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="HOST",
-        help="A host that may be reached; may be given again.",
+        help="A host that may be reached; may be given again. A fork may reach all, if none is named.",
     )
     for option, what in _OVERRIDES.items():
         group.add_argument(option, action="append", default=[], metavar="TARGET=JSON", help=what)
@@ -87,6 +103,7 @@ def _found(args: argparse.Namespace) -> "tuple[Tape, Client | None]":
         TracereelError: there is none.
     """
     from tracereel.tape import format as tape_format
+    from tracereel.tape.replaying import fetched
 
     if Path(args.trace_id).is_file():
         return tape_format.load(args.trace_id), None
@@ -94,25 +111,31 @@ def _found(args: argparse.Namespace) -> "tuple[Tape, Client | None]":
         raise tape_format.TapeError(f"there is no file {args.trace_id}, and it is no id of a run")
     settings = connection.config_of(args)
     client = Client(settings.endpoint, settings.api_key or "", TIMEOUT)
-    lines = client.tape(args.trace_id).splitlines()
-    return tape_format.parse(lines, where=args.trace_id), client
+    return fetched(client, args.trace_id), client
 
 
-def _overrides(args: argparse.Namespace) -> "list[Override]":
+def _overrides(args: argparse.Namespace, tape: "Tape") -> "list[Override]":
     """The changes that options ask for.
 
     Raises:
         TapeError: one of them says nothing.
     """
-    from tracereel.tape import Override
+    from tracereel.tape import Override, TapeError
+    from tracereel.tape.overrides import result_like
 
     made = []
-    for target, value in map(_pair, args.result):
-        made.append(Override(int(target) if target.isdigit() else target, result=value))
+    for given, value in map(_pair, args.result):
+        target = int(given) if given.isdigit() else given
+        made.append(Override(target, result=result_like(tape, target, value)))
     for target, value in map(_pair, args.choose):
         made.append(Override(target, chosen=value))
     for given, value in map(_pair, args.argument):
         target, _, name = given.rpartition(".")
+        if not target:
+            raise TapeError(
+                f"{given!r} names no call; expected CALL.ARGUMENT=JSON, as in"
+                " --argument model-small.temperature=0"
+            )
         made.append(Override(int(target) if target.isdigit() else target, arguments={name: value}))
     return made
 
@@ -136,17 +159,31 @@ def run(args: argparse.Namespace) -> int:
     from tracereel.tape import replay as make_replay
     from tracereel.tape.entry import entry_point, load_function
     from tracereel.tape.guards import NetworkBlockedError
+    from tracereel.tape.replaying import check
 
     try:
         tape, client = _found(args)
-        if args.fork_at is not None and client is not None:
+        check(tape)
+        if _forks(args) and args.mode != MODES[0]:
+            raise TapeError(
+                f"a fork has no --mode {args.mode}: what is different in it is made for real"
+            )
+        if _forks(args) and client is not None:
             # The branch goes where the run is, unless the program says otherwise when it is loaded.
             settings = connection.config_of(args)
             tracereel.configure(endpoint=settings.endpoint, api_key=settings.api_key)
         # Loaded out here: what a program does when it is loaded is not part of the run.
         function = load_function(args.run) if args.run else entry_point(tape)
-        if args.fork_at is not None:
-            again = make_fork(tape, at=args.fork_at, allow=args.allow, overrides=_overrides(args))
+        overrides = _overrides(args, tape)
+        if _forks(args):
+            again = make_fork(
+                tape,
+                at=args.fork_at,
+                freeze=args.freeze,
+                allow=args.allow,
+                allow_network=args.allow_network or True,
+                overrides=overrides,
+            )
         else:
             again = make_replay(
                 tape,
@@ -154,32 +191,57 @@ def run(args: argparse.Namespace) -> int:
                 freeze=args.freeze,
                 allow=args.allow,
                 allow_network=args.allow_network,
-                overrides=_overrides(args),
+                overrides=overrides,
             )
     except (TraceNotFoundError, TapeError) as error:
         return _fail(str(error), EXIT_DIVERGED)
+    except CollectorUnavailableError as error:
+        return _fail(f"{error}; {connection.START_HINT}", EXIT_COULD_NOT)
     except ClientError as error:
         return _fail(str(error), EXIT_COULD_NOT)
     if client is not None and not args.no_keep:
         again.keep_in(client)
+    refused = ""
     try:
         with again:
             result = again.call(function)
         print(f"result: {clean(repr(result))[:2000]}")
     except (DivergenceError, TapeEndedError):
         pass
-    except (NotAllowedError, NetworkBlockedError, TapeError) as error:
+    except TapeError as error:
         return _fail(str(error), EXIT_DIVERGED)
+    except (NotAllowedError, NetworkBlockedError) as error:
+        refused = str(error)
     except Exception as error:  # noqa: BLE001 - the program's own, which the recorded run may have had too
         print(f"raised: {clean(repr(error))[:2000]}")
     for line in str(again.report).splitlines():
         print(" " * (len(line) - len(line.lstrip())) + clean(line))
-    if again.report.divergences and args.fork_at is None and args.mode in _NEXT:
-        print(_NEXT[args.mode])
-    if args.fork_at is not None:
-        print(f"recorded as {again.tape.trace_id}")
+    if _forks(args):
+        branch = again.tape.trace_id
+        print(f"recorded as {branch}")
+        if client is not None:
+            there = f" --endpoint {args.endpoint}" if args.endpoint else ""
+            print(f"compare: {connection.program()} diff {tape.trace_id} {branch}{there}")
+    if refused:
+        return _fail(refused, EXIT_DIVERGED)
+    if _forks(args):
         return 0
+    if again.report.divergences and overrides:
+        print("To see what comes of a change, and record it as a run of its own: --fork.")
+    elif again.report.divergences and args.mode in _NEXT:
+        print(_NEXT[args.mode])
     return 0 if again.report.identical else EXIT_DIVERGED
+
+
+def is_asked_for(args: argparse.Namespace) -> bool:
+    """Whether any option says that the run is to be re-executed."""
+    changes = args.result or args.choose or args.argument
+    others = args.allow or args.allow_network or args.freeze or args.mode != MODES[0]
+    return bool(args.run is not None or _forks(args) or changes or others)
+
+
+def _forks(args: argparse.Namespace) -> bool:
+    return bool(args.fork or args.fork_at is not None)
 
 
 def _fail(message: str, status: int) -> int:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from tracereel.cli.asking import add_filters, add_options, asked, filters_of, print_json
@@ -16,11 +17,12 @@ from tracereel.client.sse import Message
 
 _SEPARATOR: Final = " · "
 _NAME_WIDTH: Final = 22
+_STATUSES: Final = ("success", "partial_success", "failed", "cancelled")
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_options(parser, json_help="Print each record as JSON, one a line.")
-    add_filters(parser)
+    add_filters(parser, status=f"{', '.join(_STATUSES)}, or what else a record says of itself.")
     parser.add_argument("--type", action="append", metavar="TYPE", help="Event type, or `agent.`.")
     parser.add_argument("--trace", action="append", metavar="TRACE_ID", help="Run.")
     parser.add_argument("-n", "--count", type=positive, metavar="N", help="End after so many.")
@@ -36,6 +38,7 @@ def _run(args: argparse.Namespace) -> int:
 def _follow(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     filters = filters_of(args, "type", "trace")
     left = args.count
+    _doubt(args.status or ())
     with client.tail(last_event_id=args.after, on_notice=_notice, **filters) as stream:
         try:
             for step in stream:
@@ -49,6 +52,17 @@ def _follow(args: argparse.Namespace, client: Client, terminal: Terminal) -> int
         except KeyboardInterrupt:
             return 0  # how one stops watching
     return 0
+
+
+def _doubt(statuses: Sequence[str]) -> None:
+    """Records may say anything, so that a wrong word would be waited for in vain."""
+    for status in statuses:
+        if status not in _STATUSES:
+            print(
+                f"tracereel tail: few records have the status {clean(status)!r};"
+                f" most that end have one of {', '.join(_STATUSES)}",
+                file=sys.stderr,
+            )
 
 
 def line_of(step: Step, terminal: Terminal) -> str:

@@ -19,6 +19,7 @@ from tracereel.client.transport import DEFAULT_TIMEOUT, Answer, Params, Stream, 
 
 Found = TypeVar("Found", bound=Model)
 _TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+STEP_NOT_FOUND: Final = "step_not_found"
 STREAM_SILENCE: Final = 60.0
 """A stream says something every few seconds: after so long without a word it is dead."""
 
@@ -45,8 +46,11 @@ class Asking:
         try:
             return self.fetch("GET", path, params)
         except NotFoundError as error:
+            if error.code == STEP_NOT_FOUND:
+                raise TraceNotFoundError(str(error), code=error.code) from error
+            named = [each for each in ids if repr(each) in str(error)] or ids
             raise TraceNotFoundError(
-                f"no events of trace {' or '.join(map(repr, ids))} at {self.endpoint}"
+                f"no events of trace {' or '.join(map(repr, named))} at {self.endpoint}"
                 " (a run shows up once it is delivered and stored)"
             ) from error
 

@@ -44,6 +44,11 @@ class AccessDeniedError(ClientError):
 class NotFoundError(ClientError):
     """The collector has nothing of that name."""
 
+    def __init__(self, message: str, *, code: str = "not_found") -> None:
+        super().__init__(message)
+        self.code = code
+        """What the collector calls it; `step_not_found` where the run is there and the step is not."""
+
 
 class TraceNotFoundError(NotFoundError):
     """The collector has no event of this trace."""

@@ -28,13 +28,6 @@ class Filters(TypedDict, total=False):
     code: Words
     attribute: Words
     """`key=value`; several must all hold."""
-
-
-class RunFilters(Filters, total=False):
-    """What runs are searched by."""
-
-    since: Moment
-    until: Moment
     min_duration_ms: float
     max_duration_ms: float
     min_cost_usd: float
@@ -43,6 +36,13 @@ class RunFilters(Filters, total=False):
     max_tokens: float
     min_confidence: float
     max_confidence: float
+
+
+class RunFilters(Filters, total=False):
+    """What runs are searched by."""
+
+    since: Moment
+    until: Moment
     min_errors: float
     min_retries: float
     min_fallbacks: float
@@ -57,6 +57,18 @@ class TailFilters(Filters, total=False):
 
 
 _RENAMED: Final = {"since": "from", "until": "to"}
+
+
+def checked(filters: Mapping[str, Any], kind: type[Filters]) -> Mapping[str, Any]:
+    """The same; an older collector would not know of a misspelt filter, and find everything.
+
+    Raises:
+        TypeError: one of them does not exist.
+    """
+    known = kind.__annotations__.keys()
+    if unknown := sorted(set(filters) - known):
+        raise TypeError(f"there is no filter {unknown[0]!r}; expected {', '.join(sorted(known))}")
+    return filters
 
 
 def as_params(filters: Mapping[str, Any]) -> dict[str, Any]:

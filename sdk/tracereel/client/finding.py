@@ -1,11 +1,11 @@
 """Many runs: searched page by page; and what agents and conversations amount to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal, Unpack
 from urllib.parse import quote
 
 from tracereel.client.base import Asking
-from tracereel.client.filters import Moment, RunFilters, as_params
+from tracereel.client.filters import Moment, RunFilters, Words, as_params, checked
 from tracereel.client.models import (
     Agent,
     AgentPage,
@@ -29,18 +29,18 @@ class Finding(Asking):
         cursor: str | None = None,
         sort: Sort = "started_at",
         order: Literal["asc", "desc"] = "desc",
-        facets: Sequence[str] = (),
+        facets: Words = (),
         histogram: int = 0,
         **filters: Unpack[RunFilters],
     ) -> RunPage:
         """A page of the runs that filters choose, the newest first unless told otherwise."""
         params = {
-            **as_params(filters),
+            **as_params(checked(filters, RunFilters)),
             "limit": limit,
             "cursor": cursor,
             "sort": sort,
             "order": order,
-            "facets": ",".join(facets) or None,
+            "facets": facets if isinstance(facets, str) else ",".join(facets) or None,
             "histogram": histogram or None,
         }
         return self.parsed(RunPage, self.fetch("GET", "/v1/traces", params).body)

@@ -15,7 +15,7 @@ from tracereel.client.sse import lines
 from tracereel.client.transport import Params, Stream
 
 Progress = Callable[[int, int | None], None]
-"""Told how much is done: rows (or bytes, of Parquet), and of how many rows, where that is known."""
+"""Told how many rows are done (of Parquet: about), and of how many, where that is known."""
 Table = Literal["events", "spans", "scores"]
 
 
@@ -59,15 +59,25 @@ class Keeping(Asking):
         name: str | None = None,
         agent: str | None = None,
         source: str | None = None,
+        author: str | None = None,
+        category: str | None = None,
+        q: str | None = None,
+        min: float | None = None,  # noqa: A002 - the name of the parameter
+        max: float | None = None,  # noqa: A002 - the same
         limit: int = 100,
         before: int | None = None,
     ) -> ScorePage:
-        """A page of scores, the newest first."""
+        """A page of scores, the newest first; `q` are words of the comment, all of which must be there."""
         params: Params = {
             "trace_id": trace_id,
             "name": name,
             "agent": agent,
             "source": source,
+            "author": author,
+            "category": category,
+            "q": q,
+            "min": min,
+            "max": max,
             "limit": limit,
             "before": before,
         }
@@ -141,19 +151,20 @@ class Keeping(Asking):
         progress: Progress | None = None,
     ) -> int:
         """Write a table to a file, which appears when it is whole; its size in bytes."""
-        size = rows = 0
+        size = 0
         with (
             self.open_export(table, format, trace_id, agent, since, until) as stream,
             whole_file(path) as file,
         ):
-            total = total_of(stream)
+            counting = Counting.of(stream, format)
             for chunk in stream.chunks():
                 file.write(chunk)
                 size += len(chunk)
-                rows += chunk.count(b"\n")
+                counting.add(chunk)
                 if progress is not None:
-                    by_rows = format == "ndjson"
-                    progress(rows if by_rows else size, total if by_rows else None)
+                    progress(counting.rows, counting.total)
+            if progress is not None:
+                progress(counting.end(), counting.total)
         return size
 
     def open_export(
@@ -190,5 +201,40 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
 
 def total_of(stream: Stream) -> int | None:
     """How many rows an export says it has."""
-    said = stream.headers.get("x-total-count", "")
+    return _whole(stream, "x-total-count")
+
+
+def _whole(stream: Stream, header: str) -> int | None:
+    said = stream.headers.get(header, "")
     return int(said) if said.isascii() and said.isdecimal() else None
+
+
+class Counting:
+    """How many rows of an export have come: by its lines or, of Parquet, about, by its bytes."""
+
+    def __init__(self, total: int | None, expected_bytes: int | None) -> None:
+        self.total = total
+        self.rows = 0
+        self._expected = expected_bytes
+        self._bytes = 0
+
+    @classmethod
+    def of(cls, stream: Stream, kind: str) -> "Counting":
+        """For what an answer announces."""
+        estimated = _whole(stream, "x-estimated-bytes") or 1
+        return cls(total_of(stream), None if kind == "ndjson" else estimated)
+
+    def add(self, chunk: bytes) -> None:
+        """So much more has come."""
+        self._bytes += len(chunk)
+        if self._expected is None:
+            self.rows += chunk.count(b"\n")
+        else:
+            share = min(1.0, self._bytes / self._expected)
+            self.rows = int((self.total or 0) * share)
+
+    def end(self) -> int:
+        """All of it has come."""
+        if self._expected is not None:
+            self.rows = self.total or 0
+        return self.rows

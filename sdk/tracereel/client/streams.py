@@ -51,6 +51,7 @@ class EventStream:
         self._stream: Stream | None = None
         self._closed = threading.Event()
         self._over = False
+        self._was_open = False
 
     def __enter__(self) -> Self:
         return self
@@ -74,6 +75,7 @@ class EventStream:
         while not self._closed.is_set() and not self._over:
             try:
                 self._stream = self._open_stream(self.last_event_id)
+                self._was_open = True
                 if self._closed.is_set():  # closed while it was being opened
                     self._stream.close()
                     return
@@ -86,6 +88,8 @@ class EventStream:
                 failures += 1
                 if not (self._reconnect and error.retryable) or failures >= TRIES:
                     raise
+                if not self._was_open and _nobody_is_there(error):
+                    raise  # most likely a wrong address, or a collector that was never started
                 self._pause(error, failures)
                 self.reconnects += 1
             finally:
@@ -121,6 +125,11 @@ class EventStream:
         if isinstance(error, CollectorUnavailableError) and error.retry_after is not None:
             pause = max(pause, min(error.retry_after, LAST_PAUSE))
         self._closed.wait(pause)
+
+
+def _nobody_is_there(error: ClientError) -> bool:
+    """Whether no answer came at all; a collector that is starting or busy says when to come back."""
+    return isinstance(error, CollectorUnavailableError) and error.retry_after is None
 
 
 def step_of(message: Message) -> Step:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from tracereel.client.filters import TailFilters, as_params
+from tracereel.client.filters import TailFilters, as_params, checked
 from tracereel.client.finding import Finding
 from tracereel.client.keeping import Keeping
 from tracereel.client.models import SqlAnswer
@@ -34,7 +34,7 @@ class Client(Reading, Finding, Keeping):
         **filters: Unpack[TailFilters],
     ) -> EventStream:
         """What the collector acknowledges, as it does; goes on by itself when the connection breaks."""
-        params = as_params(filters)
+        params = as_params(checked(filters, TailFilters))
         return EventStream(
             lambda seen: self.stream("/v1/tail", params, seen),
             last_event_id=last_event_id,

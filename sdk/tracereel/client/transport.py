@@ -86,6 +86,11 @@ class Stream:
             except OSError:
                 pass  # it is closed already
             held.close()
+            try:
+                # After an answer that is the last one, the connection is the answer's alone.
+                self._response.close()
+            except (OSError, ValueError, AttributeError, RuntimeError):
+                pass  # whoever reads in another thread is just closing it
         self._connection.close()
 
 
@@ -129,6 +134,7 @@ class Transport:
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         finally:
+            response.close()
             connection.close()
         if len(data) > MAX_ANSWER_BYTES:
             raise UnexpectedAnswerError(
@@ -183,6 +189,7 @@ class Transport:
         except (OSError, http.client.HTTPException):
             said = b""
         finally:
+            response.close()
             connection.close()
         told = {name.lower(): value for name, value in response.getheaders()}
         self.refuse_failure(response.status, told, said)
@@ -204,7 +211,7 @@ class Transport:
                 retry_after=_seconds(headers.get("retry-after")),
             )
         if status == http.HTTPStatus.NOT_FOUND:
-            raise NotFoundError(f"{self.endpoint}: {said}")
+            raise NotFoundError(f"{self.endpoint}: {said}", code=_error_code(body))
         if status in _REFUSED:
             raise InvalidRequestError(f"{self.endpoint} refused the request: {said}")
         raise UnexpectedAnswerError(f"{self.endpoint} answered {status} ({said})")
@@ -289,6 +296,14 @@ def _checked(endpoint: str) -> SplitResult:
             f"endpoint: {endpoint!r} is not an address; expected http://HOST:PORT or https://HOST"
         )
     return url
+
+
+def _error_code(body: bytes) -> str:
+    """What the collector calls it."""
+    try:
+        return str(json.loads(body)["error"]["code"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return "not_found"
 
 
 def _error_message(body: bytes) -> str:

@@ -1,13 +1,18 @@
 """The recorded pipeline: five agents turn a request into an appointment, or say why not.
 
 This is what decorated agent code looks like; everything the flight recorder needs is in the
-decorators, `record_decision` and `current_execution().set`.
+decorators, `record_decision` and `current_execution().set`. The run begins with a function of this module,
+`create_appointment`, so that `tracereel replay` can call it again.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import tracereel
+from tracereel.demo.script_writer import usual_model
 from tracereel.demo.scripted_model import (
     MODEL,
     PROVIDER,
@@ -15,6 +20,7 @@ from tracereel.demo.scripted_model import (
     LLMTimeoutError,
     ScriptedModel,
 )
+from tracereel.resilience import fallback, fixed_delay, retry
 
 PIPELINE: Final = "appointment_creation"
 AGENTS: Final = (
@@ -34,6 +40,8 @@ _LLM: Final[dict[str, Any]] = {
     "temperature": 0.3,
     "max_tokens": 500,
 }
+_asked_again: Final = retry(attempts=2, on=LLMTimeoutError, strategy=fixed_delay(0.05))
+"""A model that did not answer may do so when it is asked once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +80,8 @@ class AppointmentAssistant:
         """The trace of the latest request."""
         self._confidences: list[float] = []
 
-    @tracereel.traced_pipeline(PIPELINE, agents=list(AGENTS))
-    def create_appointment(self, user_prompt: str, *, user_timezone: str, user_id: str) -> Booking:
-        """Book what the user asked for.
-
-        Raises:
-            LLMTimeoutError: the model gave no answer to an agent the booking cannot do without.
-        """
-        del user_timezone, user_id  # recorded with the run
+    def book(self, user_prompt: str) -> Booking:
+        """Ask the agents in turn."""
         run = tracereel.current_execution()
         if not run:  # recording is switched off
             return self._book(user_prompt)
@@ -92,11 +94,7 @@ class AppointmentAssistant:
     def _book(self, prompt: str) -> Booking:
         request = self.parse(prompt)
         moment = self.resolve_time(request)
-        try:
-            place = self.resolve_place(request)
-        except LLMTimeoutError:
-            # A booking without a looked-up place is still a booking.
-            place = USUAL_PLACE
+        place = self.resolve_place(request)
         if not self.validate(moment):
             return Booking("outside_opening_hours")
         slot = self.find_slot(moment, contact=request.contact)
@@ -105,6 +103,7 @@ class AppointmentAssistant:
         return Booking("appointment_created", f"{slot}, {request.contact}, {place}")
 
     @tracereel.traced_agent("parsing_agent", **_LLM)
+    @_asked_again
     def parse(self, prompt: str) -> Request:
         """Read contact, date, time and place out of the user's words."""
         answer = self._ask("entity_extraction", prompt)
@@ -135,7 +134,19 @@ class AppointmentAssistant:
         )
         return moment
 
+    @tracereel.traced_agent("history_agent", version=VERSION)
+    def usual_place(self, request: Request) -> str:
+        """Take the place of before: no model is asked."""
+        del request
+        tracereel.current_execution().set(
+            confidence=0.4, reasoning="No place was found: the last visit's is likely enough"
+        )
+        return USUAL_PLACE
+
+    # A booking without a looked-up place is still a booking.
+    @fallback(to=usual_place, on=LLMTimeoutError)
     @tracereel.traced_agent("geo_agent", **_LLM)
+    @_asked_again
     def resolve_place(self, request: Request) -> str:
         """Find the place that is meant."""
         answer = self._ask("place_resolution", request.place or request.contact)
@@ -145,19 +156,20 @@ class AppointmentAssistant:
     @tracereel.traced_agent("validation_agent", **_LLM)
     def validate(self, moment: Moment) -> bool:
         """Check the booking rules."""
-        answer = self._ask("rule_check", f"{moment.date} {moment.time}")
-        valid: bool = answer.content["valid"]
-        tracereel.record_decision(
-            "rule_check",
-            category="validation",
+        return self._check_rules(moment.date, moment.time) == "accept"
+
+    # A decision that is a function can be forced: `tracereel replay … --choose rule_check=refuse`.
+    @tracereel.traced_decision("rule_check", category="validation", candidates=["accept", "refuse"])
+    def _check_rules(self, date: str, time: str) -> str:
+        answer = self._ask("rule_check", f"{date} {time}")
+        chosen = "accept" if answer.content["valid"] else "refuse"
+        tracereel.current_decision().set(
             reasoning=answer.reasoning,
             confidence=answer.confidence,
-            input_data={"date": moment.date, "time": moment.time},
             output_data=dict(answer.content),
-            candidates=["accept", "refuse"],
-            chosen="accept" if valid else "refuse",
+            chosen=chosen,
         )
-        return valid
+        return chosen
 
     @tracereel.traced_agent("availability_agent", **_LLM)
     def find_slot(self, moment: Moment, *, contact: str) -> str | None:
@@ -196,3 +208,28 @@ class AppointmentAssistant:
             llm_duration_seconds=answer.seconds,
         )
         return answer
+
+
+_on_duty: ContextVar[AppointmentAssistant | None] = ContextVar("tracereel_demo", default=None)
+
+
+@contextmanager
+def on_duty(assistant: AppointmentAssistant) -> Iterator[None]:
+    """Have an assistant take the requests that come meanwhile."""
+    token = _on_duty.set(assistant)
+    try:
+        yield
+    finally:
+        _on_duty.reset(token)
+
+
+@tracereel.traced_pipeline(PIPELINE, agents=list(AGENTS))
+def create_appointment(user_prompt: str, *, user_timezone: str, user_id: str) -> Booking:
+    """Book what the user asked for.
+
+    Raises:
+        LLMTimeoutError: the model gave no answer to an agent the booking cannot do without.
+    """
+    del user_timezone, user_id  # recorded with the run
+    assistant = _on_duty.get() or AppointmentAssistant(usual_model(user_prompt))
+    return assistant.book(user_prompt)

@@ -1,10 +1,14 @@
 """A LangGraph orchestrator: a router, and two specialists that reason and act in turn.
 
 Graphs, nodes, models and tools are recorded by `wrap`; the router says itself how it decided, and each
-specialist when a round of its loop begins.
+specialist when a round of its loop begins. The run begins with a function of this module, `answer`, so that
+`tracereel replay` can call it again.
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Annotated, Any, Final, TypedDict
 
 from langchain_core.language_models import BaseChatModel
@@ -20,7 +24,7 @@ from tracereel.providers.routing import Routing, Rule
 PIPELINE: Final = "support_desk"
 MAX_ITERATIONS: Final = 10
 RECURSION_LIMIT: Final = 50
-STEP_TIMEOUT_SECONDS: Final = 300.0
+TIME_LIMIT_SECONDS: Final = 300.0
 
 ORDERS: Final = "orders_agent"
 DOCUMENTS: Final = "documents_agent"
@@ -57,6 +61,9 @@ def search_documents(query: str) -> str:
     return f"returns.pdf, page 2: about {query}"
 
 
+for _tool in (find_orders, get_invoice, search_documents):
+    _tool.metadata = {"effect": "read"}  # it may run in a fork
+
 Models = Mapping[str, BaseChatModel]
 """By the agent that asks them; the router's under `router`."""
 
@@ -64,8 +71,10 @@ Models = Mapping[str, BaseChatModel]
 class Orchestrator:
     """The graph, and the pipeline around one run of it."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: Models, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._models = models
+        self._clock = clock
+        self._deadline = 0.0
         builder = StateGraph(State)
         builder.add_node("router", self._route)
         for name, tools in (
@@ -78,16 +87,17 @@ class Orchestrator:
         builder.add_edge(START, "router")
         builder.add_conditional_edges("router", _active, list(AGENTS))
         graph = builder.compile(name="orchestrator")
-        graph.step_timeout = STEP_TIMEOUT_SECONDS
+        # Between steps the specialists look at the clock; this is for a step that hangs.
+        graph.step_timeout = TIME_LIMIT_SECONDS
         self._graph = wrap(graph)
         self.trace_id: str | None = None
         """The trace of the latest request."""
 
-    @tracereel.traced_pipeline(PIPELINE, agents=["orchestrator", *AGENTS])
-    def answer(self, prompt: str, *, attachments: list[str], session_id: str) -> str:
+    def say(self, prompt: str, attachments: list[str], session_id: str) -> str:
         """What the specialist says whom the router has chosen."""
         run = tracereel.current_execution()
         self.trace_id = run.trace_id or None
+        self._deadline = self._clock() + TIME_LIMIT_SECONDS
         state = self._graph.invoke(
             {"messages": [HumanMessage(prompt)], "attachments": attachments},
             {"recursion_limit": RECURSION_LIMIT, "configurable": {"thread_id": session_id}},
@@ -108,11 +118,16 @@ class Orchestrator:
         said = str(self._models["router"].invoke([HumanMessage(text)]).content)
         return said if said in AGENTS else GENERAL
 
+    def _check_time(self) -> None:
+        if self._clock() > self._deadline:
+            raise TimeoutError("five minutes are over")
+
     def _specialist(self, name: str, tools: list[BaseTool]) -> Any:
         """A graph of its own: ask the model, call the tools it wants, until it wants none."""
         known = {each.name: each for each in tools}
 
         def reason(state: State) -> State:
+            self._check_time()
             asked = sum(isinstance(each, AIMessage) for each in state["messages"])
             tracereel.current_execution().round(limit=MAX_ITERATIONS)
             if asked >= MAX_ITERATIONS:
@@ -120,6 +135,7 @@ class Orchestrator:
             return {"messages": [self._models[name].invoke(state["messages"])]}
 
         def act(state: State) -> State:
+            self._check_time()
             calls = getattr(state["messages"][-1], "tool_calls", ())
             return {"messages": [_called(known, call) for call in calls]}
 
@@ -130,6 +146,32 @@ class Orchestrator:
         builder.add_conditional_edges("reason", _wants_tools, {True: "act", False: END})
         builder.add_edge("act", "reason")
         return builder.compile(name=name)
+
+
+_on_duty: ContextVar[Orchestrator | None] = ContextVar("tracereel_demo", default=None)
+
+
+@contextmanager
+def on_duty(orchestrator: Orchestrator) -> Iterator[None]:
+    """Have an orchestrator take the requests that come meanwhile."""
+    token = _on_duty.set(orchestrator)
+    try:
+        yield
+    finally:
+        _on_duty.reset(token)
+
+
+@tracereel.traced_pipeline(PIPELINE, agents=["orchestrator", *AGENTS])
+def answer(prompt: str, *, attachments: list[str], session_id: str) -> str:
+    """Have somebody answer."""
+    return (_on_duty.get() or _usual(prompt)).say(prompt, attachments, session_id)
+
+
+def _usual(prompt: str) -> Orchestrator:
+    """With models that know the request: for a replay, where nobody has brought any."""
+    from tracereel.demo.run_orchestrator import models_for
+
+    return Orchestrator(models_for(prompt))
 
 
 def route(text: str, *, attachments: list[str], ask: Callable[[str], str]) -> Routing:

@@ -1,20 +1,24 @@
 """An SSE agent that answers questions about labour law, with threads, tools and a limit of rounds.
 
 The model is scripted. What the flight recorder needs is the decorator: the rest it reads from the frames.
+Threads and tools are behind `boundary`: a replay serves what they gave.
 """
 
 import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
 import tracereel
 from tracereel.demo.scripted_model import MODEL, PROVIDER
 from tracereel.integrations.sse import traced_sse
+from tracereel.tape import boundary
 
-AGENT: Final = "labour_law_expert"
+AGENT_NAME: Final = "labour_law_expert"
 ROUND_LIMIT: Final = 6
 TIME_LIMIT_SECONDS: Final = 300.0
 MAX_THREADS: Final = 1_000
@@ -94,20 +98,21 @@ class QuestionAgent:
         """What was asked in a thread so far."""
         return list(self._threads.get(thread_id, ()))
 
-    @traced_sse(AGENT, llm_provider=PROVIDER, llm_model=MODEL, round_limit=ROUND_LIMIT)
-    def ask(self, message: str, thread_id: str | None = None) -> Iterator[str]:
+    def answer(self, message: str, thread_id: str | None) -> Iterator[str]:
         """Answer in frames; a thread goes on where it was left, without one a new one begins."""
         self.trace_id = tracereel.current_execution().trace_id or None
         question = self._known.get(message)
         if question is None:
             yield frame("error", message="this scripted model does not know the question")
             return
-        if thread_id is not None and thread_id not in self._threads:
+        asked = {"thread_id": thread_id, "message": message}
+        found = boundary(
+            "threads", "tool", asked, lambda: self._enter(thread_id, message), effect="write"
+        )
+        if found is None:
             yield frame("error", message=f"there is no thread {thread_id}", code="NO_SUCH_THREAD")
             return
-        thread_id = thread_id or self._new_thread()
-        self._threads[thread_id].append(message)
-        yield from self._answer(question, thread_id)
+        yield from self._answer(question, found)
 
     def _answer(self, question: Question, thread_id: str) -> Iterator[str]:
         deadline = self._clock() + TIME_LIMIT_SECONDS
@@ -117,7 +122,7 @@ class QuestionAgent:
                 yield frame("error", message="five minutes are over", code="TIME_LIMIT")
                 return
             yield frame("tool_status", tool=tool, args=arguments)
-            for found in self._call(tool, arguments):
+            for found in self._ask(tool, arguments):
                 sources[found["id"]] = {key: found[key] for key in ("id", "law", "section")}
         if question.breaks is not None:
             yield frame("error", message=question.breaks, code="RUN_FAILED")
@@ -126,6 +131,12 @@ class QuestionAgent:
             self._sleep(TOKEN_SECONDS)
             yield frame("token", text=f"{word} ")
         yield frame("done", threadId=thread_id, sources=list(sources.values()))
+
+    def _ask(self, tool: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = boundary(
+            tool, "tool", arguments, lambda **other: self._call(tool, {**arguments, **other})
+        )
+        return found
 
     def _call(self, tool: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         self._sleep(TOOL_SECONDS)
@@ -139,12 +150,40 @@ class QuestionAgent:
             return [each for each in LIBRARY if each["id"] in wanted]
         return [each for each in LIBRARY if each["about"] in arguments["query"]]
 
+    def _enter(self, thread_id: str | None, message: str) -> str | None:
+        """Write a question down in its thread; gives the thread, if there is one."""
+        if thread_id is not None and thread_id not in self._threads:
+            return None
+        thread_id = thread_id or self._new_thread()
+        self._threads[thread_id].append(message)
+        return thread_id
+
     def _new_thread(self) -> str:
         thread_id = f"thread_{uuid.uuid4().hex[:12]}"
         self._threads[thread_id] = []
         if len(self._threads) > MAX_THREADS:
             del self._threads[next(iter(self._threads))]
         return thread_id
+
+
+AGENT: Final = QuestionAgent()
+_on_duty: ContextVar[QuestionAgent] = ContextVar("tracereel_demo", default=AGENT)
+
+
+@contextmanager
+def on_duty(agent: QuestionAgent) -> Iterator[None]:
+    """Have an agent answer what is asked, and read to its end, meanwhile."""
+    token = _on_duty.set(agent)
+    try:
+        yield
+    finally:
+        _on_duty.reset(token)
+
+
+@traced_sse(AGENT_NAME, llm_provider=PROVIDER, llm_model=MODEL, round_limit=ROUND_LIMIT)
+def ask(message: str, thread_id: str | None = None) -> Iterator[str]:
+    """Answer a question in frames."""
+    yield from _on_duty.get().answer(message, thread_id)
 
 
 def frame(event: str, **data: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import count
 
-from tracereel.demo.appointment import AppointmentAssistant
+from tracereel.demo.appointment import AppointmentAssistant, create_appointment, on_duty
 from tracereel.demo.script_writer import Plan, write_plan
 from tracereel.demo.scripted_model import LLMTimeoutError, ScriptedModel
 
@@ -50,9 +50,10 @@ def _run_once(number: int, plan: Plan, model: ScriptedModel) -> RunReport:
     scenario = plan.scenario
     started = time.monotonic()
     try:
-        booking = assistant.create_appointment(
-            scenario.prompt, user_timezone=scenario.timezone, user_id=scenario.user_id
-        )
+        with on_duty(assistant):
+            booking = create_appointment(
+                scenario.prompt, user_timezone=scenario.timezone, user_id=scenario.user_id
+            )
         outcome, failed = booking.outcome, False
     except LLMTimeoutError as error:
         outcome, failed = f"failed: {error}", True

@@ -13,7 +13,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import PrivateAttr
 
 from tracereel.demo.orchestrator import (
     DOCUMENTS,
@@ -22,9 +21,12 @@ from tracereel.demo.orchestrator import (
     ORDERS,
     TOO_MANY,
     Orchestrator,
+    answer,
+    on_duty,
 )
 from tracereel.demo.run import RunReport
 from tracereel.demo.scripted_model import MODEL, PROVIDER
+from tracereel.tape import boundary
 
 MODEL_SECONDS: Final = 0.03
 
@@ -86,7 +88,6 @@ class ScriptedChatModel(BaseChatModel):
     steps: Sequence[Any]
     nap: Callable[[float], None]
     model: str = MODEL
-    _numbers: Iterator[int] = PrivateAttr(default_factory=itertools.count)
 
     @property
     def _llm_type(self) -> str:
@@ -104,8 +105,14 @@ class ScriptedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         del stop, run_manager, kwargs
+        asked = {"messages": [[message.type, message.content] for message in messages]}
+        said: ChatResult = boundary(self.model, "llm", asked, lambda **_other: self._say(messages))
+        return said
+
+    def _say(self, messages: list[BaseMessage]) -> ChatResult:
         self.nap(MODEL_SECONDS)
-        number = next(self._numbers)
+        # By what was said so far: a fork begins in the midst of it.
+        number = sum(isinstance(message, AIMessage) for message in messages)
         step = self.steps[number]
         asked = sum(len(str(message.content)) for message in messages) // 3 + 40
         calls = []
@@ -122,6 +129,15 @@ class ScriptedChatModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=said)])
 
 
+def models_for(prompt: str, nap: Callable[[float], None] = time.sleep) -> dict[str, BaseChatModel]:
+    """The models of one request, by the agents that ask them."""
+    request = next((each for each in REQUESTS if each.prompt == prompt), REQUESTS[0])
+    return {
+        request.agent: ScriptedChatModel(steps=request.steps, nap=nap),
+        "router": ScriptedChatModel(steps=[request.routed or GENERAL], nap=nap),
+    }
+
+
 def run_orchestrator(
     *,
     runs: int | None,
@@ -135,16 +151,13 @@ def run_orchestrator(
         if number > 1:
             sleep(interval)
         request = REQUESTS[number - 1] if number <= len(REQUESTS) else rng.choice(REQUESTS)
-        models: dict[str, BaseChatModel] = {
-            request.agent: ScriptedChatModel(steps=request.steps, nap=sleep),
-            "router": ScriptedChatModel(steps=[request.routed or GENERAL], nap=sleep),
-        }
-        orchestrator = Orchestrator(models)
+        orchestrator = Orchestrator(models_for(request.prompt, sleep))
         session_id = f"session_{uuid.uuid4().hex[:12]}"
         started = time.monotonic()
-        said = orchestrator.answer(
-            request.prompt, attachments=list(request.attachments), session_id=session_id
-        )
+        with on_duty(orchestrator):
+            said = answer(
+                request.prompt, attachments=list(request.attachments), session_id=session_id
+            )
         yield RunReport(
             number=number,
             trace_id=orchestrator.trace_id,

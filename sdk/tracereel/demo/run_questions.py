@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
-from tracereel.demo.questions import CONVERSATIONS, QuestionAgent
+from tracereel.demo.questions import CONVERSATIONS, QuestionAgent, ask, on_duty
 from tracereel.demo.run import RunReport
 
 
@@ -31,7 +31,8 @@ def run_questions(
             if number > 1:
                 sleep(interval)
             started = time.monotonic()
-            outcome, thread_id = _read(agent.ask(question.text, thread_id=thread_id))
+            with on_duty(agent):
+                outcome, thread_id = _read(ask(question.text, thread_id=thread_id))
             yield RunReport(
                 number=number,
                 trace_id=agent.trace_id,

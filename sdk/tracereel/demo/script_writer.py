@@ -1,15 +1,18 @@
 """Turns a scenario into the script of one run: what the model says and what goes wrong."""
 
 import random
-from dataclasses import dataclass
-from datetime import date, timedelta
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from tracereel.demo.scenarios import SCENARIOS, Scenario
-from tracereel.demo.scripted_model import Answer, Script
+from tracereel.demo.scripted_model import Answer, Script, ScriptedModel
 
 TIMEOUT_SHARE: Final = 0.12
 CONFLICT_SHARE: Final = 0.15
+HICCUP_SHARE: Final = 0.15
+"""Runs in which a model does not answer at first, and does when it is asked again."""
 OPENING_HOURS: Final = ("08:00", "18:00")
 
 _TASKS: Final = (
@@ -19,6 +22,10 @@ _TASKS: Final = (
     "rule_check",
     "slot_choice",
 )
+_UNLUCKY: Final = (*_TASKS, "place_resolution", "place_resolution")
+"""Where a model falls silent for good; places most often, because somebody else knows one then."""
+_ASKED_AGAIN: Final = ("entity_extraction", "place_resolution")
+"""What is tried a second time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +37,27 @@ class Plan:
     slot_is_taken: bool
 
 
-def write_plan(rng: random.Random, *, today: date, calm: bool = False) -> Plan:
+def write_plan(
+    rng: random.Random, *, today: date, calm: bool = False, scenario: Scenario = SCENARIOS[0]
+) -> Plan:
     """Decide one run; a calm one is an ordinary booking in which nothing goes wrong."""
-    scenario = SCENARIOS[0] if calm else rng.choice(SCENARIOS)
+    scenario = scenario if calm else rng.choice(SCENARIOS)
     luck = rng.random()
-    unlucky_task = rng.choice(_TASKS)
+    unlucky_task = rng.choice(_UNLUCKY)
     silent_at = unlucky_task if luck < TIMEOUT_SHARE and not calm else None
     taken = not calm and TIMEOUT_SHARE <= luck < TIMEOUT_SHARE + CONFLICT_SHARE
-    return Plan(scenario, _script(scenario, rng, today, taken, silent_at), taken)
+    script = _script(scenario, rng, today, taken, silent_at)
+    if not calm and luck > 1.0 - HICCUP_SHARE:
+        script = replace(script, silent_at=rng.choice(_ASKED_AGAIN), silences=1)
+    return Plan(scenario, script, taken)
+
+
+def usual_model(prompt: str) -> ScriptedModel:
+    """A model that answers a request with nothing going wrong: for a replay, where no run was planned."""
+    rng = random.Random(prompt)  # noqa: S311 - a script, not a secret
+    scenario = next((each for each in SCENARIOS if each.prompt == prompt), SCENARIOS[0])
+    plan = write_plan(rng, today=datetime.now(UTC).date(), calm=True, scenario=scenario)
+    return ScriptedModel(plan.script, rng, time.sleep)
 
 
 def _script(

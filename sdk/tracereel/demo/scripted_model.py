@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tracereel.tape import boundary
+
 PROVIDER: Final = "qwen"
 MODEL: Final = "qwen-2.5"
 TIMEOUT_SECONDS: Final = 0.3
@@ -47,11 +49,13 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What the model will say, task by task, and the task at which it falls silent."""
+    """What the model will say, task by task, and the task at which it falls silent, and how often."""
 
     answers: Mapping[str, Answer]
     """By task."""
     silent_at: str | None = None
+    silences: int = 1_000
+    """So many times; then it answers."""
 
 
 @dataclass(slots=True)
@@ -65,16 +69,23 @@ class ScriptedModel:
     calls: list[str] = field(default_factory=list)
 
     def complete(self, task: str, prompt: str) -> Completion:
-        """Answer one task.
+        """Answer one task; a replay serves the recorded answer instead, as it would a real model's.
 
         Raises:
             LLMTimeoutError: the script says that this call gets no answer.
         """
+        asked = {"task": task, "prompt": prompt}
+        answer: Completion = boundary(
+            MODEL, "llm", asked, lambda **other: self._say(**{**asked, **other})
+        )
+        return answer
+
+    def _say(self, task: str, prompt: str) -> Completion:
         self.calls.append(task)
         # Drawn before the silence, so that a failing run uses up the same random numbers.
         latency = self.rng.uniform(0.02, 0.09) * self.pace
         overhead = self.rng.randint(180, 260)
-        if task == self.script.silent_at:
+        if task == self.script.silent_at and self.calls.count(task) <= self.script.silences:
             self.sleep(TIMEOUT_SECONDS * self.pace)
             raise LLMTimeoutError(f"no answer from {MODEL} in time")
         self.sleep(latency)

@@ -4,9 +4,32 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+from msgspec import Raw
+
+from tracereel import _written
 from tracereel.providers.reading import get, items, mapping, text
 
 Body = Mapping[str, Any]
+MAX_WIRE_BYTES: Final = 65_536
+MIN_WIRE_BYTES: Final = 2_000
+"""Bodies of requests that are looked at as they were sent; others are read from what the client has,
+smaller ones because that is quicker."""
+
+
+class _Asked(msgspec.Struct):
+    """What was asked, as it went over the wire."""
+
+    messages: Raw = Raw()
+    system: Raw = Raw()
+
+
+def _wire(messages: str, system: str) -> "msgspec.json.Decoder[_Asked]":
+    """Reads the body of a request in which the two have these names."""
+    kind = msgspec.defstruct(
+        "_Asked", [], bases=(_Asked,), rename={"messages": messages, "system": system}
+    )
+    return msgspec.json.Decoder(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +57,26 @@ class Dialect:
     """What tools have answered since the model spoke last."""
     is_conversation: bool = True
     """False where the answer has no messages to normalise."""
+    wire: "msgspec.json.Decoder[_Asked] | None" = None
+    """Finds what was asked in the body of a request."""
+
+    def written(self, body: bytes) -> _written.Written | None:
+        """What was asked, as it was sent; null where it is no list, or more than an event may have."""
+        if self.wire is None or not MIN_WIRE_BYTES <= len(body) <= MAX_WIRE_BYTES:
+            return None
+        try:
+            asked = self.wire.decode(body)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            return None
+        messages, system = bytes(asked.messages), bytes(asked.system)
+        if not messages.startswith((b"[{", b'["')):
+            return None
+        if system not in _NO_SYSTEM:
+            messages = b'[{"role":"system","content":%b},%b' % (system, messages[1:])
+        return _written.taken(messages)
+
+
+_NO_SYSTEM: Final = (b"", b"null", b'""', b"[]", b"{}")
 
 
 def _system_first(body: Body, system: str, messages: str) -> Any:
@@ -117,6 +160,7 @@ ANTHROPIC: Final = Dialect(
     messages=lambda body: _system_first(body, "system", "messages"),
     said=lambda answer: [{"role": "assistant", "content": answer.get("content")}],
     results=_anthropic_results,
+    wire=_wire("messages", "system"),
 )
 CHAT: Final = Dialect(
     provider="openai",
@@ -124,6 +168,7 @@ CHAT: Final = Dialect(
     messages=lambda body: body.get("messages"),
     said=_choices,
     results=_chat_results,
+    wire=_wire("messages", "-"),
 )
 RESPONSES: Final = Dialect(
     provider="openai",
@@ -131,6 +176,7 @@ RESPONSES: Final = Dialect(
     messages=lambda body: _system_first(body, "instructions", "input"),
     said=lambda answer: items(answer.get("output")),
     results=_responses_results,
+    wire=_wire("input", "instructions"),
 )
 COMPLETIONS: Final = Dialect(
     provider="openai",

@@ -16,12 +16,12 @@ from tracereel.integrations._dialects import LANGCHAIN
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
 from tracereel.integrations._runs import FailedToolError, Run, Runs, open_scope, recorded
 from tracereel.integrations._tool_memory import ToolMemory
-from tracereel.providers.base import Approval, NormalizedEvent, StreamTimings
+from tracereel.providers.base import Approval, NormalizedEvent, StreamTimings, Usage
 from tracereel.providers.emission import message_fields
 from tracereel.providers.names import provider_named, provider_of_model
 from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import as_data, get, items, mapping, plain_text, text
-from tracereel.providers.waiting import read_interrupts
+from tracereel.providers.waiting import read_answers, read_interrupts
 from tracereel.resilience._functions import error_text
 from tracereel.resilience._policy import ERROR, TIMEOUT, is_timeout
 from tracereel.resilience._run import count_retry, retry_event
@@ -103,6 +103,10 @@ class LangChainRuns:
                 self._open(run, _step(name, "chain"), _inputs(inputs))
             if thread is not None and type(inputs).__name__ == "Command":
                 self._resumes(run, thread, inputs)
+            elif thread is not None and inputs:
+                # The graph begins anew: what it has asked there is not to be answered any more.
+                with self._lock:
+                    self._waiting.pop(thread, None)
         self._runs.add(run_id, run)
 
     def ends(self, run_id: Any, output: Any) -> None:
@@ -174,7 +178,7 @@ class LangChainRuns:
         answer = BatchResultNormalizer(model=call.model, keep_raw=False).normalize_data(data)
         if answer.provider != "langchain" and call.provider == "langchain":
             call.provider = answer.provider
-        call.told(answer, {"messages": _messages(data)}, timings=_timings(run))
+        call.told(answer, {"messages": _messages(data)}, timings=_timings(run, answer.usage))
 
     def model_fails(self, run_id: Any, error: BaseException) -> None:
         """A model has not answered."""
@@ -285,36 +289,41 @@ class LangChainRuns:
             Approval(id=each.id, tool_name=each.tool_name, question=each.question, requested_at=now)
             for each in read_interrupts(interrupts)
         ]
+        thread = self._thread_of(run)
+        if thread is not None:
+            asked = self._still_waits(thread, asked)
         for index, approval in enumerate(asked):
             _tell(scope.execution, "approval_requested", index, approval)
         if isinstance(scope.spec, StepSpec):
             scope.execution.set_output(WAITING)
         scope.execution.agent.notes["stage"] = WAITING
         scope.complete(None)
-        thread = self._thread_of(run)
-        if thread is not None and asked:
-            with self._lock:
-                self._waiting.setdefault(thread, []).extend(asked)
+
+    def _still_waits(self, thread: str, asked: list[Approval]) -> list[Approval]:
+        """Remember what a thread waits for; gives what it did not wait for before."""
+        with self._lock:
+            waiting = self._waiting.get(thread, [])
+            known = {each.id for each in waiting}
+            new = [each for each in asked if each.id not in known]
+            if new:
+                self._waiting[thread] = waiting + new
                 while len(self._waiting) > MAX_WAITING_THREADS:
                     del self._waiting[next(iter(self._waiting))]
+        return new
 
     def _resumes(self, run: Run, thread: str, command: Any) -> None:
-        """A person has answered what the thread was waiting for."""
+        """A person has answered what the thread was waiting for, or some of it."""
         answer = get(command, "resume")
         if answer is None or (execution := run.execution) is None:
             return
         with self._lock:
             asked = self._waiting.pop(thread, [])
-        for index, each in enumerate(asked):
-            told = Approval(
-                id=each.id,
-                tool_name=each.tool_name,
-                question=each.question,
-                approved=answer if isinstance(answer, bool) else None,
-                requested_at=each.requested_at,
-                resolved_at=time.time(),
-            )
-            _tell(execution, "approval_resolved", index, told)
+            told = read_answers(asked, answer, at=time.time())
+            known = {each.id for each in told}
+            if rest := [each for each in asked if each.id not in known]:
+                self._waiting[thread] = rest
+        for index, each in enumerate(told):
+            _tell(execution, "approval_resolved", index, each)
 
     @staticmethod
     def _thread_of(run: Run | None) -> str | None:
@@ -351,18 +360,21 @@ def _messages(result: Any) -> list[Any]:
     return found
 
 
-def _timings(run: Run) -> StreamTimings | None:
+def _timings(run: Run, usage: Usage | None) -> StreamTimings | None:
     call = run.call
     if call is None or run.first_token is None:
         return None
     call.streams()
     began = call.start_tick / 1e9
-    gaps = run.tokens - 1
+    gaps, since_first = run.tokens - 1, run.last_token - run.first_token
+    rate = None
+    if usage is not None and usage.output_tokens and since_first > 0:
+        rate = usage.output_tokens / since_first
     return StreamTimings(
         first_token_seconds=run.first_token - began,
         duration_seconds=time.perf_counter() - began,
         longest_gap_seconds=run.longest_gap if gaps > 0 else None,
-        mean_gap_seconds=(run.last_token - run.first_token) / gaps if gaps > 0 else None,
+        mean_gap_seconds=since_first / gaps if gaps > 0 else None,
         token_chunks=run.tokens,
-        tokens_per_second=None,
+        tokens_per_second=rate,
     )

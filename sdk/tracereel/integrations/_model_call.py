@@ -13,7 +13,14 @@ from tracereel.integrations._dialects import Dialect, Result
 from tracereel.integrations._scope import ClientScope, FailedAnswerError, bounded, spec_of
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.metrics import tokens_remaining, tokens_remaining_raw
-from tracereel.providers.base import UNKNOWN_MODEL, Normalized, StreamTimings, Usage
+from tracereel.providers.base import (
+    UNKNOWN_MODEL,
+    Failure,
+    Normalized,
+    StreamTimings,
+    ToolCall,
+    Usage,
+)
 from tracereel.providers.emission import message_fields
 from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import as_data, mapping, text
@@ -112,6 +119,13 @@ class ModelCall:
         if self._scope is not None:
             self._scope.was_streamed = True
 
+    def sent(self, request: Any) -> None:
+        """The request that the client has sent, of httpx; without its body nothing is missed."""
+        if self._scope is not None:
+            # Not by their properties, which raise where there is nothing.
+            body = getattr(request, "_content", None)
+            self._scope.sent = body if type(body) is bytes else None
+
     def headers(self, headers: Any) -> None:
         """The head of an answer has come."""
         raw = getattr(headers, "raw", None)
@@ -175,16 +189,22 @@ class ModelCall:
         """The answer is there, or what came of it: normalised, and in the provider's own shape."""
         if self.ended:
             return
-        calls = [event.tool_call for event in answer.events if event.tool_call is not None]
-        ids = tuple(call.id for call in calls if not call.runs_at_provider)
+        calls: list[ToolCall] = []
+        failure: Failure | None = None
+        for event in answer.events:
+            if event.tool_call is not None:
+                calls.append(event.tool_call)
+            if failure is None:
+                failure = event.failure
+        ids = tuple([call.id for call in calls if not call.runs_at_provider]) if calls else ()
         model = None if answer.model == UNKNOWN_MODEL else answer.model
         self._note(answer.usage, model, answer.stop_reason_raw, ids)
-        self._memory.asked(calls)
+        if calls:
+            self._memory.asked(calls)
         if (scope := self._scope) is not None:
             self._describe(scope, answer, data, timings)
         for event in answer.events[:MAX_MESSAGES]:
             self._add(message_fields(event))
-        failure = next((each.failure for each in answer.events if each.failure is not None), None)
         if error is None and failure is not None and answer.stop_reason == "error":
             error = FailedAnswerError(failure)
         self._close(error, abandoned=abandoned)
@@ -231,15 +251,14 @@ class ModelCall:
         if ids:
             notes["tool_call_ids"] = [*notes.get("tool_call_ids", ()), *ids]
         if usage is not None:
-            for name, value in (
-                ("llm_prompt_tokens", usage.input_tokens),
-                ("llm_completion_tokens", usage.output_tokens),
-                ("llm_cached_tokens", usage.cached_tokens),
-                ("llm_reasoning_tokens", usage.reasoning_tokens),
-            ):
-                if value is not None:
-                    # A traced function may ask its client more than once.
-                    notes[name] = notes.get(name, 0) + value
+            # A traced function may ask its client more than once.
+            told = notes.get
+            notes["llm_prompt_tokens"] = told("llm_prompt_tokens", 0) + usage.input_tokens
+            notes["llm_completion_tokens"] = told("llm_completion_tokens", 0) + usage.output_tokens
+            if (cached := usage.cached_tokens) is not None:
+                notes["llm_cached_tokens"] = told("llm_cached_tokens", 0) + cached
+            if (thought := usage.reasoning_tokens) is not None:
+                notes["llm_reasoning_tokens"] = told("llm_reasoning_tokens", 0) + thought
             if self._scope is not None and usage.cache_creation_tokens is not None:
                 self._scope.extra["llm_cache_creation_tokens"] = usage.cache_creation_tokens
 

@@ -2,17 +2,15 @@
 
 from typing import Any, Final
 
-import msgspec
-
-from tracereel import _emission, _recorder, _values
+from tracereel import _emission, _recorder, _values, _written
 from tracereel._recorder import Recorder
 from tracereel._scopes.arguments import Arguments
-from tracereel._scopes.calls import LlmScope, LlmSpec
-from tracereel._small_values import is_small_and_plain
+from tracereel._scopes.calls import LlmScope, LlmSpec, as_list
 from tracereel.integrations._dialects import Dialect
 from tracereel.providers.base import Failure
 
 _LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+_TEMPERATURE: Final = ("temperature",)
 _MAX_SPECS: Final = 512
 _specs: Final[dict[tuple[str, str, str], LlmSpec]] = {}
 
@@ -44,20 +42,16 @@ def spec_of(model: str, provider: str, operation: str) -> LlmSpec:
     return spec
 
 
-def copied(value: Any) -> Any:
-    """Data that nobody else can change any more."""
-    return msgspec.to_builtins(value) if is_small_and_plain(value) else _values.plain(value)
-
-
 def bounded(value: Any) -> Any:
     """Data that is nobody else's already, as much of it as an event may have."""
-    return value if is_small_and_plain(value) else _values.plain(value)
+    found = _written.written(value)
+    return _values.plain(value) if found is None else found
 
 
 class ClientScope(LlmScope):
     """A call of a model by its provider's client."""
 
-    __slots__ = ("before", "dialect", "extra", "was_streamed")
+    __slots__ = ("before", "dialect", "extra", "sent", "was_streamed")
 
     def __init__(
         self, recorder: Recorder, spec: LlmSpec, body: dict[str, Any], dialect: Dialect
@@ -68,6 +62,8 @@ class ClientScope(LlmScope):
         self.before: list[dict[str, Any]] = []
         """Events of the answer that wait for the closing one: they are written together."""
         self.was_streamed = False
+        self.sent: bytes | None = None
+        """The request's body, where the client has told it."""
         super().__init__(recorder, spec, Arguments((), 0, (), body))
 
     @property
@@ -82,10 +78,6 @@ class ClientScope(LlmScope):
 
     def about(self, status: str, milliseconds: int) -> dict[str, Any]:
         event = super().about(status, milliseconds)
-        if event["max_tokens"] is None:
-            event["max_tokens"] = _values.count(self._setting(*_LIMITS))
-        if event["temperature"] is None:
-            event["temperature"] = _values.real(self._setting("temperature"))
         event["was_streamed"] = self.was_streamed
         if self.execution.retry_count:
             event["retry_count"] = self.execution.retry_count
@@ -115,17 +107,32 @@ class ClientScope(LlmScope):
             event["error_code"] = error.failure.code or event["error_code"]
         return event
 
-    def _setting(self, *names: str) -> object:
-        found = self.arguments.find(*names)
-        if found is None:
-            config = self.arguments.kwargs.get("generationConfig")
-            if isinstance(config, dict):
-                found = next((config[name] for name in names if name in config), None)
-        return found
+    def temperature(self) -> float | None:
+        found = self._setting(_TEMPERATURE)
+        return None if found is None else _values.real(found)
 
-    def _messages(self) -> list[Any] | None:
+    def max_tokens(self) -> int | None:
+        found = self._setting(_LIMITS)
+        return None if found is None else _values.count(found)
+
+    def _setting(self, names: tuple[str, ...]) -> object:
+        body = self.arguments.kwargs
+        if not body.keys().isdisjoint(names):
+            for name in names:
+                if (found := body.get(name)) is not None:
+                    return found
+        config = body.get("generationConfig")
+        if isinstance(config, dict):
+            return next((config[name] for name in names if name in config), None)
+        return None
+
+    def _messages(self) -> Any:
+        if self.sent is not None:
+            # As it went over the wire: nothing has to be made of it.
+            found = self.dialect.written(self.sent)
+            if found is not None:
+                return found
         messages = self.dialect.messages(self.arguments.kwargs)
         if messages is None:
             return None
-        data = copied(messages)
-        return data if isinstance(data, list) else [data]
+        return as_list(messages)

@@ -5,17 +5,20 @@ answer as it was on the wire, so the client makes of it what it made of the orig
 streams, errors, its own retries. Only where a tape is recorded or played does anything here run.
 """
 
+import re
 import sys
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
 from tracereel.integrations._model_call import ModelCall
 
+_MODEL_IN_PATH: Final = re.compile(r"/models/[^/:]+")
 _LEFT_OUT: Final = frozenset(
     {"connection", "content-encoding", "content-length", "date", "keep-alive", "server"}
     | {"set-cookie", "transfer-encoding"}
@@ -94,8 +97,8 @@ def _boundary(exchange: Exchange, request: Any, call: Any, form: str) -> Any:
 def _whole(exchange: Exchange, http: Any, kind: Any, request: Any, options: Any) -> Any:
     answered: list[Any] = []
 
-    def call() -> dict[str, Any]:
-        answered.append(kind.send(http, request, **options))
+    def call(**changes: Any) -> dict[str, Any]:
+        answered.append(kind.send(http, _changed(request, changes), **options))
         return {**_head(answered[0]), "body": _shown(answered[0].content)}
 
     told = _boundary(exchange, request, call, "sync")
@@ -105,8 +108,8 @@ def _whole(exchange: Exchange, http: Any, kind: Any, request: Any, options: Any)
 async def _whole_async(exchange: Exchange, http: Any, kind: Any, request: Any, options: Any) -> Any:
     answered: list[Any] = []
 
-    async def call() -> dict[str, Any]:
-        answered.append(await kind.send(http, request, **options))
+    async def call(**changes: Any) -> dict[str, Any]:
+        answered.append(await kind.send(http, _changed(request, changes), **options))
         return {**_head(answered[0]), "body": _shown(answered[0].content)}
 
     told = await _boundary(exchange, request, call, "async")
@@ -114,8 +117,8 @@ async def _whole_async(exchange: Exchange, http: Any, kind: Any, request: Any, o
 
 
 def _stream(exchange: Exchange, http: Any, kind: Any, request: Any, options: Any) -> Any:
-    def call() -> Generator[Any, None, None]:
-        response = kind.send(http, request, **options)
+    def call(**changes: Any) -> Generator[Any, None, None]:
+        response = kind.send(http, _changed(request, changes), **options)
         try:
             yield _head(response)
             for data in response.iter_bytes():
@@ -140,8 +143,8 @@ def _stream(exchange: Exchange, http: Any, kind: Any, request: Any, options: Any
 async def _stream_async(
     exchange: Exchange, http: Any, kind: Any, request: Any, options: Any
 ) -> Any:
-    async def call() -> AsyncGenerator[Any, None]:
-        response = await kind.send(http, request, **options)
+    async def call(**changes: Any) -> AsyncGenerator[Any, None]:
+        response = await kind.send(http, _changed(request, changes), **options)
         try:
             yield _head(response)
             async for data in response.aiter_bytes():
@@ -162,6 +165,44 @@ async def _stream_async(
             await parts.aclose()
 
     return _response(request, head, stream=Pieces())
+
+
+def _changed(request: Any, changes: dict[str, Any]) -> Any:
+    """The request of a fork that has other fields in its body; Google's model is in the path."""
+    if not changes:
+        return request
+    body, url, fields = _json_object(request), request.url, dict(changes)
+    if "model" in fields and "model" not in body and _MODEL_IN_PATH.search(url.path):
+        model = quote(str(fields.pop("model")), safe="")
+        url = url.copy_with(
+            path=_MODEL_IN_PATH.sub(lambda _: f"/models/{model}", url.path, count=1)
+        )
+    headers = [
+        (name, value)
+        for name, value in request.headers.multi_items()
+        if name.lower() not in ("content-length", "transfer-encoding")
+    ]
+    return _module_of(request).Request(
+        request.method,
+        url,
+        headers=headers,
+        content=msgspec.json.encode({**body, **fields}),
+        extensions=request.extensions,
+    )
+
+
+def _json_object(request: Any) -> dict[str, Any]:
+    from tracereel.tape import NotAllowedError
+
+    try:
+        body = msgspec.json.decode(bytes(request.content))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        body = None
+    if isinstance(body, dict):
+        return body
+    raise NotAllowedError(
+        f"the body of {request.url.path} is no JSON object: a fork cannot change what is in it"
+    )
 
 
 def _head(response: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 """
 
 import functools
+import json
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -78,11 +79,16 @@ class Work:
         """The whole answer is there."""
         with _guard.Guard("client_answer"):
             self.call.headers(response.headers)
-            answer = decoded(response.body or "")
-            if answer is None:
-                self.call.nothing()
-            else:
-                self.call.answered(answer)
+            body = response.body or ""
+            answer = decoded(body)
+            if answer is None and body:
+                try:
+                    json.loads(body)
+                except ValueError as error:
+                    # The client reads it after us, and raises this.
+                    self.call.failed(error)
+                    return
+            self.call.answered(answer)
 
     def failed(self, error: BaseException) -> None:
         """The client raises."""

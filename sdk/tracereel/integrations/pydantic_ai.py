@@ -18,7 +18,6 @@ from tracereel._scopes.calls import ToolSpec
 from tracereel.integrations import _packages
 from tracereel.integrations._dialects import LANGCHAIN
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
-from tracereel.integrations._scope import copied
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.base import UNKNOWN_MODEL
 from tracereel.providers.names import provider_named
@@ -81,7 +80,7 @@ class TracereelCapability(AbstractCapability[Any]):
                 provider="langchain", model=call.model, keep_raw=False
             )
             # The arguments of tools in it are the program's own objects.
-            said = copied({"role": "assistant", "content": answer["content"]})
+            said = _values.plain({"role": "assistant", "content": answer["content"]})
             call.told(normalizer.normalize_data(answer), {"messages": [said], "id": answer["id"]})
         return response
 

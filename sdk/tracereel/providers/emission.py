@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tracereel.providers.base import PERSISTENCE, ROLES, NormalizedEvent, StreamEvent
+from tracereel.providers.base import PERSISTENCE, ROLES, NormalizedEvent, StreamEvent, Usage
 from tracereel.providers.reading import as_data
 
 _OPTIONAL: Final = ("content", "block_index", "message_id", "stop_reason", "stop_reason_raw")
@@ -15,6 +15,8 @@ MESSAGE_NORMALIZED: Final = "agent.message.normalized"
 def message_fields(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
     """Everything the event says, by the contract's names; what has none there keeps its own."""
     kind = event.type
+    if kind == "assistant_message" and _is_text(event):
+        return _text_fields(event)
     fields: dict[str, Any] = {
         "event_type": MESSAGE_NORMALIZED,
         "message_type": kind,
@@ -32,15 +34,7 @@ def message_fields(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
     if event.raw is not None:
         fields["raw"] = as_data(event.raw)
     if (usage := event.usage) is not None:
-        read, wrote = usage.input_tokens, usage.output_tokens
-        fields["llm_prompt_tokens"], fields["llm_completion_tokens"] = read, wrote
-        fields["llm_tokens_used"] = read + wrote
-        if usage.cached_tokens is not None:
-            fields["llm_cached_tokens"] = usage.cached_tokens
-        if usage.cache_creation_tokens is not None:
-            fields["llm_cache_creation_tokens"] = usage.cache_creation_tokens
-        if usage.reasoning_tokens is not None:
-            fields["llm_reasoning_tokens"] = usage.reasoning_tokens
+        _add_usage(fields, usage)
     if (call := event.tool_call) is not None:
         _add(
             fields,
@@ -63,6 +57,63 @@ def message_fields(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
     else:
         _add_normalized(fields, event)
     return fields
+
+
+def _is_text(event: Any) -> bool:
+    """Whether it is a text and nothing else, as most answers are."""
+    return not (
+        event.raw is not None
+        or event.tool_call is not None
+        or event.tool_result is not None
+        or event.failure is not None
+        or event.approval is not None
+        or event.citations
+        or event.problems
+    )
+
+
+def _text_fields(event: Any) -> dict[str, Any]:
+    """The same for a text, in one step."""
+    fields: dict[str, Any] = {
+        "event_type": MESSAGE_NORMALIZED,
+        "message_type": "assistant_message",
+        "role": "assistant",
+        "original_index": event.original_index,
+        "is_streaming": event.is_streaming,
+        "is_final": event.is_final,
+        "persistence_strategy": "sync",
+        "llm_provider": event.provider,
+        "llm_model": event.model,
+        "content": event.content,
+        "block_index": event.block_index,
+        "message_id": event.message_id,
+        "stop_reason": event.stop_reason,
+        "stop_reason_raw": event.stop_reason_raw,
+        "normalized_id": event.event_id,
+        "message_index": event.message_index,
+        "candidate_index": event.candidate_index,
+    }
+    if (usage := event.usage) is not None:
+        _add_usage(fields, usage)
+    if event.agent_name is not None:
+        fields["agent_name"] = event.agent_name
+    if event.session_id is not None:
+        fields["session_id"] = event.session_id
+    if None in fields.values():
+        fields = {name: value for name, value in fields.items() if value is not None}
+    return fields
+
+
+def _add_usage(fields: dict[str, Any], usage: Usage) -> None:
+    read, wrote = usage.input_tokens, usage.output_tokens
+    fields["llm_prompt_tokens"], fields["llm_completion_tokens"] = read, wrote
+    fields["llm_tokens_used"] = read + wrote
+    if usage.cached_tokens is not None:
+        fields["llm_cached_tokens"] = usage.cached_tokens
+    if usage.cache_creation_tokens is not None:
+        fields["llm_cache_creation_tokens"] = usage.cache_creation_tokens
+    if usage.reasoning_tokens is not None:
+        fields["llm_reasoning_tokens"] = usage.reasoning_tokens
 
 
 def _add_stream(fields: dict[str, Any], event: StreamEvent) -> None:

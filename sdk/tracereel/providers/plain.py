@@ -7,7 +7,6 @@ of each provider; of what is read here they would say the same, in some ten time
 from typing import Any, Final, NamedTuple
 
 from tracereel.providers.base import UNKNOWN_MODEL, Normalized, NormalizedEvent
-from tracereel.providers.reading import text
 from tracereel.providers.stop_reasons import canonical_stop_reason
 from tracereel.providers.usage import usage_of
 
@@ -44,18 +43,18 @@ def plain_answer(
     found = _read(data)
     if found is None or not found.content or not _WORDS.issuperset(map(type, found[3:])):
         return None
-    speaker, stop_word = provider or found.provider, text(found.stop_word)
+    speaker, stop_word = provider or found.provider, found.stop_word or None
     stop, unknown = canonical_stop_reason(stop_word, speaker)
     if unknown is not None or stop not in _ENDS:
         return None
-    model, usage = text(found.model) or default_model or UNKNOWN_MODEL, usage_of(data)
+    model, usage = found.model or default_model or UNKNOWN_MODEL, usage_of(data)
     event = NormalizedEvent(
         type="assistant_message",
         original_index=0,
         provider=speaker,
         model=model,
         session_id=session_id,
-        message_id=text(found.message_id),
+        message_id=found.message_id or None,
         message_index=0,
         block_index=0,
         content=found.content,

@@ -63,7 +63,8 @@ _MEANINGS: Final[dict[str, tuple[str, int]]] = {
 }
 """Name of a count → what it counts, and which name wins where there are several."""
 _TOO_MUCH: Final = 2**63
-_LAST: Final = len(_MEANINGS)
+_MAX_SHAPES: Final = 256
+_shapes: Final[dict[tuple[Any, ...], tuple[tuple[str, str], ...]]] = {}
 _TELLING: Final = frozenset({"input", "output", "read", "written", "thoughts"})
 
 
@@ -92,17 +93,13 @@ def read_usage(value: Any) -> Usage | None:
     if not isinstance(value, dict):
         return None
     counts: dict[str, int] = {}
-    ranks: dict[str, int] = {}
-    for name, given in value.items():
-        place = _MEANINGS.get(name)
-        if place is None or given is None:
+    for name, meaning in _shape(tuple(value)):
+        given = value[name]
+        if given is None or meaning in counts:
             continue
         number = given if type(given) is int and 0 <= given < _TOO_MUCH else count(given)
-        if number is None:
-            continue
-        meaning, rank = place
-        if rank < ranks.get(meaning, _LAST):
-            counts[meaning], ranks[meaning] = number, rank
+        if number is not None:
+            counts[meaning] = number
     if _TELLING.isdisjoint(counts):
         return None
     told = counts.get
@@ -130,6 +127,19 @@ def read_usage(value: Any) -> Usage | None:
         cache_creation_tokens=written,
         reasoning_tokens=reasoning,
     )
+
+
+def _shape(names: tuple[Any, ...]) -> tuple[tuple[str, str], ...]:
+    """Which names of a usage object count what, those that win first; worked out once for each shape."""
+    found = _shapes.get(names)
+    if found is None:
+        known = [name for name in names if name in _MEANINGS]
+        known.sort(key=lambda name: _MEANINGS[name][1])
+        found = tuple((name, _MEANINGS[name][0]) for name in known)
+        if len(_shapes) >= _MAX_SHAPES:
+            _shapes.clear()
+        _shapes[names] = found
+    return found
 
 
 def _details(value: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -1,11 +1,19 @@
 """Waiting for a person: who was asked, for how long, and what an agent's time is without it."""
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from msgspec import structs
 
 from tracereel.providers.base import Approval, NormalizedEvent
 from tracereel.providers.reading import get, items, mapping, text
+
+_DECISIONS: Final = {
+    **dict.fromkeys(("approve", "edit", "accept"), True),
+    **dict.fromkeys(("reject", "ignore"), False),
+}
+"""Words of LangChain's agents for what a person decides → whether the action is done."""
 
 
 def read_approvals(value: Any) -> list[Approval]:
@@ -37,6 +45,41 @@ def read_interrupts(value: Any) -> list[Approval]:
             name = text(get(mapping(action), "name", "action"))
             found.append(Approval(id=f"{identity}:{number}", tool_name=name, question=action))
     return found
+
+
+def read_answers(asked: Sequence[Approval], resume: Any, *, at: float) -> list[Approval]:
+    """LangGraph's `Command(resume=…)`: what it answers of what was asked, with the time of the answer.
+
+    It is one answer to everything, or has one for some of the interrupts, by their ids. Of an answer
+    that is neither yes nor no, its `decisions` say so, one for each action.
+    """
+    names_them = isinstance(resume, dict) and any(_interrupt_of(each) in resume for each in asked)
+    found = []
+    for each in asked:
+        answer = resume
+        if names_them:
+            if (interrupt := _interrupt_of(each)) not in resume:
+                continue
+            answer = resume[interrupt]
+        resolved = structs.replace(each, approved=_is_yes(each, answer), resolved_at=at)
+        found.append(resolved)
+    return found
+
+
+def _interrupt_of(approval: Approval) -> str:
+    interrupt, _, number = approval.id.rpartition(":")
+    return interrupt if interrupt and number.isdigit() else approval.id
+
+
+def _is_yes(approval: Approval, answer: Any) -> bool | None:
+    if isinstance(answer, bool):
+        return answer
+    decisions = items(mapping(answer).get("decisions")) or items(answer)
+    number = approval.id.rpartition(":")[2]
+    place = int(number) if number.isdigit() and _interrupt_of(approval) != approval.id else 0
+    if place >= len(decisions):
+        return None
+    return _DECISIONS.get(text(mapping(decisions[place]).get("type")) or "")
 
 
 def _flag(value: Any) -> bool | None:

@@ -3,12 +3,13 @@
 The sync and the async wrapper call and sleep; everything else of a retry is here, for both.
 """
 
+import asyncio
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
 
-from tracereel import _guard, _values, semconv
+from tracereel import _failures, _guard, _values, semconv
 from tracereel._clock import rfc3339
 from tracereel._context import Execution
 from tracereel._run import lock
@@ -76,8 +77,16 @@ class Run(AbstractContextManager["Run", None]):
                 noted.notes.pop("confidence", None)
             self._mark = enter(self._slot, self._span)
 
+    def limit(self, deadline: asyncio.Timeout) -> None:
+        """The attempt will be stopped there."""
+        if self._slot is not None and self._policy.timeout is not None:
+            self._slot.deadline = deadline, self._policy.timeout
+
     def failed(self, error: BaseException) -> float | None:
         """The attempt has raised; null: so does the call."""
+        if self._slot is not None and self._slot.deadline is not None:
+            with _guard.Guard("retry"):
+                self._mark_late(self._slot, error)
         verdict = self._policy.after_error(error, self.attempt)
         self._end(verdict, error, error)
         return verdict.delay
@@ -101,6 +110,16 @@ class Run(AbstractContextManager["Run", None]):
             if noted is not None and self._confidence_before is not None:
                 noted.notes.setdefault("confidence", self._confidence_before)
             self._place.close(error)
+
+    def _mark_late(self, slot: _slots.Slot, error: BaseException) -> None:
+        """Leave word of the limit on the timeout that Python has made of a cancellation."""
+        limit, inside = slot.limit_passed, slot.execution
+        if limit is None or not isinstance(error, TimeoutError):
+            return
+        _failures.mark_limit(error, limit)
+        if self._place.tag is not None and inside is not None and inside.parent is not None:
+            origin = _failures.Origin(inside.execution_id, None, inside.parent.span_id)
+            _failures.mark_origin(error, origin)
 
     def _end(self, verdict: Verdict | None, error: BaseException | None, outcome: object) -> None:
         if verdict is None and self._mark is None:

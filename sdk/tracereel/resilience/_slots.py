@@ -8,6 +8,7 @@ Every agent that ends inside a slot is noted in it (`end`), and so is what is sp
 attempt is repeated, an agent that begins in the next one repeats that of the same name before it.
 """
 
+import asyncio
 import time
 from collections import deque
 from contextvars import ContextVar, Token
@@ -43,6 +44,7 @@ class Slot:
         "attempt",
         "attempts_cost",
         "cost",
+        "deadline",
         "ended",
         "execution",
         "exhausted",
@@ -81,6 +83,8 @@ class Slot:
                 self.attempt, self.last = within.attempt, within.last
             self.retry_count += within.retry_count
             self.fallback_attempted = fallback_attempted or within.fallback_attempted
+        self.deadline: tuple[asyncio.Timeout, float] | None = None
+        """What stops the call when it takes too long, and the seconds it has."""
         self.exhausted: Any = NOTHING
         """The error or result with which a retry inside gave up; compared by identity."""
         self.state = state
@@ -100,6 +104,16 @@ class Slot:
                 return True
             slot = slot.outer
         return False
+
+    @property
+    def limit_passed(self) -> float | None:
+        """The seconds that the call has had, if that was not enough and it is stopped for it."""
+        slot: Slot | None = self
+        while slot is not None:
+            if slot.deadline is not None and slot.deadline[0].expired():
+                return slot.deadline[1]
+            slot = slot.within
+        return None
 
     def settle(self, *, failed: bool = False, abandoned: bool = False) -> tuple[float, list[Ended]]:
         """The call is over: pass on to what is around which part of its cost was for nothing.

@@ -1,5 +1,6 @@
 """Retries and fallbacks where nothing is recorded: the same decisions, and nothing besides."""
 
+import asyncio
 from types import TracebackType
 from typing import Any, Self
 
@@ -39,6 +40,9 @@ class UnrecordedRun(_Unrecorded):
     def begin(self) -> None:
         """An attempt starts."""
         self.attempt += 1
+
+    def limit(self, deadline: asyncio.Timeout) -> None:
+        """The attempt will be stopped there."""
 
     def failed(self, error: BaseException) -> float | None:
         """The attempt has raised; null: so does the call."""

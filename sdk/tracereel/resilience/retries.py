@@ -131,7 +131,8 @@ def _async(function: Function, policy: Policy, subject: Subject, sleep: Sleep) -
                     if limit is None:
                         result = await function(*args, **kwargs)
                     else:
-                        async with asyncio.timeout(limit):
+                        async with asyncio.timeout(limit) as deadline:
+                            run.limit(deadline)
                             result = await function(*args, **kwargs)
                 except BaseException as error:
                     delay = run.failed(error)

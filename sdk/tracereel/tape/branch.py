@@ -30,6 +30,10 @@ class Branch:
             return _BothLive(recorded, played)
         return _BothServed(recorded, played)
 
+    def begins_block(self, execution: "Execution", effect: str) -> None:
+        """A `with` block is about to run."""
+        self._player.begins_block(execution, effect)
+
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
         """A `with` block has ended."""
         self._recordings.ended_block(execution, error)

@@ -1,9 +1,11 @@
 """Where two pieces of data differ, said so that a person sees it: long texts are cut around the place."""
 
+import datetime as dt
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tracereel.tape import payloads
+from tracereel.tape import codec, payloads
 from tracereel.tape.codec import TAG
 
 MAX_DIFFERENCES: Final = 20
@@ -11,6 +13,7 @@ _SHOWN: Final = 160
 _BEFORE: Final = 40
 """Characters of a long text that are shown before the place where it differs."""
 _LINE: Final = 100
+_AS_THEY_ARE: Final = ("numpy", "bytes", "bytearray", "datetime", "time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,22 @@ class Difference:
         return [f"{self.where}:", f"  was {self.recorded}", f"  now {self.now}"]
 
 
+_NEW_IN_EVERY_RUN: Final = re.compile(
+    r'"?('
+    r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
+    r"|(?:uuid|datetime)\(.+\)"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*"
+    r"|1[5-9]\d{8}(?:\.\d+|\d{3}|\d{9})?"
+    r')"?'
+)
+
+
+def is_new_in_every_run(difference: Difference) -> bool:
+    """Whether both values look like ids or times."""
+    pair = difference.recorded, difference.now
+    return all(each is not None and _NEW_IN_EVERY_RUN.fullmatch(each) for each in pair)
+
+
 def differences(recorded: Any, now: Any) -> tuple[Difference, ...]:
     """Where two pieces of data differ, the first few places."""
     found: list[Difference] = []
@@ -46,9 +65,12 @@ def differences(recorded: Any, now: Any) -> tuple[Difference, ...]:
 def _compare(where: str, old: Any, new: Any, found: list[Difference]) -> None:
     if (old == new and type(old) is type(new)) or len(found) >= MAX_DIFFERENCES:
         return
-    if isinstance(old, dict) and isinstance(new, dict) and old.get(TAG) == new.get(TAG):
+    inside = _inside(old), _inside(new)
+    if inside[0] is not None and inside[1] is not None and _class(old) == _class(new):
+        old, new = inside
+    if isinstance(old, dict) and isinstance(new, dict) and TAG not in old and TAG not in new:
         for key in [*old, *(key for key in new if key not in old)]:
-            if key != TAG and len(found) < MAX_DIFFERENCES:
+            if len(found) < MAX_DIFFERENCES:
                 inner = f"{where}.{key}" if where else str(key)
                 _compare_items(inner, old, new, key, found)
     elif isinstance(old, list) and isinstance(new, list):
@@ -64,6 +86,25 @@ def _compare(where: str, old: Any, new: Any, found: list[Difference]) -> None:
         found.append(Difference(place, _excerpt(old, at), _excerpt(new, at)))
     else:
         found.append(Difference(where or "value", shown(old), shown(new)))
+
+
+def _inside(data: Any) -> Any:
+    """What is in an object, to be compared part by part; null for what is compared as a whole."""
+    tag = data.get(TAG) if isinstance(data, dict) else None
+    if tag in ("dataclass", "model", "record"):
+        more = {key: item for key, item in data.items() if key not in (TAG, "c", "v")}
+        return {**data["v"], **more} if isinstance(data["v"], dict) else None
+    if tag in ("tuple", "deque", "namedtuple"):
+        return data["v"]
+    if tag in ("map", "OrderedDict", "Counter", "defaultdict"):
+        return {_text(key): item for key, item in data["v"]}
+    if tag == "exception":
+        return {key: item for key, item in data.items() if key != TAG}
+    return None
+
+
+def _class(data: Any) -> tuple[Any, Any]:
+    return data.get(TAG), data.get("c")
 
 
 def _compare_items(where: str, old: Any, new: Any, key: Any, found: list[Difference]) -> None:
@@ -85,12 +126,62 @@ def _excerpt(text: str, at: int) -> str:
 
 def shown(data: Any) -> str:
     """Data as a short text."""
-    text = payloads.text_of(data)
+    text = _text(data)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 
 
 def shown_call(name: str, arguments: Any) -> str:
     """A call as a program would write it, in short."""
     given = arguments if isinstance(arguments, dict) else {}
-    inside = ", ".join(f"{key}={payloads.text_of(value)}" for key, value in given.items())
+    inside = ", ".join(f"{key}={_text(value)}" for key, value in given.items())
     return f"{name}({inside if len(inside) <= _SHOWN else inside[:_SHOWN] + '…'})"
+
+
+def _text(data: Any) -> str:
+    """Plain data as JSON; objects in it as a program would write them."""
+    whole = payloads.text_of(data)
+    return whole if f'"{TAG}":' not in whole else _written(data)
+
+
+def _written(data: Any) -> str:
+    if type(data) is list:
+        return f"[{', '.join(map(_written, data))}]"
+    if type(data) is not dict:
+        return payloads.text_of(data)
+    if TAG not in data:
+        pairs = (f"{payloads.text_of(key)}: {_written(item)}" for key, item in data.items())
+        return f"{{{', '.join(pairs)}}}"
+    return _object(str(data[TAG]), data)
+
+
+def _as_it_is(data: dict[str, Any]) -> str:
+    """A value that says more of itself than the data it is kept as."""
+    try:
+        value = codec.decode(data)
+    except codec.UndecodableError:
+        return payloads.text_of(data)
+    if isinstance(value, (dt.datetime, dt.time)):
+        return f'{data[TAG]}("{value.isoformat()}")'
+    return " ".join(repr(value).split())
+
+
+def _object(tag: str, data: dict[str, Any]) -> str:
+    name, value = str(data.get("c", tag)).rpartition(":")[2], data.get("v")
+    if tag in ("dataclass", "model", "record") and isinstance(value, dict):
+        fields = ", ".join(f"{key}={_written(item)}" for key, item in value.items())
+        missing = f" (the class {data.get('c')} is not loaded here)" if tag == "record" else ""
+        return f"{name}({fields}){missing}"
+    if tag == "exception":
+        return f"{name}({', '.join(map(_written, data.get('args', ())))})"
+    if tag == "enum":
+        return f"{name}.{data.get('n')}"
+    if tag == "opaque":
+        return f"<{data.get('type')}: {data.get('reason')}>"
+    if tag in _AS_THEY_ARE:
+        return _as_it_is(data)
+    if isinstance(value, list):
+        return f"{name}({', '.join(map(_written, value))})"
+    if value is not None:
+        return f"{name}({_written(value)})"
+    rest = {key: item for key, item in data.items() if key not in (TAG, "c")}
+    return f"{name}({payloads.text_of(rest)})"

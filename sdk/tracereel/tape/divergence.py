@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal
 
-from tracereel.tape.differences import Difference
+from tracereel.tape.differences import Difference, is_new_in_every_run
 
 Kind = Literal[
     "changed",
@@ -47,6 +47,8 @@ class Divergence:
         lines = [f"{place}{self.path}: {_SENTENCES[self.kind]}"]
         lines += [f"  {line}" for line in self.detail.splitlines()]
         lines += [f"  {line}" for each in self.differences for line in each.lines()]
+        if self.differences and all(map(is_new_in_every_run, self.differences)):
+            lines.append("  ids and times are new in every run, unless a traced tool gives them")
         if self.location:
             lines.append(f"  at {self.location}")
             lines += [f"     {line}" for line in _source(self.location)]
@@ -116,6 +118,12 @@ class Report:
     """What else is worth knowing: code that changed, a tape that is only partly good."""
     ended_early: bool = False
     """Whether the tape was cut before the run had ended."""
+    refused: str = ""
+    """Why the run was stopped, if it wanted to call what it may not."""
+    branch: bool = False
+    """Whether it was to become another run: a fork."""
+    live_from: int | None = None
+    """Number of the first call that was made, once the run went on by itself."""
 
     @property
     def first(self) -> Divergence | None:
@@ -125,11 +133,14 @@ class Report:
     @property
     def identical(self) -> bool:
         """Whether the run went as on the tape, to its end."""
-        return not self.divergences and not self.ended_early
+        return not self.divergences and not self.ended_early and not self.refused
 
     def __str__(self) -> str:
-        served = f"{self.served} calls served, {self.live} made"
-        if self.identical and not self.live:
+        served = f"{self.served} {'call' if self.served == 1 else 'calls'} served, {self.live} made"
+        if self.branch and not self.divergences:
+            since = f" from call {self.live_from} on" if self.live_from else ""
+            head = f"A branch of {self.trace_id}{since}: {served}."
+        elif self.identical and not self.live:
             head = f"The run of {self.trace_id} went as recorded: {served}."
         elif self.live:
             head = f"The run of {self.trace_id} went on by itself: {served}."
@@ -137,6 +148,8 @@ class Report:
             count = len(self.divergences)
             often = "once" if count == 1 else f"{count} times"
             head = f"The run of {self.trace_id} left its tape {often}: {served}."
+        elif self.refused:
+            head = f"The run of {self.trace_id} was stopped: {served}."
         else:
             head = f"The tape of {self.trace_id} ends before the run did: {served}."
         return "\n".join([head, *self.notes, *(str(each) for each in self.divergences)])

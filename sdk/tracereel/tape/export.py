@@ -1,5 +1,6 @@
 """A tape as a test: a redacted file of it, and a readable test that re-executes the run offline."""
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,23 +9,29 @@ from typing import Any, Final
 from tracereel._privacy import Privacy
 from tracereel.redaction import Redaction, Rule, redact
 from tracereel.tape import format as tape_format
+from tracereel.tape.differences import shown
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.payloads import Payloads, hash_of
 
 SUFFIX: Final = ".tape.ndjson"
 
+_RETURNED: Final = "    tape_run.call()"
+_RAISED: Final = """    # The recorded run raised {raised}: the report says whether it did so again.
+    with suppress(Exception):
+        tape_run.call()"""
+_SUPPRESSES: Final = "from contextlib import suppress\n\nimport pytest"
 _TEST: Final = '''"""The run {trace_id} of {name}, recorded {started}, runs again as it did.
 
 Made by `tracereel export`. No model, tool or network is used: everything comes from the tape beside this
 file. Record anew with `pytest --tracereel-update`.
 """
 
-import pytest
+{imports}
 
 
 @pytest.mark.tracereel_tape("{tape}")
 def test_{function}(tape_run):
-    tape_run.call()
+{call}
 
     assert tape_run.report.identical, str(tape_run.report)
     assert [call.name for call in tape_run.original.boundaries()] == {calls}
@@ -83,9 +90,9 @@ def export(tape: Tape, folder: str | Path, *, name: str | None = None) -> Export
     """Write the tape and its test into a folder.
 
     Raises:
-        TapeError: the run cannot be re-executed from its tape alone, or holds a secret.
+        TapeError: the run cannot be re-executed to its end from its tape alone, or holds a secret.
     """
-    if tape.state == "no" or not tape.header.get("entry"):
+    if tape.state == "no" or not tape.header.get("entry") or not tape.complete:
         why = "; ".join(tape.reasons) or "it began with a block, not with a function"
         raise TapeError(f"the run {tape.trace_id} cannot be made a test: {why}")
     clean = redacted(tape)
@@ -94,7 +101,7 @@ def export(tape: Tape, folder: str | Path, *, name: str | None = None) -> Export
     folder.mkdir(parents=True, exist_ok=True)
     files = Exported(folder / f"test_{label}.py", folder / f"{label}{SUFFIX}")
     clean.save(files.tape)
-    calls = [call.name for call in clean.boundaries()]
+    raised = _raised(clean)
     files.test.write_text(
         _TEST.format(
             trace_id=clean.header["trace_id"],
@@ -102,15 +109,32 @@ def export(tape: Tape, folder: str | Path, *, name: str | None = None) -> Export
             started=clean.header["started"],
             tape=files.tape.name,
             function=label.lower(),
-            calls=_listed(calls),
+            calls=_listed(clean),
+            call=_RETURNED if raised is None else _RAISED.format(raised=raised),
+            imports="import pytest" if raised is None else _SUPPRESSES,
         ),
         encoding="utf-8",
     )
     return files
 
 
-def _listed(names: list[str]) -> str:
+def relisted(source: str, old: Tape, new: Tape) -> str:
+    """The source of a test whose tape was replaced: the calls it lists are those of the new one."""
+    return source.replace(f"== {_listed(old)}", f"== {_listed(new)}")
+
+
+def _listed(tape: Tape) -> str:
+    names = [json.dumps(call.name, ensure_ascii=False) for call in tape.boundaries()]
     if len(names) <= 3:
-        return repr(names).replace("'", '"')
-    inner = "".join(f'        "{name}",\n' for name in names)
+        return f"[{', '.join(names)}]"
+    inner = "".join(f"        {name},\n" for name in names)
     return f"[\n{inner}    ]"
+
+
+def _raised(tape: Tape) -> str | None:
+    """What the run raised, in a few words without line breaks; null if it did not."""
+    closed = tape.closed or {}
+    if closed.get("how") != "raised":
+        return None
+    said = shown(tape.data(closed["v"])) if closed.get("v") else "something"
+    return " ".join(said[:70].split())

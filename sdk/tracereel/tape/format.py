@@ -127,7 +127,7 @@ class Tape:
         found = [reason for _, reason in self.problems]
         if not self.header:
             found.append("the beginning of the tape is not there")
-        elif not self.complete:
+        elif not self.complete and self.state != "no":
             found.append("the tape ends before the run did: it replays up to there")
         return tuple(dict.fromkeys(found))
 
@@ -142,6 +142,13 @@ class Tape:
     def boundaries(self) -> list[Call]:
         """The calls that a re-execution serves, in the order they began."""
         return [self.calls[number] for number in sorted(self.calls) if self.calls[number].served]
+
+    def items_read(self) -> int | None:
+        """How many items of the run's stream were read before it was closed; null if it was not."""
+        if self.closed is None or self.closed["how"] != "closed" or not self.closed.get("v"):
+            return None
+        ended = self.data(self.closed["v"])
+        return len(ended["items"]) if isinstance(ended, dict) and "items" in ended else None
 
     def lines(self) -> Iterator[bytes]:
         """The tape as NDJSON."""

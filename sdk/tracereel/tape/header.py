@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -91,6 +91,8 @@ class Settings:
         if function is not None:
             record["entry"] = path_of(function)
             record["code"] = source_hash(function)
+            if folder := classes.folder_of_program():
+                record["folder"] = folder
         tape.begin(record)
         tape.write()
 
@@ -175,6 +177,26 @@ def about() -> dict[str, Any]:
         "libraries": found,
         "commit": _commit(),
     }
+
+
+def other_than(recorded: Mapping[str, Any]) -> list[str]:
+    """What is not as it was when a tape was recorded: things that may be why a run goes another way."""
+    now = about()
+    found = []
+    was, here = str(recorded.get("python", "")), str(now["python"])
+    if was and was.split(".")[:2] != here.split(".")[:2]:
+        found.append(f"Note: it was recorded with Python {was}; this is {here}.")
+    for name, version_then in (recorded.get("libraries") or {}).items():
+        version_now = now["libraries"].get(name)
+        if version_now is not None and version_now != version_then:
+            found.append(
+                f"Note: it was recorded with {name} {version_then}; here is {version_now}."
+            )
+    for name, value in (recorded.get("environment") or {}).items():
+        if os.environ.get(name) != value:
+            set_to = "not set" if name not in os.environ else repr(os.environ[name])
+            found.append(f"Note: {name} was {value!r} when it was recorded; here it is {set_to}.")
+    return found
 
 
 def _commit() -> str | None:

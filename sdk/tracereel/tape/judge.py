@@ -7,11 +7,16 @@ one reading and not the other, or by the end of the run.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from tracereel.tape.differences import differences, shown, shown_call
 from tracereel.tape.divergence import Divergence, Kind
 from tracereel.tape.format import Call, Tape
+
+_LOST: Final = (
+    "\nin a thread that does not know the run, so it was no part of it when it was recorded:"
+    " hand the work over with tracereel.carry"
+)
 
 
 @dataclass(slots=True)
@@ -41,13 +46,7 @@ class Judge:
         """A call was made that is on the tape, with these arguments."""
         self._count += 1
         suspicion = self.suspicion
-        if suspicion is not None and suspicion.call is call:
-            # What was skipped comes after all; what stood for a changed call was another one.
-            kind: Kind = "out of order" if suspicion.divergence.kind == "missing" else "extra"
-            detail = suspicion.divergence.detail
-            if kind == "extra":
-                detail = f"it was called as {shown_call(call.name, suspicion.arguments)}"
-            self._settle(replace(suspicion.divergence, kind=kind, differences=(), detail=detail))
+        self.comes_after_all(call)
         if lane or call.lane or call.number not in self._position:
             self._seen.add(call.number)
             return
@@ -65,6 +64,17 @@ class Judge:
                 expected,
             )
         self._seen.add(call.number)
+
+    def comes_after_all(self, call: Call) -> None:
+        """A call was made: what was skipped may be it, or what stood for a changed call another one."""
+        suspicion = self.suspicion
+        if suspicion is None or suspicion.call is not call:
+            return
+        kind: Kind = "out of order" if suspicion.divergence.kind == "missing" else "extra"
+        detail = suspicion.divergence.detail
+        if kind == "extra":
+            detail = f"it was called as {shown_call(call.name, suspicion.arguments)}"
+        self._settle(replace(suspicion.divergence, kind=kind, differences=(), detail=detail))
 
     def changed(
         self, call: Call, path: str, arguments: Any, location: Callable[[], str | None]
@@ -84,8 +94,10 @@ class Judge:
         self._seen.add(call.number)
         self.suspicion = Suspicion(divergence, call, arguments)
 
-    def not_there(self, name: str, path: str, arguments: Any, location: str | None) -> None:
-        """A call was made that cannot be on the tape."""
+    def not_there(
+        self, name: str, path: str, arguments: Any, location: str | None, *, lost: bool = False
+    ) -> None:
+        """A call was made that cannot be on the tape; `lost` in a thread that does not know the run."""
         self._count += 1
         self.certain()
         self._found(
@@ -95,7 +107,7 @@ class Judge:
                 path,
                 self._count,
                 location=location,
-                detail=f"it was called as {shown_call(name, arguments)}",
+                detail=f"it was called as {shown_call(name, arguments)}" + (_LOST if lost else ""),
             )
         )
 

@@ -35,12 +35,15 @@ class Place:
 
     def _load(self, call: Call | None, children: list[Call]) -> None:
         self.call = call
-        self._by_hash: dict[tuple[str, str], deque[Call]] = {}
+        self._by_hash: dict[tuple[str, str], list[Call]] = {}
         self._by_name: dict[str, deque[Call]] = {}
         for child in children:
             key = _key(child.kind, child.name)
-            self._by_hash.setdefault((key, child.arguments_hash), deque()).append(child)
-            self._by_name.setdefault(key, deque()).append(child)
+            # There are mostly as many of these as there are calls: lists, which are small.
+            self._by_hash.setdefault((key, child.arguments_hash), []).append(child)
+            if (named := self._by_name.get(key)) is None:
+                named = self._by_name[key] = deque()
+            named.append(child)
 
     def step(self, kind: str, name: str) -> str:
         """The path of a call of that name inside this one; counts it."""
@@ -56,7 +59,7 @@ class Place:
         if not found:
             return None
         self._used = True
-        call = found.popleft()
+        call = found.pop(0)
         self._by_name[key].remove(call)
         return call
 
@@ -101,7 +104,7 @@ class Place:
     def put_back(self, call: Call) -> None:
         """Have a call free again."""
         key = _key(call.kind, call.name)
-        self._by_hash[key, call.arguments_hash].appendleft(call)
+        self._by_hash[key, call.arguments_hash].insert(0, call)
         self._by_name[key].appendleft(call)
 
 

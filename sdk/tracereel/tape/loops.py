@@ -81,10 +81,13 @@ class Loops:
         self._has_threads = has_threads
         self._taken: dict[int, tuple[Any, Any]] = {}
         self._pumping: set[int] = set()
+        self._over = False
         reel.on_arrival = self.adopt
 
     def adopt(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Take over the loop that runs here."""
+        """Take over the loop that runs here, unless all is over."""
+        if self._over:
+            return
         if loop is None:
             try:
                 loop = asyncio.get_running_loop()
@@ -118,7 +121,8 @@ class Loops:
         self._clock.skip(ahead)
 
     def restore(self) -> None:
-        """Give the loops back."""
+        """Give the loops back, for good."""
+        self._over = True
         for loop, selector in self._taken.values():
             loop._selector = selector  # noqa: SLF001 - asyncio has no other place to stand in
             if "time" in vars(loop):
@@ -127,8 +131,10 @@ class Loops:
 
     def _idle(self, loop: Any, selector: Any, timeout: float | None) -> Any:
         """The loop has nothing to do for `timeout` seconds, or for ever; what its selector gives."""
-        if self._reel.free:
-            return selector.select(timeout)  # nothing comes from the tape any more
+        if self._reel.free or getattr(loop, "_executor_shutdown_called", False):
+            # Nothing comes from the tape any more, or the loop waits for its threads to end: newer
+            # Pythons give them a time limit, and complain of threads that did not keep to it.
+            return selector.select(timeout)
         stalled_at: float | None = None
         graced = not self._has_threads()
         while True:

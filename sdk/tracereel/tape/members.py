@@ -4,6 +4,9 @@ A program may replay a run while it does other work. Whatever is not the replay'
 health check) keeps its network, its clock and its recorder. Context variables tell tasks apart; a thread
 that the replayed code starts belongs to it even though it begins with an empty context, and so does a job
 that it hands to a pool of threads which was there before.
+
+What is left of it when it has ended, a task or thread that goes on, belongs to it for a while longer: what
+it would call is refused, not called for real.
 """
 
 import _thread
@@ -25,6 +28,11 @@ _NOBODY: Final = "nobody"
 _here: ContextVar["Members | str"] = ContextVar("tracereel_replay")
 _in_force: Final[list["Members"]] = []
 _lock: Final = threading.RLock()
+_left: Final["WeakSet[Members]"] = WeakSet()
+"""Those that have ended and may have left something behind; their tasks and threads keep them alive."""
+LINGER: Final = 60.0
+"""Seconds for which what was left behind is still held back."""
+_OF_THREAD: Final = "_tracereel_replay"
 _patches: Final = Patches()
 _real_sleep: Final = time.sleep
 
@@ -41,6 +49,7 @@ class Members:
         self._owner: int | None = None
         self._threads: WeakSet[threading.Thread] = WeakSet()
         self._jobs = 0
+        self._until = 0.0
 
     def enter(self) -> None:
         """From here on, who runs in this context belongs to it."""
@@ -54,19 +63,29 @@ class Members:
                 _watch_starts()
             _in_force.append(self)
 
-    def leave(self) -> None:
-        """It is over: nobody belongs to it any more."""
+    def leave(self, *, hold_back: bool = False) -> bool:
+        """It is over; gives whether what it leaves behind is held back, as asked for."""
+        self._owner = None
         with _lock:
             if self in _in_force:
                 _in_force.remove(self)
                 if not _in_force:
                     _patches.undo()
-        if self._token is not None:
-            try:
-                _here.reset(self._token)
-            except ValueError:
-                pass  # left in another context than entered: it counts no more anyhow
-            self._token = None
+        token, self._token = self._token, None
+        try:
+            if token is not None:
+                _here.reset(token)
+        except ValueError:
+            return False  # left in another context than entered, where the program goes on
+        if hold_back:
+            self._until = time.monotonic() + LINGER
+            _left.add(self)
+        return hold_back
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether it has ended so long ago that nobody is held back any more."""
+        return self not in _in_force and time.monotonic() > self._until
 
     def is_here(self) -> bool:
         """Whether the code that asks belongs to it."""
@@ -86,6 +105,7 @@ class Members:
     def adopt(self, thread: threading.Thread) -> None:
         """A thread was started from within."""
         self._threads.add(thread)
+        setattr(thread, _OF_THREAD, self)
 
     def sleep(self, seconds: float) -> None:
         """`time.sleep` of the replayed code."""
@@ -120,10 +140,18 @@ def _found() -> Members | None:
         return None
     if found in _in_force:
         return found
+    if _left and (left := _left_behind(found)) is not None:
+        return left
     if not _in_force:
         return None
     thread = threading.current_thread()
     return next((each for each in reversed(_in_force) if each.owns(thread)), None)
+
+
+def _left_behind(found: Members | None) -> Members | None:
+    """The re-execution that has ended and left the code behind which asks."""
+    left: Members | None = found or getattr(threading.current_thread(), _OF_THREAD, None)
+    return left if left is not None and left in _left and not left.forgotten else None
 
 
 def _in_a_loop() -> bool:

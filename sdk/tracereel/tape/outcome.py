@@ -32,6 +32,7 @@ def outcome(
     overrides: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, Any]:
     """The event that tells of a re-execution."""
+    stopped = [f"Note: it was stopped: {report.refused}."] if report.refused else []
     record: dict[str, Any] = {
         "r": REPLAYED,
         "time": rfc3339(now_ns),
@@ -41,7 +42,7 @@ def outcome(
         "live": report.live,
         "divergences": [each.as_record() for each in report.divergences[:MAX_DIVERGENCES]],
         "divergence_count": len(report.divergences),
-        "notes": report.notes[:MAX_DIVERGENCES],
+        "notes": [*stopped, *report.notes][:MAX_DIVERGENCES],
         "commit": header.about()["commit"],
     }
     if branch is not None:

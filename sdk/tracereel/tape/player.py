@@ -22,7 +22,7 @@ from tracereel.tape.loops import Clock, Loops
 from tracereel.tape.overrides import Override, Overrides
 from tracereel.tape.payloads import hash_of, pack
 from tracereel.tape.reel import Reel
-from tracereel.tape.serving import Forced, LiveCall, RootCall, ServedCall
+from tracereel.tape.serving import Forced, LiveCall, RepeatedCall, RootCall, ServedCall
 from tracereel.tape.taped import Live
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Mode = Literal["strict", "report", "live-after"]
 MODES: Final = ("strict", "report", "live-after")
 HARMLESS: Final = ("pure", "read")
+_EXPECTED: Final = frozenset({"changed", "extra", "missing", "out of order", "decision", "output"})
+"""What a branch is made for."""
 _RUNS: Final = Live()
 
 
@@ -44,6 +46,8 @@ class Options:
     """Names of tools that may run although they change something."""
     fork_at: int | None = None
     """Number of the call, from 1 on, from which everything runs live."""
+    branch: bool = False
+    """Whether something else is to come of it: then what is not as on the tape is no divergence."""
     overrides: tuple[Override, ...] = ()
     stall_seconds: float = 10.0
     compare_output: bool = True
@@ -77,7 +81,7 @@ class Player:
     _rooted: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        self.report = Report(self.tape.trace_id)
+        self.report = Report(self.tape.trace_id, branch=self.options.branch)
         stall_seconds = self.options.stall_seconds
         self.reel = Reel(self.tape, stall_seconds=stall_seconds, has_threads=self.has_threads)
         self.loops = Loops(
@@ -112,6 +116,11 @@ class Player:
             path = parent.step(kind, name)
             if kind not in BOUNDARIES or form == "block" or parent.inside:
                 return self._scope(parent, execution, path, kind, name, data)
+            if self.over and not self.live:
+                raise NotAllowedError(
+                    f"{path} is not called: the replay of {self.tape.trace_id} is over, and this"
+                    " task or thread is left of it"
+                )
             digest = hash_of(data)
             call = parent.exact(kind, name, digest)
             if call is None:
@@ -120,26 +129,44 @@ class Player:
                 call = parent.moved(kind, name, digest)
             lane = int(threading.get_ident() != self._first_thread)
             self._begun += 1
-            forked = self.options.fork_at is not None and self._begun >= self.options.fork_at
+            forked = self._forks_here(name)
             if not self.live and not forked:
                 if call is not None:
                     self._judge.called(call, path, lambda: location(function), lane)
+                    self._go_on_live()
                 else:
                     call = self._unknown(parent, kind, name, path, data, function)
             elif not self.live:
                 self._leave_tape()
+            elif call is not None:
+                self._judge.comes_after_all(call)
             forced = self._overrides.result_of(name, self._begun)
             if forced is not None:
                 if call is not None:
                     self._pass_over(call, parent)
                 return Forced(forced)
-            if self.live or call is None:
+            if self.live:
                 return self._run_live(execution, name, path, kind, effect, function)
+            if call is None:
+                return self._repeat(parent, kind, name, path)
             self._asked[call.number] = parent
             self.reel.begun(call.number)
             self.report.served += 1
             self.loops.reach(call.at)
             return ServedCall(self, call)
+
+    def _forks_here(self, name: str) -> bool:
+        """Whether the call that has begun is the one from which everything runs."""
+        if self.options.fork_at is not None:
+            return self._begun >= self.options.fork_at
+        return self.options.branch and bool(self._overrides.arguments_of(name, self._begun))
+
+    def note_unused(self) -> None:
+        """Say what was to be different and did not come by."""
+        self.report.notes += self._overrides.unused()
+        at = self.options.fork_at
+        if at is not None and self._begun < at:
+            self.report.notes.append(f"Note: the run made {self._begun} calls: there is no {at}.")
 
     def _pass_over(self, call: Call, parent: Place) -> None:
         """Somebody else says what a call of the tape gives: nobody has to wait for that."""
@@ -182,24 +209,50 @@ class Player:
     def _unknown(
         self, parent: Place, kind: str, name: str, path: str, data: dict[str, Any], function: Any
     ) -> Call | None:
-        """No call of the tape is like this: the nearest one stands for it, or it runs, or all ends."""
+        """No call of the tape is like this: the nearest one stands for it, if any is left; or it runs."""
         threaded = threading.get_ident() != self._first_thread
         if not self.tape.complete and (threaded or self._tape_used_up()):
             # Threads, and tasks of a set, begin in any order: what was cut off may come before
             # what was not.
-            self.end_of_tape()
-        if self.options.mode == "live-after":
-            self._judge.not_there(name, path, data, location(function))
+            self.end_of_tape(f"{path} is not on it any more")
+        if self.options.branch:
             self._leave_tape()
             return None
         near = parent.nearest(kind, name)
         if near is None:
-            self._judge.not_there(name, path, data, location(function))
-            raise DivergenceError(self.report.divergences[-1])
-        self._judge.changed(near, path, data, lambda: location(function))
-        # If the call it stands for comes after all, this one was none of the tape's.
-        self._displaced[kind, name, near.arguments_hash] = near
+            lost = threaded and parent is self._root and self._rooted
+            self._judge.not_there(name, path, data, location(function), lost=lost)
+        else:
+            self._judge.changed(near, path, data, lambda: location(function))
+            # If the call it stands for comes after all, this one was none of the tape's.
+            self._displaced[kind, name, near.arguments_hash] = near
+        if self.options.mode == "live-after":
+            self._leave_tape()
+            return None
         return near
+
+    def _repeat(self, parent: Place, kind: str, name: str, path: str) -> RepeatedCall:
+        """Nothing is left for a call: what one of its name gave before stands for it.
+
+        Raises:
+            DivergenceError: there was none, so the run cannot go on.
+        """
+        before = [
+            call
+            for number, place in self._asked.items()
+            if (call := self.tape.calls[number]).kind == kind
+            and call.name == name
+            and place is parent
+            and self.reel.has_given(call.end)
+        ]
+        if not before:
+            self.report.notes.append(
+                f"Note: the run went no further: the tape has nothing to give for {path}."
+            )
+            raise DivergenceError(self.report.divergences[-1])
+        self.report.notes.append(f"Note: {path} was given what {name} gave before, to go on.")
+        self.report.served += 1
+        return RepeatedCall(self, before[-1])
 
     def _run_live(
         self,
@@ -210,8 +263,7 @@ class Player:
         effect: str,
         function: Any,
     ) -> Live:
-        changes = effect not in HARMLESS if kind == "tool" else effect in ("write", "irreversible")
-        if changes and name not in self.options.allow:
+        if changes_something(kind, effect) and name not in self.options.allow:
             said = effect or "no effect, so it may write"
             raise NotAllowedError(
                 f"{path} would run for real (it declares {said});"
@@ -223,8 +275,15 @@ class Player:
             execution.place = Place(None, path, inside=True)
         return LiveCall(self._overrides.arguments_of(name, self._begun), function)
 
-    def _leave_tape(self) -> None:
+    def _go_on_live(self, *, after: bool = False) -> None:
+        """Leave the tape, if that is asked for, where something is known to be different."""
+        differs = after or self._judge.suspicion is not None
+        if differs and self.options.mode == "live-after" and not self.options.branch:
+            self._leave_tape(self._begun + after)
+
+    def _leave_tape(self, first: int | None = None) -> None:
         self.live = True
+        self.report.live_from = first or self._begun
         self.clock.run()
         self.reel.give_up()
 
@@ -233,13 +292,16 @@ class Player:
         asked = (call.number in self._asked for call in self.tape.boundaries())
         return self.reel.next is None or all(asked)
 
-    def end_of_tape(self) -> None:
+    def end_of_tape(self, where: str) -> None:
         """The tape is used up and the run is not over: it was cut."""
         self.report.ended_early = True
+        self.report.notes.append(f"Note: {where}.")
         raise TapeEndedError(f"the tape of {self.tape.trace_id} ends here: {self.tape.reasons[0]}")
 
     def diverged(self, divergence: Divergence) -> None:
         """Note a divergence; in strict mode this is the end."""
+        if self.options.branch and divergence.kind in _EXPECTED:
+            return
         with self._lock:
             self.report.divergences.append(divergence)
         if self.options.mode == "strict" and not self.over:
@@ -294,10 +356,22 @@ class Player:
         """The re-execution is over: name what is missing."""
         with self._lock:
             self.over = True
-            if not self.live and not self.report.ended_early:
+            if self.live:
+                self._judge.certain()
+            elif not self.report.ended_early:
                 self._judge.at_the_end(lambda call: call.number in self._asked)
                 self._not_begun()
         self.loops.restore()
+
+    def stop(self) -> None:
+        """The re-execution was broken off: nobody came to the rest of the tape."""
+        self.over = True
+        self.loops.restore()
+
+    def settle(self) -> None:
+        """Something else than a call goes wrong: what was suspected before comes first."""
+        with self._lock:
+            self._judge.certain()
 
     def _not_begun(self) -> None:
         """A run that makes no calls is missing too, if it was not made."""
@@ -307,6 +381,19 @@ class Player:
         if root.kind not in BOUNDARIES and not self._rooted:
             detail = "the run itself did not begin"
             self.diverged(Divergence("missing", root.name, root.name, 0, detail=detail))
+
+    def begins_block(self, execution: "Execution", effect: str) -> None:
+        """A `with` block cannot be served: it runs, if it may."""
+        kind, name = execution.kind, execution.name
+        unasked = changes_something(kind, effect) and name not in self.options.allow
+        with self._lock:
+            inside = self._place_of(execution.parent).inside
+        if unasked and not inside:
+            raise NotAllowedError(
+                f"the block of {name} cannot be served and would run for real"
+                f" (it declares {effect or 'no effect, so it may write'}); make it a function, or"
+                f" allow it by name (allow=[{name!r}], --allow {name})"
+            )
 
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
         """A `with` block has ended."""
@@ -340,6 +427,7 @@ class Player:
                         "decision", decision_type, path, 0, differences(recorded, now), location()
                     )
                 )
+                self._go_on_live(after=True)
 
     def value(self, given: Given) -> Any:
         """What a call gave, made anew.
@@ -353,6 +441,11 @@ class Player:
         if given.how == "raised":
             raise found
         return found
+
+
+def changes_something(kind: str, effect: str) -> bool:
+    """Whether a call may change the world; a tool that does not say is taken to."""
+    return effect not in HARMLESS if kind == "tool" else effect in ("write", "irreversible")
 
 
 def _alike(now: Any, recorded: Any) -> bool:

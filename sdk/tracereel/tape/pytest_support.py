@@ -1,26 +1,30 @@
 """Tests that run against a tape: `@pytest.mark.tracereel_tape("run.tape.ndjson")`."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from tracereel import _recorder
-from tracereel import config as _config
-from tracereel._recorder import Recorder
+from tracereel import _stand_ins
+from tracereel._stand_ins import StandIn
 from tracereel.tape import header
 from tracereel.tape.divergence import DivergenceError, NotAllowedError, TapeEndedError
 from tracereel.tape.entry import entry_point, fitting
-from tracereel.tape.export import redacted
-from tracereel.tape.format import load, parse
+from tracereel.tape.export import redacted, relisted
+from tracereel.tape.format import BOUNDARIES, TapeError, load, parse
 from tracereel.tape.guards import NetworkBlockedError
+from tracereel.tape.player import changes_something
+from tracereel.tape.quiet import QuietRecorder
 from tracereel.tape.recording import Recordings
 from tracereel.tape.replaying import Replaying, replay
 
-_ENDS = (DivergenceError, NetworkBlockedError, NotAllowedError, TapeEndedError)
+if TYPE_CHECKING:
+    from tracereel._context import Execution
+
+_ENDS = (DivergenceError, NetworkBlockedError, NotAllowedError, TapeEndedError, TapeError)
 
 
 def run_of(item: Any, *, update: bool) -> "Replaying | Updating":
@@ -38,7 +42,7 @@ def run_of(item: Any, *, update: bool) -> "Replaying | Updating":
     if update:
         if os.environ.get("CI"):
             raise pytest.UsageError("--tracereel-update makes real calls: it does not run in CI")
-        return Updating(path)
+        return Updating(path, Path(item.path), allow=marker.kwargs.get("allow", ()))
     return replay(path, **marker.kwargs)
 
 
@@ -49,41 +53,85 @@ def around(run: "Replaying | Updating") -> Iterator[None]:
         with run:
             yield
     except _ENDS as error:
-        pytest.fail(f"{error}\n\n{run.report}", pytrace=False)
+        told = isinstance(error, DivergenceError) and run.report.divergences
+        text = str(run.report) if told else f"{error}\n\n{run.report}"
+        # Told once, and not again with every exception on the way here.
+        raise pytest.fail.Exception(text, pytrace=False) from None
 
 
 class Updating:
-    """Records a run anew: its calls are made for real, and its tape is replaced."""
+    """Records a run anew: its calls are made for real, and its tape is replaced.
 
-    def __init__(self, path: Path) -> None:
+    Tools that change something are not, unless the marker allows them by name.
+    """
+
+    def __init__(self, path: Path, test: Path, *, allow: Iterable[str] = ()) -> None:
         self._path = path
+        self._test = test
+        self._allow = frozenset(allow)
         self.original = load(path)
         self._parts: list[dict[str, Any]] = []
-        self._before: Any = None
+        self._stand_in: StandIn | None = None
         self.report = _Fine()
 
     def __enter__(self) -> Self:
-        from prometheus_client import CollectorRegistry
-
-        config = _config.load({}, spool_dir=Path("/nonexistent/tracereel"), other_spans=False)
-        recorder = _Discarding(config, registry=CollectorRegistry())
+        recorder = QuietRecorder.made(content=True)
         settings = header.Settings(recorder, "all", 1.0, None, keep_parts=self._keep)
-        recorder.tape = Recordings(settings)
-        self._before, _recorder._active = _recorder._active, recorder  # noqa: SLF001
+        recorder.tape = _Asking(settings, self._path.name, self._allow)
+        # Stands in also for the recorder of a program that configures itself when it is loaded.
+        self._stand_in = StandIn(recorder, lambda: True)
+        _stand_ins.begin(self._stand_in)
         return self
 
     def _keep(self, tape_id: str, part: int, records: list[dict[str, Any]]) -> None:
         self._parts.append({"tape_id": tape_id, "part": part, "records": list(records)})
 
     def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
-        _recorder._active = self._before  # noqa: SLF001
-        if error is None:
-            redacted(parse(self._parts)).save(self._path)
+        if self._stand_in is not None:
+            _stand_ins.end(self._stand_in)
+        if error is not None:
+            return
+        new = redacted(parse(self._parts, where="this test: no traced function was called in it"))
+        new.save(self._path)
+        source = self._test.read_text(encoding="utf-8")
+        if (relisting := relisted(source, self.original, new)) != source:
+            self._test.write_text(relisting, encoding="utf-8")
 
     def call(self, function: Callable[..., Any] | None = None) -> Any:
         """Call the entry point with the arguments of the old tape."""
         target = function if function is not None else entry_point(self.original)
         return Replaying.run_with(target, fitting(target, Replaying.entry_arguments(self.original)))
+
+
+class _Asking(Recordings):
+    """Records calls that are made for real, and refuses those that change something unasked."""
+
+    def __init__(self, settings: header.Settings, tape: str, allow: frozenset[str]) -> None:
+        super().__init__(settings)
+        self._tape = tape
+        self._allow = allow
+
+    def begin(self, execution: "Execution | None", **about: Any) -> Any:
+        self._ask(about["around"], about["kind"], about["name"], about["effect"])
+        return super().begin(execution, **about)
+
+    def begins_block(self, execution: "Execution", effect: str) -> None:
+        self._ask(execution.parent, execution.kind, execution.name, effect)
+
+    def _ask(self, around: "Execution | None", kind: str, name: str, effect: str) -> None:
+        if changes_something(kind, effect) and name not in self._allow and not _inside(around):
+            said = effect or "no effect, so it may write"
+            raise NotAllowedError(
+                f"{name} would run for real (it declares {said}); allow it by name:"
+                f" @pytest.mark.tracereel_tape({self._tape!r}, allow=[{name!r}])"
+            )
+
+
+def _inside(around: "Execution | None") -> bool:
+    """Whether a call is made in one that was allowed to run."""
+    while around is not None and around.kind not in BOUNDARIES:
+        around = around.parent
+    return around is not None
 
 
 class _Fine:
@@ -93,17 +141,4 @@ class _Fine:
     divergences: tuple[()] = ()
 
     def __str__(self) -> str:
-        return "recorded anew"
-
-
-class _Discarding(Recorder):
-    """Keeps no events: only the tape is wanted."""
-
-    def record(self, event: Any, trace: Any, **_: Any) -> None:
-        del event, trace
-
-    def record_all(self, events: list[Any], trace: Any, **_: Any) -> None:
-        del events, trace
-
-    def keep(self, event: Any, trace: Any, **_: Any) -> None:
-        del event, trace
+        return "The tape was not recorded anew."

@@ -20,14 +20,15 @@ class QuietRecorder(Recorder):
     """A recorder that keeps nothing: a replay leaves no events, metrics or log lines."""
 
     @classmethod
-    def made(cls) -> "QuietRecorder":
-        """One with settings that touch nothing."""
+    def made(cls, *, content: bool) -> "QuietRecorder":
+        """One with settings that touch nothing; with content only where a tape is recorded of it."""
         from prometheus_client import CollectorRegistry
 
         settings: dict[str, Any] = {
             "spool_dir": _NOWHERE,
             "other_spans": False,
             "service": "replay",
+            "capture_content": content,
         }
         return cls(_config.load({}, **settings), registry=CollectorRegistry())
 
@@ -64,6 +65,12 @@ class Apart:
         """A call begins."""
         session = self._session()
         return session.begin(execution, **about) if session is not None else _RUNS
+
+    def begins_block(self, execution: "Execution", effect: str) -> None:
+        """A `with` block is about to run."""
+        session = self._session()
+        if session is not None:
+            session.begins_block(execution, effect)
 
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
         """A `with` block has ended."""

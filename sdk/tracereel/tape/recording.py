@@ -78,7 +78,10 @@ class RecordedCall(Live, Node):
                 self._give(how, take(error))
             if how == "raised":
                 self.tape.keep()
-            self._close(how, error)
+            if how == "closed" and self._items is not None:
+                self._close(how, {"items": self._items, "result": None})
+            else:
+                self._close(how, error)
 
     def gave(self, item: Any) -> None:
         with quietly("tape"):
@@ -164,6 +167,9 @@ class Recordings:
             _guard.report("tape", error)
             return _UNRECORDED
 
+    def begins_block(self, execution: "Execution", effect: str) -> None:
+        """A `with` block is about to run: it may."""
+
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
         """A `with` block has ended; the run too, if it is the outermost."""
         with quietly("tape"):
@@ -191,7 +197,7 @@ class Recordings:
         around = getattr(execution.parent, "tape", None)
         covered = node is not None and (node.covered or getattr(around, "covered", False))
         if node is not None and not (execution.kind == "llm" and covered):
-            reason = f"the block of {execution.kind} {execution.name!r} runs again"
+            reason = f"the block of {execution.kind} {execution.name!r} cannot be served"
             node.tape.problem("partly", reason)
 
     def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:

@@ -102,6 +102,12 @@ class Reel:
             first = self._begun[self._lanes[given.call]].first_missing()
         return first is None or first > given.after
 
+    def has_given(self, given: Given | None) -> bool:
+        """Whether a result has been given, and by the call: not broken off."""
+        if given is None or given.how in NOT_GIVEN:
+            return False
+        return self._done[self._place[given.call, given.index]]
+
     def done(self, given: Given) -> None:
         """A result has been given, or will not be asked for any more."""
         with self.condition:
@@ -115,7 +121,8 @@ class Reel:
         with self.condition:
             self.free = True
             for waiter in list(self.waiting.values()):
-                waiter.loop.call_soon_threadsafe(_let_go, waiter.future)
+                if not waiter.loop.is_closed():
+                    waiter.loop.call_soon_threadsafe(_let_go, waiter.future)
             self.condition.notify_all()
 
     def _alone(self) -> bool:

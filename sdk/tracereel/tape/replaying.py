@@ -4,8 +4,11 @@ import asyncio
 import inspect
 import re
 import time
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import aclosing, closing
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -26,11 +29,11 @@ from tracereel.tape.divergence import (
 )
 from tracereel.tape.entry import entry_point, fitting
 from tracereel.tape.format import Tape, TapeError
+from tracereel.tape.freezing import Freeze
 from tracereel.tape.loops import Clock
 from tracereel.tape.members import Members
 from tracereel.tape.outcome import outcome, told
 from tracereel.tape.overrides import Override
-from tracereel.tape.patches import Patches
 from tracereel.tape.player import MODES, Mode, Options, Player
 from tracereel.tape.quiet import Apart, QuietRecorder
 from tracereel.tape.recording import Recordings
@@ -74,7 +77,7 @@ class Replaying:
             allow_network if isinstance(allow_network, bool) else list(allow_network)
         )
         self._branch = branch
-        self._patches = Patches()
+        self._frozen: Freeze | None = None
         self._player: Player | None = None
         self._parts: list[dict[str, Any]] = []
         self._members: Members | None = None
@@ -101,37 +104,65 @@ class Replaying:
 
     def __enter__(self) -> Self:
         tape = self.original
-        if tape.state == "no":
-            raise TapeError(
-                f"the run {tape.trace_id} cannot be replayed: {'; '.join(tape.reasons)}"
-            )
+        check(tape)
         clock = Clock()
         members = Members(clock, skip_sleeps=self._skip_sleeps and not self._branch)
+        # Held by nobody but its code: it is gone with the last task and thread of it.
+        known = weakref.ref(members)
         player = self._player = Player(
-            tape, self._options, _privacy(tape), clock, members.has_threads
+            tape,
+            self._options,
+            _privacy(tape),
+            clock,
+            lambda: (found := known()) is not None and found.has_threads(),
         )
         player.report.notes += [f"Note: {reason}." for reason in tape.reasons]
+        is_here = self._asker(members)
         self._network = guards.Network(
-            self._allow_network, members=members, noted=self._network_used
+            self._allow_network,
+            # A run that has left its tape goes on by itself: its calls are real ones.
+            is_here=lambda: (self._branch or not player.live) and is_here(),
+            noted=self._network_used,
         )
-        self._install(player, members)
+        self._install(player, is_here)
         members.enter()
         self._members = members
         self._network.__enter__()
         if self._freeze:
             started = datetime.fromisoformat(str(tape.header["started"]))
-            guards.freeze(self._patches, clock, started, tape.tape_id, members)
+            self._frozen = Freeze(clock, started, tape.tape_id, members)
+            self._frozen.enter()
         return self
 
-    def _install(self, player: Player, members: Members) -> None:
+    def _asker(self, members: Members) -> Callable[[], bool]:
+        """Whether code belongs to it; does not keep what was left behind alive, and ends with that."""
+        found = weakref.ref(members, lambda _gone: self._let_go())
+
+        def is_here() -> bool:
+            known = found()
+            if known is None or known.forgotten:
+                self._let_go()
+                return False
+            return known.is_here()
+
+        return is_here
+
+    def _let_go(self) -> None:
+        """Nobody is held back any more."""
+        if self._network is not None:
+            self._network.end()
+        if self._stand_in is not None:
+            _stand_ins.end(self._stand_in)
+
+    def _install(self, player: Player, is_here: Callable[[], bool]) -> None:
         active = _recorder.active() if self._branch else None
         if active is not None:
             self._borrowed = active, active.tape
-            active.tape = Apart(self._branched(player, active), active.tape, members.is_here)
+            active.tape = Apart(self._branched(player, active), active.tape, is_here)
             return
-        quiet = QuietRecorder.made()
+        quiet = QuietRecorder.made(content=self._branch)
         quiet.tape = self._branched(player, quiet) if self._branch else player
-        self._stand_in = StandIn(quiet, members.is_here)
+        self._stand_in = StandIn(quiet, is_here)
         _stand_ins.begin(self._stand_in)
 
     def _branched(self, player: Player, recorder: Recorder) -> Any:
@@ -152,6 +183,8 @@ class Replaying:
         self._parts.append({"tape_id": tape_id, "part": part, "records": list(records)})
 
     def _network_used(self, host: str, where: str | None) -> None:
+        if self._player is not None:
+            self._player.settle()
         allowed = f"allow_network=[{host!r}], --allow-network {host}"
         detail = f"put it behind a traced tool, or let it through ({allowed})"
         divergence = Divergence("network", host, host, 0, location=where, detail=detail)
@@ -166,26 +199,30 @@ class Replaying:
         player = self._player
         if player is None:
             return
-        self._patches.undo()
-        if self._network is not None:
-            self._network.__exit__(kind, error, tb)
-        if self._members is not None:
-            self._members.leave()
+        if self._frozen is not None:
+            self._frozen.leave()
+        members, self._members = self._members, None
+        if members is None or not members.leave(hold_back=not player.live and not self._branch):
+            self._let_go()
         if self._borrowed is not None:
             recorder, before = self._borrowed
             recorder.tape = before
-        if self._stand_in is not None:
-            _stand_ins.end(self._stand_in)
         if not isinstance(error, _STOPPED):
             player.finish()
         else:
-            player.over = True
-            player.loops.restore()
+            player.stop()
+            if isinstance(error, NotAllowedError):
+                player.settle()
+                player.report.refused = str(error)
+        player.reel.give_up()
         if isinstance(error, TapeError):
             return  # nothing has run
+        player.note_unused()
+        if player.report.divergences:
+            player.report.notes += header.other_than(self.original.header)
         self._tell()
         first = player.report.first
-        strict = self._options.mode == "strict" and self._options.fork_at is None
+        strict = self._options.mode == "strict"
         raised = error.divergence if isinstance(error, DivergenceError) else None
         if strict and first is not None and raised is not first:
             raise DivergenceError(first) from error
@@ -202,17 +239,16 @@ class Replaying:
     def _tell(self) -> None:
         if self._kept_in is None:
             return
-        fork_at = self._options.fork_at
         branch = self.tape.trace_id if self._borrowed is not None and self._parts else None
-        if fork_at is not None and branch is None:
+        if self._branch and branch is None:
             return  # nobody recorded the branch: there is nothing to point to
         event = outcome(
             self.original,
             self.report,
-            mode=self._options.mode if fork_at is None else "fork",
+            mode="fork" if self._branch else self._options.mode,
             now_ns=time.time_ns(),
             branch=branch,
-            at=fork_at,
+            at=self._options.fork_at or self.report.live_from,
             overrides=self._overrides(),
         )
         from tracereel.client import ClientError
@@ -231,24 +267,38 @@ class Replaying:
         Raises:
             TapeError: the tape names none that could be loaded.
         """
-        target = function if function is not None else entry_point(self.original)
+        try:
+            target = function if function is not None else entry_point(self.original)
+            arguments = fitting(target, self.entry_arguments(self.original))
+        except TapeError as error:
+            # The report says so too, if the program or its test swallows it.
+            self.report.notes.append(f"Note: {error}.")
+            raise
         recorded = self.original.header.get("code")
         inner = inspect.unwrap(target)
         if recorded is not None and header.source_hash(inner) not in (None, recorded):
             name = getattr(inner, "__qualname__", str(inner))
             self.report.notes.append(f"Note: the code of {name} is not that of the recording.")
-        return self.run_with(target, fitting(target, self.entry_arguments(self.original)))
+        return self.run_with(target, arguments, items=self.original.items_read())
 
     @staticmethod
-    def run_with(target: Any, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
-        """Call a function of any kind and run what it gives to its end."""
+    def run_with(
+        target: Any,
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
+        *,
+        items: int | None = None,
+    ) -> Any:
+        """Call a function of any kind and run what it gives to its end, or read so many items of it."""
         args, kwargs = arguments
         result = target(*args, **kwargs)
         if inspect.iscoroutine(result):
             return asyncio.run(result)
         if inspect.isasyncgen(result):
-            return asyncio.run(_all_of(result))
-        return list(result) if inspect.isgenerator(result) else result
+            return asyncio.run(_all_of(result, items))
+        if not inspect.isgenerator(result):
+            return result
+        with closing(result):
+            return list(islice(result, items))
 
     @staticmethod
     def entry_arguments(tape: Tape) -> dict[str, Any]:
@@ -260,8 +310,15 @@ class Replaying:
         return found
 
 
-async def _all_of(stream: Any) -> list[Any]:
-    return [item async for item in stream]
+async def _all_of(stream: Any, items: int | None) -> list[Any]:
+    found: list[Any] = []
+    async with aclosing(stream):
+        while items is None or len(found) < items:
+            try:
+                found.append(await anext(stream))
+            except StopAsyncIteration:
+                break
+    return found
 
 
 def _privacy(tape: Tape) -> Privacy | None:
@@ -273,6 +330,17 @@ def _privacy(tape: Tape) -> Privacy | None:
     return Privacy(
         Redaction(rules=rules, built_in=bool(said.get("built_in"))), capture_content=True
     )
+
+
+def check(tape: Tape) -> None:
+    """See to it that a tape can be replayed at all.
+
+    Raises:
+        TapeError: it cannot.
+    """
+    if tape.state == "no":
+        why = "; ".join(tape.reasons)
+        raise TapeError(f"the run {tape.trace_id} cannot be replayed: {why}")
 
 
 def open_tape(source: "str | Path | Tape") -> "tuple[Tape, Client | None]":
@@ -290,8 +358,31 @@ def open_tape(source: "str | Path | Tape") -> "tuple[Tape, Client | None]":
     from tracereel.client import Client
 
     client = Client()
-    lines = client.tape(str(source)).splitlines()
-    return tape_format.parse(lines, where=f"trace {source}"), client
+    return fetched(client, str(source)), client
+
+
+def fetched(client: "Client", trace_id: str) -> Tape:
+    """The tape of a trace in the collector.
+
+    Raises:
+        TapeError: the run was not recorded.
+        ClientError: there is no such run, or the collector did not give the tape.
+    """
+    from tracereel.client import ClientError, TraceNotFoundError
+
+    try:
+        lines = client.tape(trace_id).splitlines()
+    except TraceNotFoundError:
+        try:
+            reasons = client.replayable(trace_id).reasons
+        except ClientError:
+            reasons = ()
+        if not reasons:
+            raise
+        raise TapeError(
+            f"the run {trace_id} has no tape: {'; '.join(reasons)}, before it runs"
+        ) from None
+    return tape_format.parse(lines, where=f"trace {trace_id}")
 
 
 def replay(
@@ -319,7 +410,7 @@ def replay(
             makes calls for real from the first divergence on.
         freeze: let time begin when the recorded run did, and random numbers and UUIDs repeat.
         allow: names of tools that may run for real although they change something.
-        allow_network: hosts that may be reached, or all.
+        allow_network: hosts that may be reached, or all; all once a run goes on live.
         overrides: results or decisions that are to be others.
         compare_output: whether the result of the run must be that of the tape.
         keep: whether the collector that the tape is from keeps what comes of it.
@@ -337,16 +428,16 @@ def replay(
         compare_output=compare_output and not tuple(overrides),
         stall_seconds=stall_seconds,
     )
-    network = allow_network if mode != "live-after" else True
     tape, client = open_tape(trace)
-    run = Replaying(tape, options, freeze=freeze, allow_network=network)
+    run = Replaying(tape, options, freeze=freeze, allow_network=allow_network)
     return run.keep_in(client) if client is not None and keep else run
 
 
 def fork(
     trace: "str | Path | Tape",
     *,
-    at: int,
+    at: int | None = None,
+    freeze: bool = False,
     overrides: Iterable[Override] = (),
     allow: Iterable[str] = (),
     allow_network: bool | Iterable[str] = True,
@@ -357,9 +448,12 @@ def fork(
     What comes of it is recorded as a run of its own, which names the run it comes from.
 
     Args:
-        at: number of the first call that is made for real, from 1 on; 1 serves none.
+        at: number of the first call that is made for real, from 1 on; 1 serves none. Without it, calls
+            are served as long as they are on the tape: up to what comes of the overrides.
+        freeze: let time begin when the recorded run did, and random numbers and UUIDs repeat.
         overrides: what is to be different.
         allow: names of tools that may run for real although they change something.
+        allow_network: hosts that may be reached, or all.
         keep: whether the collector that the tape is from notes that there is a branch.
 
     Raises:
@@ -369,9 +463,10 @@ def fork(
         mode="live-after",
         allow=frozenset(allow),
         fork_at=at,
+        branch=True,
         overrides=tuple(overrides),
         compare_output=False,
     )
     tape, client = open_tape(trace)
-    run = Replaying(tape, options, allow_network=allow_network, branch=True)
+    run = Replaying(tape, options, freeze=freeze, allow_network=allow_network, branch=True)
     return run.keep_in(client) if client is not None and keep else run

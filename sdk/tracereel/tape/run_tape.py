@@ -82,6 +82,8 @@ class RunTape:
         self._reasons: set[str] = set()
         self._over = False
         self._open = 0
+        self._names: dict[int, str] = {}
+        """Of the calls that are under way."""
         self._called = False
         """Whether somebody comes to write."""
         gathering.know(self)
@@ -130,7 +132,9 @@ class RunTape:
                 record["i"] = 1
             if effect:
                 record["e"] = effect
-            self._open += boundary
+            if boundary:
+                self._open += 1
+                self._names[number] = name
             # As `_add`, spelled out: this is what every call pays for.
             if not self._over:
                 self._taken.append(record)
@@ -261,19 +265,22 @@ class RunTape:
             taken, self._taken, self._waiting = self._taken, [], 0
             for record in taken:
                 if (value := record.get("v")) is not None:
-                    record["v"] = self._finish_value(record["r"], value)
+                    record["v"] = self._finish_value(record, value)
                 elif record["r"] == "open":
                     self._finish_arguments(record)
                 self._put(record)
 
-    def _finish_value(self, kind: str, value: Taken) -> str | None:
+    def _finish_value(self, record: dict[str, Any], value: Taken) -> str | None:
         text, packed = finish(value, self.privacy)
         reference = self._payloads.put_text(text)
+        kind = record["r"]
         if kind in ("end", "chunk"):
+            names, number = self._names, record["n"]
+            name = names.get(number, "a call") if kind == "chunk" else names.pop(number, "a call")
             if reference is None:
-                self.problem("partly", "a result was too long to be kept")
+                self.problem("partly", f"a result of {name} was too long to be kept")
             if packed is not None:
-                self._check(packed)
+                self._check(name, packed)
         return reference
 
     def _finish_arguments(self, record: dict[str, Any]) -> None:
@@ -288,11 +295,11 @@ class RunTape:
         record.pop("scope", None)
         record["a"] = self._payloads.put_text(text)
 
-    def _check(self, value: Packed) -> None:
+    def _check(self, name: str, value: Packed) -> None:
         if value.redacted:
-            self.problem("partly", "a result holds something that was redacted")
+            self.problem("partly", f"a result of {name} holds something that was redacted")
         for problem in value.problems:
-            self.problem("partly", f"a result could not be kept: {problem}")
+            self.problem("partly", f"a result of {name} could not be kept: {problem}")
 
 
 def _size(value: Taken | None) -> int:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tracereel.tape import codec
@@ -33,6 +34,10 @@ class RootCall(Live):
     def raised(self, error: BaseException) -> None:
         if isinstance(error, Exception):
             self._player.ended("raised", error)
+        elif isinstance(error, GeneratorExit) and self._items is not None:
+            # Nobody may be there to catch it; at the end of the block it is raised again.
+            with suppress(DivergenceError):
+                self._player.ended("closed", {"items": self._items, "result": None})
 
     def gave(self, item: Any) -> None:
         self._items = self._items if self._items is not None else []
@@ -87,6 +92,33 @@ class Forced:
         """It does not matter."""
 
 
+class RepeatedCall:
+    """A call that is not on the tape, and is given what another one gave before: nobody waits for it."""
+
+    def __init__(self, player: "Player", call: Call) -> None:
+        self._player = player
+        self._chunks = call.chunks
+        self._end: Any = call.end
+        self.awaited: bool = self._end is not None and self._end.awaited
+
+    def give(self) -> Any:
+        return self._player.value(self._end)
+
+    async def give_async(self) -> Any:
+        return self.give()
+
+    def stream(self) -> Iterator[Any]:
+        for chunk in self._chunks:
+            yield self._player.value(chunk)
+
+    async def stream_async(self) -> AsyncIterator[Any]:
+        for chunk in self._chunks:
+            yield self._player.value(chunk)
+
+    def stopped(self, error: BaseException) -> None:
+        """It does not matter."""
+
+
 class ServedCall:
     """A call that is served."""
 
@@ -125,7 +157,7 @@ class ServedCall:
         """The call was broken off on the tape, and here it is not."""
         player, call = self._player, self._call
         if not player.tape.complete and call.end is None:
-            player.end_of_tape()
+            player.end_of_tape(f"{call.name} had been called, and what it gave is not on the tape")
         how = call.end.how if call.end is not None else "has not ended"
         player.diverged(
             Divergence("stream", call.name, call.name, 0, detail=f"on the tape it was {how}")

@@ -88,6 +88,9 @@ class Session(Protocol):
     ) -> Live | Served:
         """A call begins: `execution` is its own, `around` the one it is made in."""
 
+    def begins_block(self, execution: "Execution", effect: str) -> None:
+        """A `with` block is about to run; raises where it may not."""
+
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
         """A `with` block has ended."""
 
@@ -299,7 +302,8 @@ def boundary(
         name: what it is called on the tape, such as `openai.chat.completions.create`.
         kind: `llm`, `tool` or `retrieval`.
         arguments: by these, with the name, the call is recognised; leave out what is new in each run.
-        call: makes it. What it gives, this gives: a result, a coroutine, a generator.
+        call: makes it. What it gives, this gives: a result, a coroutine, a generator. If it takes
+            keywords, a fork can have it made with other arguments.
         form: what `call` gives: `sync` a result (or a coroutine), `async` a coroutine, `generator` or
             `async_generator` an iterator of the parts of a stream.
         effect: `pure`, `read`, `write` or `irreversible`; see the side effects of tools.
@@ -322,6 +326,7 @@ def boundary(
         form=form,
         effect=effect,
     )
+    _check_changes(name, begun, call)
     if form == "async":
         return run_async(begun, call, (), {})
     if form == "generator":
@@ -329,6 +334,24 @@ def boundary(
     if form == "async_generator":
         return stream_async(begun, call, (), {})
     return run(begun, call, (), {})
+
+
+def _check_changes(name: str, begun: Any, call: Callable[..., Any]) -> None:
+    """Refuse a fork that changes the arguments of a call which can be made in one way only."""
+    if not isinstance(begun, Live) or not begun.changes or not (given := begun.changed((), {})[1]):
+        return
+    import inspect
+
+    from tracereel.tape.divergence import NotAllowedError
+
+    taken = inspect.signature(call).parameters
+    if set(given) <= set(taken) or any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+        return
+    raise NotAllowedError(
+        f"{name} can be called in one way only: a fork cannot change its"
+        f" {', '.join(given)}. Change it in the program, or say what the call gives"
+        f" (Override({name!r}, result=…), --result {name}=JSON)"
+    )
 
 
 def quietly(where: str) -> _guard.Guard:

@@ -20,6 +20,10 @@ class Rows:
         self.asked.append(statement)
         return []
 
+    def select(self, statement, parameters, *, fmt):
+        self.asked.append(statement)
+        return b""
+
     def change(self, statement, parameters):
         self.asked.append(statement)
 

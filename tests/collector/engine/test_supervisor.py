@@ -313,5 +313,5 @@ def test_stop_is_bounded_when_a_request_does_not_end(settings: EngineSettings) -
     wait_until(lambda: other.command("SELECT count() FROM system.processes") >= 2)
     started = time.monotonic()
     supervisor.stop()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10  # and not the twenty of the request
     thread.join()

@@ -56,6 +56,28 @@ def test_conditions_hold_together():
     assert not passes(FAILED, agent=[FAILED["agent_name"]], session=["ses_2"])
 
 
+@pytest.mark.parametrize(
+    ("measure", "fields"),
+    [
+        ("duration_ms", {"execution_time_ms": 120}),
+        ("duration_ms", {"duration_ms": 120}),
+        ("cost_usd", {"llm_cost_usd": 120.0}),
+        ("tokens", {"llm_tokens_used": 120}),
+        ("confidence", {"confidence": None, "final_confidence": 120}),
+    ],
+)
+def test_a_range_wants_a_number_within_it(measure, fields):
+    def is_shown(record, least, most):
+        return TailFilter(least={measure: least}, most={measure: most}).test()(record)
+
+    assert is_shown(fields, 120, 120)
+    assert not is_shown(fields, 121, 200)
+    assert not is_shown(fields, 0, 119)
+    assert not is_shown({}, 0, 200)
+    assert not is_shown(dict.fromkeys(fields, True), 0, 200)
+    assert not is_shown(dict.fromkeys(fields, "120"), 0, 200)
+
+
 def test_a_type_that_ends_in_a_dot_means_all_that_begin_so():
     assert passes(FAILED, type=["agent.execution."])
     assert not passes(FAILED, type=["agent.pipeline."])

@@ -22,8 +22,9 @@ def analysed(*events, **options):
     return analyse(build(made), made.prices)
 
 
-def agent(name, start, end, *, parent="p", status="completed", **fields):
+def agent(name, start, end, *, parent="p", status="completed", emitter_id="", **fields):
     ids = {
+        "emitter_id": emitter_id,
         "span_id": name,
         "parent_span_id": parent,
         "agent_name": name,
@@ -35,8 +36,8 @@ def agent(name, start, end, *, parent="p", status="completed", **fields):
     ]
 
 
-def pipeline(start, end, **fields):
-    ids = {"span_id": "p", "pipeline_type": "booking"}
+def pipeline(start, end, *, emitter_id="", **fields):
+    ids = {"span_id": "p", "pipeline_type": "booking", "emitter_id": emitter_id}
     return [
         event("pipeline.started", start, **ids),
         event("pipeline.completed", end, start=start, **ids, **fields),
@@ -190,6 +191,92 @@ def test_the_first_error_is_the_deepest_that_came_first_and_was_handled():
     assert summary["first_error"]["type"] == "LLMTimeoutError"
     assert summary["first_error"]["handled"] is True
     assert summary["fatal_error"] is None
+
+
+def test_a_pipeline_counts_its_agents_in_every_process():
+    analysis = analysed(
+        *pipeline(0, 100, emitter_id="here"),
+        *agent("parse", 1, 10, emitter_id="here"),
+        *agent("locate", 11, 20, emitter_id="there", status="failed"),
+        *agent("map", 12, 18, parent="locate", emitter_id="there", retry_count=2),
+        *agent("stopped", 21, 30, emitter_id="elsewhere", status="cancelled"),
+    )
+    [told] = summary_of(analysis)["pipelines"]
+
+    assert told == {
+        "step": "p",
+        "pipeline_type": "booking",
+        "status": "partial_success",
+        "agents_executed": 4,
+        "agents_succeeded": 2,
+        "agents_failed": 1,
+        "agents_cancelled": 1,
+        "agents_retried": 1,
+        "emitters": 3,
+    }
+
+
+def test_what_failed_beside_a_pipeline_was_known_to_it():
+    here = {"emitter_id": "here"}
+    analysis = analysed(
+        *pipeline(0, 100, **here, status="success"), *agent("a", 1, 10, **here, status="failed")
+    )
+    [told] = summary_of(analysis)["pipelines"]
+
+    assert (told["status"], told["agents_failed"]) == ("success", 1)
+
+
+def test_an_operation_that_was_tried_again_elsewhere_is_one():
+    """The executions in the other process do not know that they are tries at one thing."""
+
+    def attempt(name, start, end, kind, *, number=1, **fields):
+        ids = {"span_id": f"t{name}", "parent_span_id": "boss", "agent_name": "boss"}
+        return event(kind, end, start=start, attempt=number, **ids, **fields)
+
+    def remote(number, start, end, **fields):
+        made = agent("remote", start, end, parent=f"t{number}", emitter_id="there", **fields)
+        for row in made:
+            row.span_id, row.execution_id = f"remote-{number}", f"x-remote-{number}"
+        return made
+
+    analysis = analysed(
+        *pipeline(0, 100, emitter_id="here"),
+        *agent("boss", 1, 60, emitter_id="here", retry_count=2),
+        *remote(1, 2, 8, status="failed"),
+        attempt(1, 1, 9, "retry.attempted"),
+        *remote(2, 12, 18),
+        attempt(2, 11, 19, "step.completed", step_type="attempt", number=2),
+        *remote(3, 22, 28, status="failed"),
+        attempt(3, 21, 29, "retry.attempted", number=1),
+        *remote(4, 32, 38),
+        attempt(4, 31, 39, "step.completed", step_type="attempt", number=2),
+        *remote(5, 42, 48),
+        attempt(5, 41, 49, "step.completed", step_type="attempt", number=1),
+    )
+    [told] = summary_of(analysis)["pipelines"]
+
+    assert told["status"] == "success"
+    assert (told["agents_executed"], told["agents_failed"], told["agents_retried"]) == (4, 0, 3)
+
+
+def test_an_execution_that_repeats_another_stands_for_both_also_in_pipelines_around():
+    inner = {"span_id": "q", "parent_span_id": "p", "pipeline_type": "inner"}
+    analysis = analysed(
+        *pipeline(0, 100),
+        event("pipeline.started", 1, **inner),
+        event("pipeline.completed", 50, start=1, **inner),
+        *agent("first", 2, 10, parent="q", status="failed"),
+        *agent("second", 12, 20, parent="q", repeats="x-first"),
+        *agent("other", 60, 70),
+    )
+    outer, nested = summary_of(analysis)["pipelines"]
+
+    assert (nested["agents_executed"], nested["agents_failed"], nested["agents_retried"]) == (
+        1,
+        0,
+        1,
+    )
+    assert (outer["agents_executed"], outer["agents_failed"], outer["agents_retried"]) == (2, 0, 1)
 
 
 def test_the_error_that_ended_a_run_leads_to_its_cause():

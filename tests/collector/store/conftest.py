@@ -7,10 +7,10 @@ import uuid
 
 import pytest
 
+from tests.support.engine_store import store_on
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.model import Kind, QueuedBody
-from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
 
 TABLES = (
@@ -27,17 +27,7 @@ def engine(tmp_path_factory):
 
 
 def connect(engine, database):
-    store = ClickHouseStore(
-        StoreAddress(
-            host=engine.host,
-            port=engine.port,
-            username="tracereel",
-            password=engine.secret,
-            database=database,
-        ),
-        query_seconds=30,
-        query_memory_bytes=1 << 30,
-    )
+    store = store_on(engine, database=database)
     store.prepare()
     return store
 
@@ -130,10 +120,12 @@ def spans(migrated, sequence, tenant):
 
 @pytest.fixture
 def beat(migrated, sequence, tenant):
-    """Stores what an emitter says of itself."""
+    """Stores what an emitter says of itself; it claims no numbers, because those of old events are
+    forgotten as soon as they are stored."""
 
-    def insert(emitter_id, state, tenant=tenant):
-        said = {"emitter_id": emitter_id, "state": state, "recorded": 1, "interval_seconds": 1e9}
+    def insert(emitter_id, state, tenant=tenant, recorded=0):
+        said = {"emitter_id": emitter_id, "state": state, "interval_seconds": 1e9}
+        said["recorded"] = recorded
         # Now: what emitters said long ago is forgotten.
         data, received = json.dumps(said).encode(), time.time_ns()
         _insert(migrated, Kind.HEARTBEATS, data, 1, tenant, sequence, received=received)

@@ -9,6 +9,8 @@ import pytest
 
 from tracereel_collector.errors import StartupError
 from tracereel_collector.store.cluster import cluster_schema
+from tracereel_collector.store.deletion import Runs
+from tracereel_collector.store.deletion import delete_rows as delete_runs
 from tracereel_collector.store.retention import (
     Limits,
     delete_rows,
@@ -83,6 +85,8 @@ class Cluster:
         if statement == query("daily_tables"):
             daily = self.engine.rows(statement)
             return [(f"{table}_local", tenant, day) for table, tenant, day in daily]
+        if statement == query("deletable_tables"):
+            return [(f"{table}_local", *columns) for table, *columns in self.engine.rows(statement)]
         assert statement == query("sharded_tables")
         spread = "\n".join(each for each in STATEMENTS if "ENGINE = Distributed(" in each)
         found = re.findall(r"telemetry\.(\w+) ON .*Distributed\((\w+), telemetry, (\w+),", spread)
@@ -90,11 +94,38 @@ class Cluster:
 
     def select(self, statement, parameters, *, fmt):
         self.statements.append(statement)
+        if statement.startswith("SELECT count()"):
+            return b"7\n"
+        if statement in (query("gone_span_names"), query("gone_agents")):
+            return b'["a name"]\n'
         # Every table has two partitions with something too old, and nothing else is in the first.
         return b"20260101\n" if "HAVING" in statement else b"20260101\t5\n20260102\t3\n"
 
     def change(self, statement, parameters):
         self.statements.append(statement)
+
+
+def test_deletion_counts_on_all_shards_and_removes_from_all_of_them(migrated):
+    cluster = Cluster(migrated)
+    runs = Runs(tenant="t", ids=["run"], otel=["0" * 32], shared=[], spans=[])
+
+    gone = delete_runs(cluster, runs)
+
+    assert {"agent_events", "otel_spans", "run_links", "score_tellings"} <= gone.keys()
+    altered = []
+    for statement in cluster.statements:
+        shown = migrated.select(
+            "SELECT formatQuery({q:String})", {"q": statement}, fmt="RawBLOB"
+        ).decode()
+        if statement.startswith("ALTER"):
+            found = re.match(r"ALTER TABLE `?(\w+)_local`? ON CLUSTER `?prod`?\s", shown)
+            assert found is not None, shown
+            assert "SELECT" not in shown, "a replicated table takes no question in a change"
+            altered.append(found[1])
+        else:  # counts, and the sums of the runs that are taken from the rollups
+            assert "_local" not in shown, shown
+    assert altered == [*gone, "span_names", "agent_hours", "agent_minutes"]
+    assert list(gone)[-1] == "agent_events", "they tell what else belongs to a run"
 
 
 def test_retention_reads_all_shards_and_changes_all_of_them(migrated):

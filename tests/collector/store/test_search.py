@@ -116,13 +116,28 @@ def test_a_filter_finds_the_run_it_describes_and_no_other(two_runs, search, aske
         {"tags": {"agent": ("'; DROP TABLE agent_events --", "\\", "%", "a\nb\t\0")}},
         {"text": "') OR 1=1 --"},
         {"attributes": (("') OR ('1'='1", "x"), ("{tenant:String}", "y"))},
-        {"statuses": ("' OR ''='",)},
     ],
     ids=str,
 )
 def test_what_fits_no_run_finds_none_whatever_it_looks_like(two_runs, search, asked):
     assert ids(search(tenant=two_runs, **asked)) == []
     assert len(ids(search(tenant=two_runs))) == 2
+
+
+@pytest.mark.parametrize("status", ["bogus", "Failed", "' OR ''='", ""])
+def test_a_status_that_no_run_has_is_refused_with_those_that_there_are(two_runs, search, status):
+    with pytest.raises(BadRequestError, match="expected one of success, partial_success, failed"):
+        search(tenant=two_runs, statuses=("failed", status))
+
+
+def test_a_status_of_a_sender_s_own_is_found_like_any_other(told, search):
+    *begun, ended = run("own-status")
+    told(*begun, {**ended, "status": "half_done"})
+
+    assert ids(search(statuses=("half_done",))) == ["own-status"]
+    assert ids(search(statuses=("half_done",), text="nowhere")) == []
+    with pytest.raises(BadRequestError, match="'half_done'"):
+        search(statuses=("half_done",), start=at(10**6))
 
 
 SORTED_BY = {
@@ -222,6 +237,17 @@ def test_a_run_without_an_end_is_running_until_its_process_is_gone(told, search,
     assert [each["status"] for each in search(statuses=("crashed",))["traces"]] == ["crashed"]
 
 
+def test_a_goodbye_that_overtakes_the_last_events_makes_no_run_crashed(told, search, beat):
+    begin, *rest = run("late", emitter_id="emt_2")
+    numbered = [{**event, "emitter_seq": number} for number, event in enumerate(rest, 2)]
+    told({**begin, "emitter_seq": 1})
+    beat("emt_2", "ended", recorded=1 + len(rest))
+    assert search()["traces"][0]["status"] == "running"
+
+    told(*numbered)
+    assert search()["traces"][0]["status"] == "success"
+
+
 def test_an_agent_that_ended_inside_of_an_open_pipeline_does_not_end_the_run(told, search):
     told(*run("open")[:3])
 
@@ -288,6 +314,38 @@ def test_facets_and_histogram_count_what_was_found(told, search):
     assert [each["failed"] for each in histogram["buckets"]] == [0, 0, 0, 0, 1, 0]
     only = search(start=at(0), end=at(3600), buckets=6, limit=0, tags={"agent": ("a1",)})
     assert [each["runs"] for each in only["histogram"]["buckets"]] == [0, 1, 0, 1, 0, 1]
+
+
+def test_executions_are_told_in_order_with_how_each_ended(told, search):
+    first = run("trc_1", agent="zeta", span_id="1" * 16)[:3]
+    tried = run("trc_1", begin=3, agent="alpha", status="failed", span_id="2" * 16)[1:3]
+    again = run("trc_1", begin=6, agent="alpha", span_id="3" * 16)[1:3]
+    open_ = run("trc_1", begin=9, agent="beta", span_id="4" * 16)[1:2]
+    events = [*first, *tried, *again, *open_, *run("trc_2", agent="gamma")]
+    told(*({**each, "event_id": f"e{number}"} for number, each in enumerate(events)))
+
+    found = {each["trace_id"]: each["executions"] for each in search(executions=9)["traces"]}
+
+    assert [(each["agent"], each["status"]) for each in found["trc_1"]] == [
+        ("zeta", "success"),
+        ("alpha", "failed"),
+        ("alpha", "success"),
+        ("beta", "running"),
+    ]
+    assert found["trc_2"] == [{"agent": "gamma", "status": "success"}]
+    few = {each["trace_id"]: each["executions"] for each in search(executions=2)["traces"]}
+    assert few["trc_1"] == found["trc_1"][:2]
+    assert all("executions" not in each for each in search()["traces"])
+
+
+def test_executions_of_spans_alone_and_of_another_tenant_are_not_told(told, spans, search):
+    told(*run("trc_1"))
+    spans(spans_request(span(1, name="chat")))
+
+    (alone,) = [each for each in search(executions=5)["traces"] if each["trace_id"] != "trc_1"]
+
+    assert alone["executions"] == []
+    assert search(executions=5, tenant="another")["traces"] == []
 
 
 def test_another_tenants_runs_are_neither_found_nor_counted(told, search):

@@ -182,6 +182,9 @@ def test_an_agents_sums_are_those_of_its_events(told, agents):
 
     one = agents("parsing_agent", points=10)
     assert sum(point["executions"] for point in one["series"]) == 40
+    assert sum(each["executions"] for each in one["durations"]) == 40
+    assert one["durations"][0]["from_ms"] < min(took) * 1000 <= one["durations"][0]["to_ms"]
+    assert one["durations"][-1]["from_ms"] < max(took) * 1000 <= one["durations"][-1]["to_ms"]
     assert {name: one[name] for name in ("tokens", "latency", "errors")} == {
         name: found[name] for name in ("tokens", "latency", "errors")
     }

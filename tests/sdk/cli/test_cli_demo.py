@@ -25,9 +25,11 @@ def test_prints_each_run_and_how_to_replay_the_first(run_cli, collector):
     assert lines[2].startswith("  try: ")
     assert lines[2].endswith(f"tracereel replay {trace_id} --endpoint {collector.url}")
     assert lines[3] == f"  or open: {collector.url}/#{trace_id}"
-    assert len(lines) == 5
+    assert lines[4].startswith("  or run it again, without the model: ")
+    assert lines[4].endswith(f"tracereel replay {trace_id} --run --endpoint {collector.url}")
+    assert len(lines) == 6
     endings = [e for e in collector.events if e["event_type"] == "agent.pipeline.completed"]
-    assert [line.split()[0] for line in (lines[1], lines[4])] == [e["trace_id"] for e in endings]
+    assert [line.split()[0] for line in (lines[1], lines[5])] == [e["trace_id"] for e in endings]
     assert {event["service"] for event in collector.events} == {"tracereel-demo"}
 
 
@@ -44,10 +46,10 @@ def test_without_a_collector_the_events_are_kept_and_the_way_on_is_named(run_cli
     with AnsweringServer() as gone:
         url = gone.url
 
-    done = run_cli("demo", "--runs", "1", "--endpoint", url)
+    done = run_cli("demo", "--runs", "1", "--endpoint", url, TRACEREEL_RECORD="off")
 
     assert done.returncode == 0
-    assert "16 events wait in the spool" in done.stderr
+    assert "19 events wait in the spool" in done.stderr
     assert "tracereel ship" in done.stderr
 
 
@@ -74,7 +76,7 @@ def test_a_signal_ends_it_at_once_and_cleanly(cli_env, collector, stop, length, 
     ) as process:
         assert process.stdout is not None
         try:
-            wait_until(lambda: "try:" in process.stdout.readline())
+            wait_until(lambda: "run it again" in process.stdout.readline())  # its last line
             process.send_signal(stop)
             rest, complaint = process.communicate(timeout=30)
         finally:

@@ -67,6 +67,17 @@ def test_a_collector_that_is_away_is_one_line_that_says_how_to_start_it(run_cli)
     assert done.stderr.endswith("start one with: tracereel serve\n")
 
 
+@pytest.mark.parametrize("words", [["replay", TRACE, "--run"], ["export", TRACE, "--tape", "x"]])
+def test_without_a_collector_there_is_no_tape_and_the_way_to_one_is_named(run_cli, words):
+    with AnsweringServer() as gone:
+        url = gone.url
+
+    done = run_cli(*words, "--endpoint", url)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("start one with: tracereel serve\n")
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from prometheus_client import CollectorRegistry
 
@@ -31,16 +29,6 @@ class Naps(list[float]):
 @pytest.fixture
 def naps() -> Naps:
     return Naps()
-
-
-@pytest.fixture
-def spans(recorded: Deliver, sink: IngestSink, registry: CollectorRegistry) -> InMemorySpanExporter:
-    """The SDK configured anew, with a tracer provider of the program's."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    tracereel.configure(endpoint=sink.url, tracer_provider=provider, registry=registry)
-    return exporter
 
 
 class UnseededIds(IdGenerator):

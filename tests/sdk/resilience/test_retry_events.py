@@ -238,6 +238,60 @@ def test_a_timeout_is_told_with_its_limit(naps, of_type):
     (event,) = of_type("retry.attempted")
     assert (event["retry_reason"], event["timeout_seconds"]) == ("timeout", 0.01)
     assert event["original_error"] == "TimeoutError"
+    (failed,) = of_type("execution.failed")
+    assert (failed["error_code"], failed["timeout_seconds"]) == ("EXECUTION_TIMEOUT", 0.01)
+
+
+def test_an_agent_that_its_retry_stops_for_its_limit_has_failed(naps, of_type):
+    """Python cancels what takes too long; nobody has asked the agent to stop."""
+
+    @traced_agent("boss")
+    async def ask() -> None:
+        await call()
+
+    @retry(2, timeout=0.01, sleep=naps.later)
+    @traced_agent("slow")
+    async def call() -> None:
+        await asyncio.Event().wait()
+
+    @traced_pipeline("whole")
+    async def whole() -> None:
+        await ask()
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(whole())
+    assert of_type("execution.cancelled") == []
+    first, last, outer = of_type("execution.failed")
+    for event in (first, last):
+        assert (event["agent_name"], event["error_type"]) == ("slow", "TimeoutError")
+        assert (event["error_code"], event["timeout_seconds"]) == ("EXECUTION_TIMEOUT", 0.01)
+        assert (event["error_message"], event["propagated"]) == ("no result within 0.01 s", False)
+        assert "await asyncio.Event().wait()" in event["stack_trace"]
+    assert (outer["agent_name"], outer["propagated"]) == ("boss", True)
+    assert outer["origin_execution_id"] == last["execution_id"]
+    assert outer["timeout_seconds"] == 0.01
+    (closed,) = of_type("pipeline.completed")
+    assert (closed["error_code"], closed["timeout_seconds"]) == ("EXECUTION_TIMEOUT", 0.01)
+    assert (closed["agents_executed"], closed["agents_failed"]) == (2, 2)
+
+
+def test_an_agent_that_is_cancelled_within_its_limit_is_cancelled(naps, of_type):
+    @retry(2, timeout=100, sleep=naps.later)
+    @traced_agent("slow")
+    async def call() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(call())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert of_type("execution.failed") == []
+    (event,) = of_type("execution.cancelled")
+    assert event["cancel_reason"] == "CancelledError"
 
 
 def test_the_timeouts_of_provider_clients_are_known_by_their_name(naps, of_type):

@@ -1,5 +1,6 @@
 """A run as a test: it passes offline on its own, fails with the divergence, and holds no secret."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -44,7 +45,6 @@ async def traveller(city, *places, mood="good"):
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A program in a folder of its own, and the tape of a run of it."""
-    import asyncio
     import importlib
 
     (tmp_path / "travel.py").write_text(PROGRAM)
@@ -87,7 +87,7 @@ def test_an_exported_test_passes_offline_and_fails_with_the_divergence(program: 
     second = run_pytest(folder)
 
     assert second.returncode == 1
-    assert "the arguments are not those on the tape" in second.stdout
+    assert second.stdout.count("the arguments are not those on the tape") == 1
     assert "travel.py" in second.stdout
     assert "assert [call.name for call in" in files.test.read_text()
     assert '["weather", "model"]' in files.test.read_text()
@@ -144,6 +144,121 @@ def test_a_tape_is_recorded_anew_on_demand_and_never_in_ci(program: Any) -> None
     assert run_pytest(folder).returncode == 0
 
 
+CLERK = """
+import tracereel
+from tracereel import traced_agent, traced_tool
+
+tracereel.configure(record="all", endpoint="http://127.0.0.1:9", spool_dir=SPOOL)
+
+
+@traced_tool("order", effect="read")
+def order(number):
+    return {"number": number}
+
+
+@traced_tool("refund", effect="irreversible")
+def refund(number):
+    with open("refunds", "a") as file:
+        file.write("again ")
+    return f"refunded {number}"
+
+
+@traced_agent("clerk")
+def clerk(number):
+    found = order(number)
+    return refund(found["number"])
+"""
+
+
+@pytest.fixture
+def clerk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A program that sets the SDK up when it is loaded, as programs do, and the test of a run of it."""
+    import importlib
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clerk.py").write_text(CLERK.replace("SPOOL", repr(str(tmp_path / "spool"))))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("clerk", None)
+    with recording():
+        module = importlib.import_module("clerk")
+    with recording() as events:
+        module.clerk(7)
+    sys.modules.pop("clerk", None)
+    (tmp_path / "refunds").unlink()
+    return tmp_path, export(tape_format.parse(events), tmp_path / "tests")
+
+
+def test_a_program_that_sets_itself_up_is_recorded_anew_with_the_calls_it_makes_now(
+    clerk: Any,
+) -> None:
+    folder, files = clerk
+    source = (folder / "clerk.py").read_text()
+    source = source.replace("    return refund(found", "    order(8)\n    return refund(found")
+    (folder / "clerk.py").write_text(source)
+    test = files.test.read_text()
+    files.test.write_text(test.replace('ndjson")', 'ndjson", allow=["refund"])'))
+
+    assert run_pytest(folder).returncode == 1
+    updated = run_pytest(folder, "--tracereel-update", CI="")
+    assert updated.returncode == 0, updated.stdout + updated.stderr
+    assert '["order", "order", "refund"]' in files.test.read_text()
+    again = run_pytest(folder)
+
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert (folder / "refunds").read_text() == "again "
+
+
+def test_a_tool_that_changes_something_is_not_recorded_anew_unless_asked_for_by_name(
+    clerk: Any,
+) -> None:
+    folder, files = clerk
+    before = files.tape.read_bytes()
+
+    refused = run_pytest(folder, "--tracereel-update", CI="")
+
+    assert refused.returncode == 1
+    assert "refund would run for real (it declares irreversible)" in refused.stdout
+    assert "allow=['refund'])" in refused.stdout
+    assert not (folder / "refunds").exists()
+    assert files.tape.read_bytes() == before
+
+
+def test_a_run_that_failed_is_a_test_that_passes_as_long_as_it_fails_so(program: Any) -> None:
+    import importlib
+
+    folder, _ = program
+    source = (folder / "travel.py").read_text()
+    source = source.replace('socket.create_connection(("192.0.2.1", 9), timeout=0.01)', "return 7")
+    (folder / "travel.py").write_text(source)
+    with recording() as events, pytest.raises(AssertionError):
+        asyncio.run(importlib.import_module("travel").traveller("Madrid"))
+    sys.modules.pop("travel", None)
+    files = export(tape_format.parse(events), folder / "tests")
+
+    passed = run_pytest(folder)
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+    assert 'raised AssertionError("a replay makes no call")' in files.test.read_text()
+    source = source.replace("found = weather(city)", "raise KeyError(city)")
+    (folder / "travel.py").write_text(source)
+    failed = run_pytest(folder)
+
+    assert failed.returncode == 1
+    assert "this call is on the tape and was not made" in failed.stdout
+    (folder / "travel.py").unlink()
+    gone = run_pytest(folder)
+    assert gone.returncode == 1
+    assert "there is no module 'travel' here" in gone.stdout
+
+
+def test_a_tape_that_was_cut_is_no_test(program: Any, tmp_path: Path) -> None:
+    _, tape = program
+    cut = [record for record in tape.records if record["r"] != "closed"]
+    parts = [{"tape_id": tape.tape_id, "part": 0, "records": cut}]
+
+    with pytest.raises(TapeError, match="cannot be made a test: the tape ends before the run did"):
+        export(tape_format.parse(parts), tmp_path)
+
+
 def test_an_export_holds_no_secret_whatever_the_recording_held(tmp_path: Path) -> None:
     @traced_tool("echo", effect="read")
     def echo(text: str, password: str) -> Any:
@@ -185,7 +300,7 @@ def test_the_commands_export_and_re_execute(
     assert main(["replay", str(path), "--run", "travel:traveller", "--mode", "report"]) == 0
     capsys.readouterr()
     assert main(["replay", str(path), "--run", "travel:nothing"]) == 1
-    assert "cannot be loaded" in capsys.readouterr().err
+    assert "is not there" in capsys.readouterr().err
     assert main(["replay", str(path), "--run", "--fork-at", "1"]) == 0
     assert "recorded as" in capsys.readouterr().out
     changed = ["--result", "model=stay", "--result", '1={"degrees": 3}']

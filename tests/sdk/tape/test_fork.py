@@ -1,13 +1,15 @@
 """Forks: the beginning of a run from its tape, the rest for real, with something changed."""
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 import tracereel
 from tracereel import traced_agent, traced_decision, traced_llm, traced_tool
-from tracereel.tape import NotAllowedError, Override, fork
+from tracereel.tape import NotAllowedError, Override, TapeError, boundary, fork
+from tracereel.tape.overrides import result_like
 
 made: list[str] = []
 
@@ -46,6 +48,48 @@ def test_nothing_above_read_runs_in_a_fork_unless_asked_for_by_name(taped: Any) 
 
     assert len(made) == 1
     assert (run.report.served, run.report.live) == (1, 1)
+
+
+@pytest.mark.parametrize("effect", [None, "write", "irreversible"])
+def test_a_block_of_a_tool_above_read_runs_in_no_replay_or_fork_unless_asked_for_by_name(
+    taped: Any, effect: Any
+) -> None:
+    @traced_agent("b")
+    def wipes() -> str:
+        with traced_tool("wipe", effect=effect):
+            made.append("wiped")
+        return "done"
+
+    _, tape = taped(wipes)
+    made.clear()
+    said = "the block of wipe cannot be served and would run for real"
+    for again in (tracereel.replay(tape), fork(tape), tracereel.replay(tape, mode="report")):
+        with pytest.raises(NotAllowedError, match=said), again:
+            wipes()
+        assert not again.report.identical
+        assert "went as recorded" not in str(again.report)
+    assert made == []
+    with tracereel.replay(tape, allow=["wipe"]) as run:
+        wipes()
+
+    assert made == ["wiped"]
+    assert run.report.identical
+
+
+def test_a_block_of_a_tool_that_only_reads_runs_again(taped: Any) -> None:
+    @traced_agent("b")
+    def reads() -> str:
+        with traced_tool("read", effect="read"):
+            made.append("read")
+        return "done"
+
+    _, tape = taped(reads)
+    made.clear()
+    with tracereel.replay(tape) as run:
+        reads()
+
+    assert made == ["read"]
+    assert run.report.identical
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
@@ -147,3 +191,94 @@ def test_a_decision_can_be_forced_to_see_what_would_have_followed(taped: Any) ->
     with tracereel.replay(tape) as run:
         travels()
     assert run.report.identical
+
+
+@traced_decision("route", candidates=["tea", "human"])
+def route(found: dict[str, Any]) -> str:
+    return "tea"
+
+
+@traced_agent("waiter")
+def waiter(topic: str) -> Any:
+    found = search(topic)
+    if route(found) == "human":
+        return search("human")
+    return search(f"more {found['draw']}"), search("last")
+
+
+def test_without_a_number_a_fork_leaves_the_tape_where_the_change_leads(taped: Any) -> None:
+    first, tape = taped(lambda: waiter("tea"))
+
+    made.clear()
+    with fork(tape) as run:
+        assert waiter("tea") == first
+    assert (made, run.report.live_from) == ([], None)
+    with fork(tape, overrides=[Override("route", chosen="human")]) as run:
+        waiter("tea")
+    assert (made, run.report.live_from) == (["human"], 2)
+    assert str(run.report).startswith(
+        f"A branch of {tape.trace_id} from call 2 on: 1 call served, 1"
+    )
+    made.clear()
+    with fork(tape, overrides=[Override(1, result={"draw": 5})]) as run:
+        again = waiter("tea")
+    assert made == ["more 5", "last"]
+    assert run.report.divergences == []
+    made.clear()
+    with fork(tape, overrides=[Override("search", arguments={"query": "coffee"})]) as run:
+        again = waiter("tea")
+    assert made[0] == again[0]["query"] == "coffee"
+
+
+def test_a_change_that_nothing_comes_by_for_is_noted(taped: Any) -> None:
+    _, tape = taped(lambda: waiter("tea"))
+
+    with fork(tape, overrides=[Override("rout", chosen="human"), Override(9, result=1)]) as run:
+        waiter("tea")
+
+    assert [note.partition(" came by")[0] for note in run.report.notes] == [
+        "Note: no decision 'rout'",
+        "Note: no call 9",
+    ]
+
+
+def test_the_arguments_of_a_call_that_takes_none_cannot_be_changed_and_that_is_said(
+    taped: Any,
+) -> None:
+    @traced_agent("asks a client")
+    def asks() -> Any:
+        given = {"model": "small"}
+        fixed = boundary("client.create", "llm", given, lambda: "fixed")
+        return fixed, boundary("own.create", "llm", given, lambda model="small": model)
+
+    _, tape = taped(asks)
+    change = {"model": "large"}
+    with fork(tape, overrides=[Override("own.create", arguments=change)]):
+        assert asks() == ("fixed", "large")
+    with (
+        pytest.raises(NotAllowedError, match="a fork cannot change its model"),
+        fork(tape, overrides=[Override("client.create", arguments=change)]),
+    ):
+        asks()
+
+
+@dataclass
+class Answer:
+    text: str
+    scores: dict[str, int]
+
+
+@traced_llm("model")
+def answers() -> Answer:
+    return Answer("yes", {"sure": 3, "kind": 4})
+
+
+def test_an_object_is_changed_by_its_fields(taped: Any) -> None:
+    _, tape = taped(traced_agent("asks")(answers))
+
+    changed = result_like(tape, "model", {"scores": {"sure": 1}})
+    assert changed == Answer("yes", {"sure": 1, "kind": 4})
+    assert result_like(tape, 1, "no") == "no"
+    assert result_like(tape, "nobody", {"a": 1}) == {"a": 1}
+    with pytest.raises(TapeError, match="Answer has no score; its fields are text, scores"):
+        result_like(tape, 1, {"score": 1})

@@ -9,13 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 import tracereel
-from tracereel import traced_agent, traced_tool
-from tracereel.tape import DivergenceError, NetworkBlockedError, fork
+from tracereel import _stand_ins, traced_agent, traced_tool
+from tracereel.tape import DivergenceError, NetworkBlockedError, NotAllowedError, fork
+from tracereel.tape import format as tape_format
 from tracereel.testing import EventRecorder
 
 Work = Callable[[], Any]
@@ -276,6 +278,42 @@ def test_a_program_that_configures_itself_while_it_is_replayed_is_served(
     assert run.report.identical
 
 
+def test_replays_at_a_time_have_their_own_day_whichever_ends_first(taped: Any) -> None:
+    @traced_agent("dated")
+    def dated() -> int:
+        return datetime.now(UTC).year
+
+    _, tape = taped(dated)
+    years: dict[int, int] = {}
+
+    def again(year: int, begun: threading.Event, go_on: threading.Event) -> None:
+        records = [
+            {**each, "started": f"{year}-06-01T00:00:00Z"} if each["r"] == "run" else each
+            for each in tape.records
+        ]
+        old = tape_format.parse([{"tape_id": tape.tape_id, "part": 0, "records": records}])
+        with tracereel.replay(old, freeze=True, compare_output=False):
+            begun.set()
+            go_on.wait(10)
+            years[year] = dated()
+
+    events = [(threading.Event(), threading.Event()) for _ in range(2)]
+    threads = [
+        threading.Thread(target=again, args=(2001 + number, *pair))
+        for number, pair in enumerate(events)
+    ]
+    for thread, (begun, _) in zip(threads, events, strict=True):
+        thread.start()
+        assert begun.wait(10)
+    for thread, (_, go_on) in zip(threads, events, strict=True):
+        go_on.set()
+        thread.join(10)
+
+    assert years == {2001: 2001, 2002: 2002}
+    assert datetime.now(UTC).year > 2002
+    assert time.time.__module__ == "time"
+
+
 def test_two_replays_at_a_time_do_not_meet(taped: Any) -> None:
     recorded = {name: taped(lambda name=name: asks(name, 50)) for name in ("one", "two")}
     made.clear()
@@ -293,3 +331,111 @@ def test_two_replays_at_a_time_do_not_meet(taped: Any) -> None:
     assert made == []
     assert threading.Thread.start.__module__ == "threading"
     assert time.sleep.__module__ == "time"
+
+
+done_for_real: list[str] = []
+
+
+@traced_tool("write", effect="write")
+def write(text: str) -> str:
+    done_for_real.append(text)
+    return text
+
+
+@traced_tool("unheard of", effect="write")
+def unheard_of() -> None:
+    raise AssertionError("a replay makes no call")
+
+
+def test_a_thread_that_a_replay_leaves_behind_calls_nothing(
+    taped: Any,
+) -> None:
+    refused: list[BaseException] = []
+    go_on, ended = threading.Event(), threading.Event()
+    diverges = False
+
+    def work() -> None:
+        write("first")
+        begun.set()
+        go_on.wait(30)
+        try:
+            write("second")
+        except BaseException as error:
+            refused.append(error)
+        ended.set()
+
+    @traced_agent("keeper")
+    def keeper() -> None:
+        threading.Thread(target=tracereel.carry(work)).start()
+        begun.wait(30)
+        if diverges:
+            unheard_of()
+        go_on.set()
+        ended.wait(30)
+
+    begun = threading.Event()
+    _, tape = taped(keeper)
+    for event in (begun, go_on, ended):
+        event.clear()
+    done_for_real.clear()
+    diverges = True
+    with pytest.raises(DivergenceError), tracereel.replay(tape):
+        keeper()
+    go_on.set()
+    assert ended.wait(30)
+
+    assert done_for_real == []
+    assert "the replay of" in str(refused[0])
+    write("of the program itself")
+    assert done_for_real == ["of the program itself"]
+
+
+def test_a_task_that_a_replay_leaves_behind_calls_nothing(taped: Any) -> None:
+    diverges = False
+    tasks: list[asyncio.Task[None]] = []
+
+    async def later(go_on: asyncio.Event) -> None:
+        write("first")
+        await go_on.wait()
+        write("second")
+
+    @traced_agent("keeper")
+    async def keeper(go_on: asyncio.Event) -> None:
+        tasks.append(asyncio.create_task(later(go_on)))
+        await asyncio.sleep(0)
+        if diverges:
+            unheard_of()
+        go_on.set()
+        await tasks[-1]
+
+    async def recorded() -> None:
+        await keeper(asyncio.Event())
+
+    _, tape = taped(lambda: asyncio.run(recorded()))
+    done_for_real.clear()
+    diverges = True
+
+    async def replayed() -> None:
+        go_on = asyncio.Event()
+        with pytest.raises(DivergenceError), tracereel.replay(tape):
+            await keeper(go_on)
+        go_on.set()
+        with pytest.raises(NotAllowedError, match="is not called: the replay of"):
+            await tasks[-1]
+        await asyncio.sleep(0.001)  # time is real again
+        write("of the program itself")
+
+    asyncio.run(replayed())
+
+    assert done_for_real == ["of the program itself"]
+
+
+def test_a_replay_that_leaves_nothing_behind_is_gone_at_once(taped: Any) -> None:
+    _, tape = taped(lambda: asks("tea", 3))
+    before = len(_stand_ins.in_force)  # of other tests, whose threads were left behind
+
+    for _ in range(5):
+        with tracereel.replay(tape):
+            asks("tea", 3)
+
+    assert len(_stand_ins.in_force) <= before

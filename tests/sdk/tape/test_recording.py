@@ -118,7 +118,7 @@ def test_results_that_cannot_be_kept_make_the_run_partly_replayable(taped: Any) 
 
     assert tape.state == "partly"
     assert tape.reasons == (
-        "a result could not be kept: _thread:lock is of a type that is not known",
+        "a result of open could not be kept: _thread:lock is of a type that is not known",
     )
 
 
@@ -298,7 +298,7 @@ def test_a_block_of_a_tool_is_not_served_and_the_tape_says_so(taped: Any) -> Non
     _, tape = taped(agent)
 
     assert tape.state == "partly"
-    assert tape.reasons == ("the block of tool 'by hand' runs again",)
+    assert tape.reasons == ("the block of tool 'by hand' cannot be served",)
 
 
 def test_a_block_of_a_model_whose_call_is_served_is_as_good_as_served(taped: Any) -> None:
@@ -308,7 +308,8 @@ def test_a_block_of_a_model_whose_call_is_served_is_as_good_as_served(taped: Any
             return boundary("client", "llm", {}, lambda: 1) if wrapped else 1
 
     assert taped(lambda: agent(wrapped=True))[1].state == "yes"
-    assert taped(lambda: agent(wrapped=False))[1].reasons == ("the block of llm 'm' runs again",)
+    reasons = taped(lambda: agent(wrapped=False))[1].reasons
+    assert reasons == ("the block of llm 'm' cannot be served",)
 
 
 def test_a_graph_of_its_own_is_a_run_that_ends(taped: Any) -> None:

@@ -3,9 +3,8 @@
 import asyncio
 import random
 import socket
+import threading
 import time
-import uuid
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -59,7 +58,7 @@ def test_every_agent_of_the_corpus_replays_as_recorded_or_says_where_it_does_not
     output, tape = record(name, 7, exact=exact)
     trial = replay(name, output, tape)
 
-    assert trial.verdict in ("identical", "diverged"), trial
+    assert trial.verdict in ("identical", "diverged"), f"{trial.output}\nnot {trial.recorded}"
     assert trial.asked == 0
 
 
@@ -95,6 +94,22 @@ def test_served_values_are_the_programs_own(taped: Any) -> None:
     first, tape = taped(changes)
     with tracereel.replay(tape):
         assert changes() == first
+
+
+def test_a_loop_waits_for_its_threads_to_end_as_ever(taped: Any) -> None:
+    """From Python 3.12 on with a time limit, which must not pass at once."""
+
+    @traced_agent("b")
+    async def leaves_a_thread() -> Any:
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(None, threading.Event().wait, 0.1)
+        return search("x")
+
+    first, tape = taped(lambda: asyncio.run(leaves_a_thread()))
+    with tracereel.replay(tape) as run:
+        assert asyncio.run(leaves_a_thread()) == first
+
+    assert run.report.identical
 
 
 def test_sleeps_and_time_limits_take_no_time(taped: Any) -> None:
@@ -211,38 +226,6 @@ def test_retry_loops_do_not_take_a_divergence_for_a_failure(taped: Any) -> None:
     assert made == []
 
 
-def test_report_mode_goes_on_and_collects_everything(taped: Any) -> None:
-    @traced_agent("h")
-    def several(first: str, second: str) -> Any:
-        search(first)
-        search("between")
-        return search(second)["query"]
-
-    _, tape = taped(lambda: several("a", "b"))
-    with tracereel.replay(tape, mode="report") as run:
-        several("x", "y")
-
-    assert [(each.kind, each.position) for each in run.report.divergences] == [
-        ("changed", 1),
-        ("changed", 3),
-    ]
-    assert "left its tape 2 times" in str(run.report)
-
-
-def test_live_after_makes_calls_from_the_first_divergence_on(taped: Any) -> None:
-    @traced_agent("i")
-    def asks(second: str) -> Any:
-        return [search("first")["query"], search(second)["query"], search("third")["query"]]
-
-    _, tape = taped(lambda: asks("second"))
-    made.clear()
-    with tracereel.replay(tape, mode="live-after") as run:
-        assert asks("other") == ["first", "other", "third"]
-
-    assert made == ["other", "third"]
-    assert (run.report.served, run.report.live) == (1, 2)
-
-
 def test_a_different_result_of_the_run_is_reported(taped: Any) -> None:
     suffix = ["!"]
 
@@ -315,29 +298,6 @@ def test_code_that_has_changed_since_is_noted(taped: Any) -> None:
 
     assert "the code of" in run.report.notes[0]
     assert run.report.identical
-
-
-def test_time_random_numbers_and_ids_can_be_frozen(taped: Any) -> None:
-    seen: list[Any] = []
-
-    @traced_agent("l")
-    def looks() -> None:
-        search("x")
-        seen.append((time.time(), datetime.now(UTC), random.random(), uuid.uuid4()))
-
-    _, tape = taped(looks)
-    for _ in range(2):
-        with tracereel.replay(tape, freeze=True):
-            looks()
-    looks()
-    recorded, first, second, now = seen
-
-    assert first[2:] == second[2:]
-    assert first[2:] != now[2:]
-    assert abs((first[1] - recorded[1]).total_seconds()) < 60
-    assert type(first[1]) is datetime
-    assert isinstance(now[1], datetime)
-    assert time.time.__module__ == "time"
 
 
 def test_a_decision_that_comes_out_otherwise_is_reported(taped: Any) -> None:

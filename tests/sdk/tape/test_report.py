@@ -1,16 +1,27 @@
 """What a person reads when a replay leaves its tape: which call, what was recorded, what to do next."""
 
+import os
+import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import numpy as np
 import pytest
 
 import tracereel
 from tracereel import traced_agent, traced_llm, traced_tool
 from tracereel.cli import main
-from tracereel.tape import DivergenceError, TapeError
+from tracereel.tape import DivergenceError, NetworkBlockedError, NotAllowedError, TapeError
 from tracereel.tape import format as tape_format
+from tracereel.tape.differences import differences, shown
+from tracereel.tape.payloads import pack
 
 RULES = "Be polite. " * 40
 changes: set[str] = set()
@@ -70,7 +81,7 @@ def told(tape: Any) -> Any:
         try:
             with run:
                 clerk("A-17")
-        except DivergenceError:
+        except (DivergenceError, NetworkBlockedError, NotAllowedError):
             pass
         return str(run.report)
 
@@ -108,6 +119,16 @@ def test_a_call_that_was_not_made_is_told_once_with_what_it_was(told: Any, mode:
     assert 'on the tape it was audit(text="order A-17"), and returned "noted"' in report
 
 
+@pytest.mark.parametrize("mode", ["strict", "report"])
+def test_what_was_different_before_a_use_of_the_network_is_told_first(told: Any, mode: str) -> None:
+    changes.add("network")
+    report = told("prompt", mode)
+
+    assert "call 1, clerk / clerk-model: the arguments are not those" in report
+    if mode == "report":
+        assert report.index("clerk / clerk-model") < report.index("192.0.2.1: the network")
+
+
 def test_what_follows_a_use_of_the_network_is_not_missing(told: Any) -> None:
     report = told("network")
 
@@ -129,7 +150,9 @@ def test_a_tape_whose_program_is_not_there_says_so(tape: Any, tmp_path: Path, ca
         run.call()
     assert run.report.divergences == []
     assert main(["replay", str(path), "--run"]) == 1
-    assert "No module named 'nobody'. Run this in the program's folder" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "there is no module 'nobody' here" in said
+    assert "Run this in the program's folder" in said
 
 
 class Clerk:
@@ -189,4 +212,167 @@ def test_a_tool_that_may_not_run_names_the_option(tape: Any, tmp_path: Path, cap
     tape.save(path)
 
     assert main(["replay", str(path), "--run", "--fork-at", "3"]) == 1
-    assert "--allow audit" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "--allow audit" in said.err
+    assert "from call 3 on: 2 calls served, 0 made" in said.out
+    assert "recorded as" in said.out
+
+
+def test_what_led_to_a_tool_that_may_not_run_is_told_with_it(
+    tape: Any, tmp_path: Path, capsys: Any
+) -> None:
+    path = tmp_path / "run.tape.ndjson"
+    tape.save(path)
+    changes.add("prompt")
+
+    assert main(["replay", str(path), "--run", "--mode", "live-after"]) == 1
+    said = capsys.readouterr()
+    assert "clerk / audit would run for real" in said.err
+    assert "call 1, clerk / clerk-model: the arguments are not those on the tape" in said.out
+
+
+def test_options_that_change_nothing_are_named(tape: Any, tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "run.tape.ndjson"
+    tape.save(path)
+    fork = ["replay", str(path), "--fork"]
+
+    assert main([*fork, "--argument", "temperature=1"]) == 1
+    assert "'temperature' names no call; expected CALL.ARGUMENT=JSON" in capsys.readouterr().err
+    assert main([*fork, "--mode", "report"]) == 1
+    assert "a fork has no --mode report" in capsys.readouterr().err
+    assert main([*fork, "--argument", "clerk-modle.temperature=1"]) == 0
+    said = capsys.readouterr().out
+    assert "no call 'clerk-modle' came by (there were clerk-model, find_order, audit," in said
+    assert main([*fork, "--choose", "route=human"]) == 0
+    assert "no decision 'route' came by (there was none)" in capsys.readouterr().out
+    assert main(["replay", str(path), "--fork-at", "99"]) == 0
+    assert "the run made 4 calls: there is no 99" in capsys.readouterr().out
+
+
+def test_a_fork_reaches_the_hosts_that_are_named_and_no_others(
+    tape: Any, tmp_path: Path, capsys: Any
+) -> None:
+    path = tmp_path / "run.tape.ndjson"
+    tape.save(path)
+    changes.add("network")
+
+    assert main(["replay", str(path), "--fork", "--allow-network", "192.0.2.7"]) == 1
+    said = capsys.readouterr()
+    assert "it was asked for '192.0.2.1'" in said.err
+
+
+def test_what_may_be_why_a_run_goes_another_way_is_noted(
+    tape: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    other = {
+        "python": "3.99.1",
+        "libraries": {"pydantic": "0.1"},
+        "environment": {"TZ": "Asia/Tokyo", "LANG": os.environ.get("LANG", "")},
+    }
+    records = [{**each, **other} if each["r"] == "run" else each for each in tape.records]
+    old = tape_format.parse([{"tape_id": tape.tape_id, "part": 0, "records": records}])
+
+    with pytest.raises(DivergenceError), tracereel.replay(old) as run:
+        pass
+
+    said = str(run.report)
+    assert "recorded with Python 3.99.1; this is 3." in said
+    assert "TZ was 'Asia/Tokyo' when it was recorded; here it is 'UTC'" in said
+    assert "LANG" not in said or "LANG" not in os.environ
+
+
+def test_objects_are_shown_as_a_program_would_write_them() -> None:
+    @dataclass
+    class Order:
+        number: int
+        when: date
+
+    data = pack({"orders": (Order(7, date(2026, 1, 2)),), "error": ValueError("no")}, None).data
+
+    assert shown(data) == (
+        '{"orders": tuple(test_objects_are_shown_as_a_program_would_write_them.<locals>.Order('
+        'number=7, when=date("2026-01-02"))), "error": ValueError("no")}'
+    )
+    assert shown({"plain": [1, "a"]}) == '{"plain":[1,"a"]}'
+
+
+class Mood(Enum):
+    GOOD = 1
+    BAD = 2
+
+
+@dataclass
+class Item:
+    price: Decimal
+
+
+@dataclass
+class Basket:
+    items: list[Item]
+    at: datetime
+    mood: Mood
+
+
+def test_differences_in_objects_are_told_as_a_program_would_write_them() -> None:
+    def basket(price: str, hour: int, mood: Mood) -> Any:
+        at = datetime(2026, 1, 2, hour, tzinfo=UTC)
+        whole = Basket([Item(Decimal(price))], at, mood)
+        more = {"pair": (1, price), "by": {7: price}, "raw": bytes([255, hour])}
+        return pack({"basket": whole, "vector": np.arange(float(hour)), **more}, None).data
+
+    found = differences(basket("9.90", 2, Mood.GOOD), basket("9.80", 3, Mood.BAD))
+
+    assert [str(each) for each in found] == [
+        'basket.items[0].price: decimal("9.90") → decimal("9.80")',
+        'basket.at: datetime("2026-01-02T02:00:00+00:00") → datetime("2026-01-02T03:00:00+00:00")',
+        "basket.mood: Mood.GOOD → Mood.BAD",
+        "vector: array([0., 1.]) → array([0., 1., 2.])",
+        'pair[1]: "9.90" → "9.80"',
+        'by.7: "9.90" → "9.80"',
+        "raw: b'\\xff\\x02' → b'\\xff\\x03'",
+    ]
+    # Of another class, or with another time zone: as a whole.
+    naive = pack({"at": datetime(2026, 1, 2)}, None).data  # noqa: DTZ001
+    aware = pack({"at": datetime(2026, 1, 2, tzinfo=UTC)}, None).data
+    assert [each.where for each in differences(naive, aware)] == ["at"]
+    other = pack({"at": Item(Decimal(1))}, None).data
+    assert str(differences(naive, other)[0]).endswith('Item(price=decimal("1"))')
+    errors = [pack({"e": each}, None).data for each in (ValueError("a"), ValueError("b"))]
+    assert differences(*errors)[0].where == "e.args[0]"
+
+
+@pytest.mark.parametrize("value", [lambda: str(uuid4()), time.time, lambda: datetime.now(UTC)])
+def test_ids_and_times_that_are_new_in_every_run_are_recognised(taped: Any, value: Any) -> None:
+    @traced_agent("ids")
+    def ids() -> None:
+        audit(value())
+
+    _, tape = taped(ids)
+    with tracereel.replay(tape, mode="report") as run:
+        ids()
+
+    assert "ids and times are new in every run, unless a traced tool gives them" in str(run.report)
+
+
+def test_other_differences_are_not_taken_for_ids_or_times(told: Any) -> None:
+    assert "new in every run" not in told("prompt")
+
+
+def test_a_call_in_a_thread_that_does_not_know_the_run_says_so(taped: Any) -> None:
+    @traced_agent("pooled")
+    def pooled() -> list[Any]:
+        with ThreadPoolExecutor(1) as pool:
+            return list(pool.map(find_order, ["A-17"]))
+
+    _, tape = taped(pooled)
+    with pytest.raises(DivergenceError, match=r"tracereel\.carry"), tracereel.replay(tape):
+        pooled()
+
+
+def test_options_of_a_re_execution_re_execute(tape: Any, tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "run.tape.ndjson"
+    tape.save(path)
+
+    assert main(["replay", str(path), "--freeze"]) == 0
+    assert "went as recorded" in capsys.readouterr().out

@@ -43,11 +43,10 @@ class StoredEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     sequence_number: int
     ingested_at: str
+    """Empty where it is no event: the payload is the id of a run below, or others sent spans."""
     unix_nano: int
     hlc: int
     payload: str
-    what: str = "event"
-    """`child`: the payload is the id of a run below; `spans`: others sent some of this trace."""
 
 
 class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
@@ -127,6 +126,7 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     primary_error: Text = ""
     stage: Text = ""
     retry_attempt: Count | None = None
+    retry_count: Count | None = None
     retry_reason: Text = ""
     trigger_reason: Text = ""
     cancel_reason: Text = ""

@@ -298,10 +298,11 @@ class RunReader:
             fmt="JSONCompactEachRow",
         )
         rows = _EVENTS.decode_lines(answer)
-        stored = [row for row in rows if row.what == "event"]
+        stored = [row for row in rows if row.ingested_at]
+        others = [row.payload for row in rows if not row.ingested_at]
         around = _Around(
-            children=[row.payload for row in rows if row.what == "child"],
-            has_spans=any(row.what == "spans" for row in rows),
+            children=[name for name in others if name],
+            has_spans="" in others,
         )
         if len(stored) > MAX_EVENTS:  # any of them: those in front have to be asked for
             events, more = self._events(tenant, [trace_id], MAX_EVENTS, whole=whole)

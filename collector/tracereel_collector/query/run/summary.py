@@ -7,13 +7,14 @@ from typing import Any
 from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.ledger import accounts_of, unnumbered, verdict_of
+from tracereel_collector.query.run.pipelines import pipelines_of
 from tracereel_collector.query.run.rows import EventRow
 from tracereel_collector.query.run.shape import milliseconds, shown_failure, shown_path
 from tracereel_collector.query.run.steps import MILLI
 from tracereel_collector.query.run.tree import is_open
 
 MAX_SHOWN = 50
-"""Most stretches of the critical path, and wasted steps, that a summary names."""
+"""Most stretches of the critical path, wasted steps and pipelines that a summary names."""
 
 
 def counts(rows: Sequence[EventRow]) -> dict[str, Any]:
@@ -62,6 +63,7 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
         "llm_tokens_used": analysis.usage.tokens,
         "llm_cost_usd": analysis.usage.cost_usd,
         "state": analysis.state,
+        "pipelines": pipelines_of(run, most=MAX_SHOWN),
         "total_spans": len(run.spans),
         "total_steps": len(run.steps),
         "running": sum(step.status == "running" for step in run.steps),

@@ -12,6 +12,7 @@ from tracereel_collector.query.run.shape import milliseconds, moment
 from tracereel_collector.query.run.steps import MILLI, Step
 from tracereel_collector.query.run.usage import NOTHING, Usage
 
+_MICRO = 1_000
 SPAN_EVENT = "otel.span"
 """What an entry is called that is a span of somebody else's."""
 
@@ -79,6 +80,8 @@ def event_entry(
     """An event; its own bytes are spliced in: nothing that was sent can change on the way."""
     closes = step is not None and step.closing is row
     offset = row.unix_nano + (step.shift if step is not None else 0) - origin
+    if -_MICRO < offset < 0:
+        offset = 0  # events have whole microseconds, the spans of their steps nanoseconds
     if step is None:
         usage = Usage(row.tokens, None, None, row.cost_usd)
     about = _About(

@@ -5,12 +5,13 @@ from typing import Final
 
 from tracereel_collector.engine.failures import QueryError
 from tracereel_collector.engine.lexer import Kind, Token, tokens
-from tracereel_collector.engine.refusals import Rules
+from tracereel_collector.engine.refusals import SESSION_STATEMENTS, STATEMENTS, Rules
 from tracereel_collector.engine.statements import parse
 from tracereel_collector.errors import BadRequestError, ForbiddenError
 from tracereel_collector.query.sql.catalogue import Catalogue
 
 ACCEPTED: Final = "SELECT, WITH, EXPLAIN, SHOW TABLES, SHOW DATABASES, DESCRIBE TABLE, EXISTS TABLE"
+_BEGINNINGS: Final = STATEMENTS | SESSION_STATEMENTS
 _EXPLAINED: Final = {("AST",), ("SYNTAX",), ("QUERY", "TREE")}
 _REFUSED_WORDS: Final = {
     "PREWHERE": "it runs before the filter that keeps tenants apart; say WHERE",
@@ -23,6 +24,10 @@ class SqlRefusedError(ForbiddenError):
     """A statement that may not run here."""
 
     code = "sql_refused"
+
+
+_KEYWORDS: Final = frozenset({"SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "EXISTS"})
+"""What statements begin with that run here, as far as one word tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +49,14 @@ def read(text: bytes, catalogue: Catalogue) -> Said:
         SqlRefusedError: it is of a kind that does not run here.
     """
     try:
+        _check_beginning(text)
         # Nothing is refused by name here: what may be called is a list of its own.
         statement = parse(text, Rules(functions=frozenset(), engines=frozenset()))
         seen = list(tokens(statement.sql.encode()))
     except QueryError as error:
         raise BadRequestError(str(error)) from error
+    if statement.keyword not in _KEYWORDS:
+        raise SqlRefusedError(f"this statement is refused; accepted are {ACCEPTED}")
     if statement.identifiers:
         raise SqlRefusedError("parameters of the type Identifier are refused; write the name")
     for token in seen:
@@ -63,6 +71,14 @@ def read(text: bytes, catalogue: Catalogue) -> Said:
     if statement.keyword == "EXPLAIN":
         return Said(sql, _explained(sql, seen), result_format)
     return Said(_listing(statement.keyword, seen, catalogue), None, result_format)
+
+
+def _check_beginning(text: bytes) -> None:
+    """The engine itself begins statements in more ways than run here."""
+    first = next(tokens(text), None)
+    if first is not None and first.kind is Kind.WORD and first.word not in _BEGINNINGS:
+        came = first.text[:40].decode("utf-8", "replace")
+        raise BadRequestError(f"a statement cannot begin with {came!r}; accepted are {ACCEPTED}")
 
 
 def _check_token(token: Token) -> None:

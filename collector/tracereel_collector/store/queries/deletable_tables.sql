@@ -14,4 +14,4 @@ WHERE database = currentDatabase()
 GROUP BY table
 HAVING tenant_column != '' AND trace_column != ''
 -- The events themselves last: they tell what else belongs to a run, should this have to be done again.
-ORDER BY table = 'agent_events', table
+ORDER BY table IN ('agent_events', 'agent_events_local'), table

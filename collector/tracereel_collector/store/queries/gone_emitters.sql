@@ -1,4 +1,5 @@
--- Which of some emitters have ended, or have not spoken for three of their intervals.
+-- Which of some emitters have ended with all that they had to say, or have not spoken for three of their intervals.
+-- A goodbye may overtake the last events: what it claims and is not stored yet is still on its way.
 SELECT emitter_id
 FROM
 (
@@ -10,5 +11,15 @@ FROM
     FROM emitters AS e
     WHERE tenant = {tenant:String} AND emitter_id IN {emitters:Array(String)}
     GROUP BY emitter_id
-)
-WHERE last_state != 'alive' OR {now:Int64} > toUnixTimestamp64Milli(last_at) + 3000 * pause
+) AS told
+LEFT JOIN
+(
+    SELECT
+        emitter_id,
+        groupBitmapMergeState(numbers) AS merged,
+        toInt64(max(n.claimed)) - toInt64(bitmapCardinality(merged)) - toInt64(max(n.rejected)) AS missing
+    FROM emitter_numbers AS n
+    WHERE tenant = {tenant:String} AND emitter_id IN {emitters:Array(String)}
+    GROUP BY emitter_id
+) AS seen USING (emitter_id)
+WHERE if(last_state = 'alive', {now:Int64} > toUnixTimestamp64Milli(last_at) + 3000 * pause, missing <= 0)

@@ -37,6 +37,9 @@ LEFT JOIN
 WHERE ({name:String} = '' OR name = {name:String})
   AND ({agent:String} = '' OR agent = {agent:String})
   AND ({source:String} = '' OR source = {source:String})
+  AND ({author:String} = '' OR author = {author:String})
+  AND ({category:String} = '' OR category = {category:String})
+  AND (empty({words:Array(String)}) OR hasAllTokens(lowerUTF8(comment), {words:Array(String)}))
   AND ({bounded:UInt8} = 0 OR number BETWEEN {min:Float64} AND {max:Float64})
   AND sequence_number < {before:UInt64}
 ORDER BY sequence_number DESC

@@ -1,12 +1,12 @@
 // One agent: its figures over a window, and how they moved.
 
-import { address as made, change } from "../shell/address.js";
+import { address as made, change, here } from "../shell/address.js";
 import { ask, path } from "../shell/ask.js";
 import { h, link } from "../shell/elements.js";
-import { agentName, choice, facts } from "../shell/pieces.js";
-import { compact, confidence, cost, count, duration, plain, share } from "../shell/words.js";
-import { barsOverTime, linesOverTime, percentiles, tenths } from "./plots.js";
-import { WINDOWS } from "./view.js";
+import { agentName, choice, facts, replace } from "../shell/pieces.js";
+import { compact, confidence, cost, count, duration, plain, rate, several, share } from "../shell/words.js";
+import { barsOverTime, linesOverTime, spread, tenths } from "./plots.js";
+import { EVERY_MS, WINDOWS } from "./view.js";
 
 export async function show(place, address, signal) {
   const name = address.parts[0] ?? "";
@@ -15,29 +15,31 @@ export async function show(place, address, signal) {
     const agent = await ask(`${path("v1", "agents", name)}?${new URLSearchParams({ from, points: 60 })}`, { signal });
     const { series } = agent;
     document.title = `${plain(name)} · tracereel`;
-    place.replaceChildren(h("div", { class: "page" },
+    replace(place, h("div", { class: "page" },
       h("div", { class: "heading" }, link("#/agents", "Agents", { class: "quiet" }), h("span", { class: "quiet", "aria-hidden": "true" }, "/"), h("h1", {}, agentName(name)),
         link(made("runs", [], { agent: name, from }), "Its runs"), agent.failed > 0 && link(made("runs", [], { agent: name, status: "failed", from }), "Failed runs"),
         h("span", { class: "end" }, choice("Window of time", WINDOWS, from, (value) => change({ from: value })))),
       facts([
-        ["Executions", count(agent.executions)], ["Per minute", (agent.executions_per_minute ?? 0).toFixed(2)],
-        ["Errors", share(agent.error_rate), null, agent.failed ? "bad" : ""], ["Retries", count(agent.retries), null, agent.retries ? "warn" : ""], ["Fallbacks", count(agent.fallbacks), null, agent.fallbacks ? "warn" : ""],
-        ["p50", duration(agent.latency.p50_ms)], ["p95", duration(agent.latency.p95_ms)], ["Confidence", confidence(agent.confidence.mean)], ["Model calls", compact(agent.model_calls)], ["Tool calls", compact(agent.tool_calls)], ["Tokens", compact(agent.tokens)], ["Cost", cost(agent.cost_usd)],
+        ["Executions", count(agent.executions)], ["Rate", rate(agent.executions_per_minute), "Executions in a time, over the window"],
+        ["Errors", share(agent.error_rate), "Share of executions that failed", agent.failed ? "bad" : ""], ["Retries", count(agent.retries), "How often it was tried again", agent.retries ? "warn" : ""], ["Fallbacks", count(agent.fallbacks), "How often another agent took over", agent.fallbacks ? "warn" : ""],
+        ["p50", duration(agent.latency.p50_ms), "Half of the executions took no longer"], ["p95", duration(agent.latency.p95_ms), "95 of 100 executions took no longer"], ["Confidence", confidence(agent.confidence.mean), "On average"], ["Model calls", compact(agent.model_calls)], ["Tool calls", compact(agent.tool_calls)], ["Tokens", compact(agent.tokens)], ["Cost", cost(agent.cost_usd)],
       ]),
       h("div", { class: "plots" },
-        plot("Executions", "failed ones in red", barsOverTime(series, `${agent.executions} executions over time, ${agent.failed} failed`, (value) => compact(value))),
+        plot("Executions", "failed ones in red", barsOverTime(series, `${several(agent.executions, "execution")} over time, ${count(agent.failed)} failed`, (value) => compact(value))),
         plot("Latency over time", "p50 and, in amber, p95", linesOverTime(series, ["p50_ms", "p95_ms"], `Latency over time: p50 ${duration(agent.latency.p50_ms)}, p95 ${duration(agent.latency.p95_ms)}`, duration)),
-        plot("Latency", "over the window", percentiles(agent.latency, `Percentiles of latency: p50 ${duration(agent.latency.p50_ms)}, p99 ${duration(agent.latency.p99_ms)}`, duration)),
+        plot("Latency", `p50 ${duration(agent.latency.p50_ms)}, p95 ${duration(agent.latency.p95_ms)}, p99 ${duration(agent.latency.p99_ms)}`, spread(agent.durations, agent.latency, `How long executions took: p50 ${duration(agent.latency.p50_ms)}, p95 ${duration(agent.latency.p95_ms)}, p99 ${duration(agent.latency.p99_ms)}`, duration)),
         plot("Confidence", "executions in each tenth", tenths(agent.confidence.tenths ?? [], `Confidence, ${confidence(agent.confidence.mean)} on average`)),
         plot("Cost", "per step of time", agent.cost_usd == null ? h("p", { class: "quiet" }, "No call said what it cost.") : linesOverTime(series, ["cost_usd"], `Cost over time, ${cost(agent.cost_usd)} in all`, cost)),
-        h("section", { class: "plot-box" }, h("h3", {}, "Errors and models"), pairs(agent.errors, "Error", (error) => made("runs", [], { agent: name, error, from })), pairs(agent.models, "Model", (model) => made("runs", [], { agent: name, model, from }))))));
+        h("section", { class: "plot-box" }, h("h2", {}, "Errors and models"), pairs(agent.errors, "Error", (error) => made("runs", [], { agent: name, error, from })), pairs(agent.models, "Model", (model) => made("runs", [], { agent: name, model, from }))))));
   }
   await draw(address);
+  const beat = setInterval(() => { if (!document.hidden) draw(here()).catch(() => {}); }, EVERY_MS);
+  signal.addEventListener("abort", () => clearInterval(beat));
   return draw;
 }
 
 function plot(title, hint, drawing) {
-  return h("section", { class: "plot-box" }, h("h3", {}, title, h("span", { class: "quiet" }, ` ${hint}`)), drawing);
+  return h("section", { class: "plot-box" }, h("h2", {}, title, h("span", { class: "quiet" }, ` ${hint}`)), drawing);
 }
 
 function pairs(counts, title, addressOf) {

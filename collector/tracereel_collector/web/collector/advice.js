@@ -1,12 +1,12 @@
 // What is wrong with the collector in plain words, and what to do; nothing wrong is said too.
 
-import { bytes, count } from "../shell/words.js";
+import { bytes, several } from "../shell/words.js";
 import { sum } from "./metrics.js";
 
 const MANY_BYTES = 256 * 1024 * 1024;
 
 /** `[{kind, title, text}]`, the worst first. */
-export function adviceFor({ samples, ready, emitters, quarantine, storedRate }) {
+export function adviceFor({ samples, ready, emitters, quarantine, stuck }) {
   const found = [];
   const say = (kind, title, text) => found.push({ kind, title, text });
   const pending = sum(samples, "tracereel_records_pending");
@@ -14,18 +14,18 @@ export function adviceFor({ samples, ready, emitters, quarantine, storedRate }) 
   if (!ready || !ready.queue.accepts) say("bad", "Nothing is accepted.", "The disk is full or cannot be written. Free space in the data directory; emitters keep their events until then.");
   if (ready && !ready.store.answers) say("bad", "The store does not answer.", "Events are kept on disk and delivered when it is back. If it stays away, look at the collector's log.");
   if (waiting > MANY_BYTES) say("warn", `${bytes(waiting)} wait to be stored.`, "More comes in than the store takes. Give it a faster disk, or raise TRACEREEL_MAX_PENDING_BYTES so that nobody is turned away meanwhile.");
-  else if (pending > 1000 && storedRate === 0) say("warn", `${count(pending)} records wait and none is stored.`, "The store may be busy; this page shows when it goes on.");
-  if (quarantine.length) say("bad", `${count(quarantine.length)} deliveries are in quarantine.`, "The store refused their content. Look at the reason below; retry them after an upgrade, or drop them.");
+  else if (stuck) say("warn", `${several(pending, "record")} ${pending === 1 ? "waits" : "wait"} and none is stored.`, "The store may be busy or away; nothing is lost meanwhile, and this page shows when it goes on.");
+  if (quarantine.length) say("bad", `${several(quarantine.length, "delivery is", "deliveries are")} in quarantine.`, "The store refused their content. Look at the reason below; retry them after an upgrade, or drop them.");
   const rejected = sum(samples, "tracereel_records_rejected_total");
-  if (rejected) say("warn", `${count(rejected)} records were refused at the door.`, "The answer to each request names the field and what was expected; the reasons are below.");
+  if (rejected) say("warn", `${several(rejected, "record was", "records were")} refused at the door.`, "The answer to each request names the field and what was expected; the reasons are below.");
   const silent = emitters.filter((each) => each.state === "silent");
-  if (silent.length) say("warn", `${count(silent.length)} ${silent.length === 1 ? "emitter is" : "emitters are"} silent.`, "They ended without saying so, or are cut off. What they left on disk is sent by the next process that uses their spool.");
+  if (silent.length) say("warn", `${several(silent.length, "emitter is", "emitters are")} silent.`, "They ended without saying so, or are cut off. What they left on disk is sent by the next process that uses their spool.");
   const missing = emitters.reduce((total, each) => total + (each.missing ?? 0), 0);
-  if (missing) say("warn", `${count(missing)} events are missing.`, "Emitters have numbered them, and they have not arrived. Those that are spooled will come.");
+  if (missing) say("warn", `${several(missing, "event is", "events are")} missing.`, "Emitters have numbered them, and they have not arrived. Those that are spooled will come.");
   const restarts = sum(samples, "tracereel_engine_restarts_total");
-  if (restarts) say("warn", `The engine was started again ${count(restarts)} times.`, "It stopped by itself; nothing is lost by that. Too little memory is the usual cause.");
+  if (restarts) say("warn", `The engine was started again ${several(restarts, "time")}.`, "It stopped by itself; nothing is lost by that. Too little memory is the usual cause.");
   const lost = sum(samples, "tracereel_audit_lines_lost_total");
-  if (lost) say("warn", `${count(lost)} lines of the audit log were lost.`, "They could not be written.");
-  if (!found.length) say("good", "All is well.", pending ? `${count(pending)} records are on their way, as always.` : "Everything that was acknowledged is stored.");
+  if (lost) say("warn", `${several(lost, "line", "lines")} of the audit log ${lost === 1 ? "was" : "were"} lost.`, "They could not be written.");
+  if (!found.length) say("good", "All is well.", pending ? `${several(pending, "record is", "records are")} on the way, as always.` : "Everything that was acknowledged is stored.");
   return found;
 }

@@ -5,7 +5,7 @@ import { ask, path } from "../shell/ask.js";
 import { button, h, link } from "../shell/elements.js";
 import { badge, choice, facts } from "../shell/pieces.js";
 import { useKeys } from "../shell/shortcuts.js";
-import { clock, colourOf, cost, count, duration, laidOut, plain, shortId } from "../shell/words.js";
+import { clock, colourOf, cost, count, duration, kindName, laidOut, plain, shortId } from "../shell/words.js";
 import { changeOf } from "../run/replayable.js";
 import { showChoice } from "./choose.js";
 
@@ -47,18 +47,18 @@ export async function show(place, address, signal) {
     totals(answer.totals),
     h("p", { class: "diff-said", role: "status" }, answer.same ? "Both runs did the same." : sentence(answer)),
     answer.truncated && h("p", { class: "warn" }, "Not all steps are listed."),
-    list));
+    h("h2", { class: "hidden-visually" }, "Steps"), head(), list));
   useKeys({ d: ["To the first difference", toFirst], x: ["Swap the sides", () => go("compare", [b, a])] });
   if (first) requestAnimationFrame(() => { if (list.querySelector(".first")?.getBoundingClientRect().bottom > innerHeight) toFirst(); });
 }
 
 function sentence({ counts, first_difference: first }) {
   const parts = ["changed", "added", "removed", "same"].filter((each) => counts[each]).map((each) => `${count(counts[each])} ${SAID[each]}`);
-  return [`${parts.join(", ")}. `, first && h("span", {}, "First difference: ", h("b", {}, plain(first.what)), ` of ${first.kind} `, h("b", {}, plain(first.name)), ` at ${duration(first.offset_ms)}.`)];
+  return [`${parts.join(", ")}. `, first && h("span", {}, "First difference: ", h("b", {}, plain(first.what)), ` of the ${kindName(first.kind)} `, h("b", {}, plain(first.name)), ` at ${duration(first.offset_ms)}.`)];
 }
 
 function side(letter, run) {
-  return h("div", { class: "side" }, h("b", { class: "letter" }, letter), badge(run.state), link(made("run", [run.trace_id]), shortId(run.trace_id), { class: "mono" }), h("span", { class: "quiet" }, clock(run.time)));
+  return h("div", { class: "side" }, h("b", { class: "letter" }, letter), badge(run.state), link(made("run", [run.trace_id]), shortId(run.trace_id), { class: "mono", title: plain(run.trace_id) }), h("span", { class: "quiet" }, clock(run.time)));
 }
 
 function totals(sums) {
@@ -78,20 +78,26 @@ function signed(delta, shown) {
   return delta > 0 ? `+${shown(delta)}` : delta === 0 ? "±0" : `−${shown(-delta)}`;
 }
 
+/** What the columns of figures are. */
+function head() {
+  return h("div", { class: "diff-line diff-head quiet", "aria-hidden": "true" }, h("span"), h("span", {}, "Step"), h("span", {}, "Differs in"),
+    h("span", { class: "number" }, "A took"), h("span", { class: "number" }, "B took"), h("span", { class: "number" }, "Difference"));
+}
+
 function rowOf(step, first) {
   const fields = Object.entries(step.fields ?? {});
   const line = [
     h("span", { class: "diff-sign", title: SAID[step.change] }, SIGNS[step.change], h("span", { class: "hidden-visually" }, ` ${SAID[step.change]}`)),
-    h("span", { class: "diff-name", vars: { "--depth": Math.min(step.depth, 12) } }, h("span", { class: "dot", vars: { "--agent": colourOf(step.agent ?? step.name) } }), plain(step.name), h("small", { class: "quiet" }, ` ${step.kind}`), first && h("span", { class: "first-mark" }, "first difference")),
+    h("span", { class: "diff-name", vars: { "--depth": Math.min(step.depth, 12) } }, h("span", { class: "dot", vars: { "--agent": colourOf(step.agent ?? step.name) } }), plain(step.name), h("small", { class: "quiet" }, ` ${kindName(step.kind)}`), first && h("span", { class: "first-mark" }, "first difference")),
     h("span", { class: "quiet diff-what" }, fields.map(([name]) => name).join(", ") || (step.change === "same" ? "" : SAID[step.change])),
     h("span", { class: "number" }, duration(step.duration_ms?.a)), h("span", { class: "number" }, duration(step.duration_ms?.b)),
     h("span", { class: `number ${step.duration_ms?.delta ? "" : "quiet"}` }, signed(step.duration_ms?.delta, duration)),
   ];
   if (!fields.length) return h("div", { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" }, h("div", { class: "diff-line" }, line));
-  return h("details", { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem", open: first },
+  return h("div", { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" }, h("details", { open: first },
     h("summary", { class: "diff-line" }, line),
     h("div", { class: "diff-fields" }, fields.map(([name, value]) => [
       h("h3", {}, plain(name), value.keys?.changed?.length ? h("span", { class: "quiet" }, ` ${value.keys.changed.map(plain).join(", ")}`) : ""),
-      h("pre", { class: "value before" }, laidOut(value.a) || "nothing"), h("pre", { class: "value after" }, laidOut(value.b) || "nothing"),
-    ])));
+      h("pre", { class: "value before", tabindex: "0", "aria-label": `${plain(name)} in A` }, laidOut(value.a) || "nothing"), h("pre", { class: "value after", tabindex: "0", "aria-label": `${plain(name)} in B` }, laidOut(value.b) || "nothing"),
+    ]))));
 }

@@ -2,7 +2,7 @@
 
 import { button, copyButton, h } from "../shell/elements.js";
 import { agentName, badge } from "../shell/pieces.js";
-import { NONE, confidence, cost, count, duration, laidOut, plain } from "../shell/words.js";
+import { NONE, confidence, cost, count, duration, kindName, laidOut, plain } from "../shell/words.js";
 
 const LONG = 6_000;
 
@@ -11,12 +11,17 @@ export function block(title, value, { open = true } = {}) {
   const text = laidOut(value);
   const pre = h("pre", { class: "value", tabindex: "0" }, text.slice(0, LONG));
   const rest = text.length > LONG && button(`Show all ${count(text.length)} characters`, (event) => { pre.textContent = text; event.target.remove(); }, { class: "small" });
-  return h("details", { class: "block", open }, h("summary", {}, h("h3", {}, title), copyButton(text)), pre, rest);
+  return folding(h("details", { open }, h("summary", {}, h("h3", {}, title)), pre, rest), title, text);
+}
+
+/** The button to copy stands beside the title and not in it: a title that folds cannot hold another button. */
+function folding(details, title, text) {
+  return h("div", { class: "block" }, details, copyButton(text, "Copy", title));
 }
 
 function fields(pairs) {
-  return h("dl", { class: "fields" }, pairs.filter(([, value]) => value != null && value !== "" && value !== NONE).map(([name, value]) =>
-    h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  return h("dl", { class: "fields" }, pairs.filter(([, value]) => value != null && value !== "" && value !== NONE).map(([name, value, hint]) =>
+    h("div", { title: hint }, h("dt", {}, name), h("dd", {}, value))));
 }
 
 function candidatesOf(details) {
@@ -52,7 +57,7 @@ function failureOf(step, stack) {
   return h("section", { class: "notice bad wide" },
     h("div", {}, h("b", {}, plain(type ?? "Error")), code && h("code", {}, ` ${plain(code)}`), category && h("span", { class: "quiet" }, ` ${plain(category)}`),
       h("pre", {}, plain(message ?? "")),
-      stack && h("details", {}, h("summary", {}, "Stack trace ", copyButton(stack)), h("pre", { class: "value" }, plain(stack)))));
+      stack && folding(h("details", { open: true }, h("summary", {}, h("h3", {}, "Stack trace")), h("pre", { class: "value", tabindex: "0" }, plain(stack))), "Stack trace", stack)));
 }
 
 /** `entries` are those of the replay that belong to the step, as far as they are read. */
@@ -66,16 +71,16 @@ export function stepDetails(step, entries, { onZoom, onSeek, chain }) {
       h("span", { class: "end" }, button("Play from here", () => onSeek(step.begin), { class: "small" }), button("Zoom", () => onZoom(step), { class: "small", title: "Zoom on this step (z)" }))),
     failureOf(step, stack),
     fields([
-      ["Kind", step.kind], ["Agent", step.agent && agentName(step.agent)],
-      ["Began", `+${duration(step.begin)}`], ["Took", step.open ? "not ended" : duration(step.duration_ms)],
-      ["Reported", step.reported_duration_ms != null && Math.abs(step.reported_duration_ms - (step.duration_ms ?? 0)) > 2 ? duration(step.reported_duration_ms) : null],
+      ["Kind", kindName(step.kind)], ["Agent", step.agent && agentName(step.agent)],
+      ["Began", `+${duration(step.begin)}`, "After the beginning of the run"], ["Took", step.open ? "not ended" : duration(step.duration_ms)],
+      ["Reported", step.reported_duration_ms != null && Math.abs(step.reported_duration_ms - (step.duration_ms ?? 0)) > 2 ? duration(step.reported_duration_ms) : null, "How long it took by its own account"],
       ["Model", step.model && plain([step.provider, step.model].filter(Boolean).join(" / "))],
       ["Tokens", step.tokens && `${count(step.tokens)}${step.prompt_tokens != null ? ` (${count(step.prompt_tokens)} in, ${count(step.completion_tokens)} out)` : ""}`],
-      ["Cost", step.cost_usd != null ? cost(step.cost_usd) : null], ["Confidence", confidence(step.confidence)],
+      ["Cost", step.cost_usd != null ? cost(step.cost_usd) : null, "With all steps below it"], ["Confidence", confidence(step.confidence)],
       ["First token", first.time_to_first_token_ms != null ? duration(first.time_to_first_token_ms) : null],
       ["Ended by", plain(first.finish_reason ?? "")], ["Outcome", plain(step.outcome ?? "")],
       ["Service", plain(step.service ?? "")], ["Source", step.source === "events" ? null : step.source],
-      ["Critical path", step.critical ? duration(step.critical.reduce((sum, each) => sum + each.duration_ms, 0)) : null],
+      ["Critical path", step.critical ? duration(step.critical.reduce((sum, each) => sum + each.duration_ms, 0)) : null, "How long the run waited for this step itself"],
       ["Clock", step.clock_shift_ms ? `moved by ${duration(step.clock_shift_ms)} to fit its caller` : null],
       ["Parent", step.missing_parent_id ? `${plain(step.missing_parent_id)}, which is not known` : null],
     ]),
@@ -94,7 +99,7 @@ function withoutMarks(step) {
 /** Raw JSON is made when it is looked at: it may be large. */
 function rawBlock(raw) {
   const pre = h("pre", { class: "value", tabindex: "0" });
-  const made = h("details", { class: "block" }, h("summary", {}, h("h3", {}, "Raw JSON"), copyButton(raw)), pre);
+  const made = h("details", {}, h("summary", {}, h("h3", {}, "Raw JSON")), pre);
   made.addEventListener("toggle", () => { if (made.open) pre.textContent = plain(raw().slice(0, 400_000)); });
-  return made;
+  return folding(made, "Raw JSON", raw);
 }

@@ -2,7 +2,7 @@
 
 import { h } from "../shell/elements.js";
 import { choice } from "../shell/pieces.js";
-import { colourOf, compact, duration, plain } from "../shell/words.js";
+import { colourOf, duration, plain, several } from "../shell/words.js";
 import { Rows } from "./rows.js";
 
 const ROW = 38;
@@ -21,7 +21,7 @@ export function linesOf(timeline, completeness) {
     const gap = gaps.get(`${details.emitter_id} ${details.trace_seq}`);
     if (gap) {
       lines.push({ at: Math.max(0, step.offset_ms ?? 0), event: "gap", kind: "error", agent: plain(gap.emitter.service ?? ""), gap: true,
-        text: `${compact(gap.last - gap.first + 1)} events are missing here (${gap.first} to ${gap.last}): they have not arrived` });
+        text: gap.first === gap.last ? `1 event is missing here (${gap.first}): it has not arrived` : `${several(gap.last - gap.first + 1, "event")} are missing here (${gap.first} to ${gap.last}): they have not arrived` });
     }
   }
   return lines;
@@ -61,11 +61,14 @@ export class Events {
     this.kind = "all";
     this.lines = [];
     this.moment = Infinity;
-    this.rows = new Rows({ height: ROW, draw: (line) => this.#draw(line), label: "Events of the run", role: "list", className: "event-rows" });
+    this.rows = new Rows({ height: ROW, draw: (line, index) => this.#draw(line, index), label: "Events of the run", role: "listbox", className: "event-rows" });
     this.rows.element.addEventListener("click", (event) => {
       const row = event.target.closest(".event-row");
-      if (row) onChoose(row.line);
+      if (row) this.#take(this.shown.indexOf(row.line));
     });
+    this.rows.element.addEventListener("keydown", (event) => this.#walk(event));
+    this.onChoose = onChoose;
+    this.taken = -1;
     this.chooser = h("div", { class: "event-kinds" });
     this.element = h("div", { class: "events" }, this.chooser, this.rows.element);
     this.#choose("all");
@@ -73,6 +76,7 @@ export class Events {
 
   #choose(kind) {
     this.kind = kind;
+    this.taken = -1;
     this.chooser.replaceChildren(choice("Kinds of events", KINDS, kind, (value) => this.#choose(value)), this.note ?? "");
     this.set(this.lines);
   }
@@ -94,27 +98,51 @@ export class Events {
     this.set(this.lines, note);
   }
 
-  #draw(line) {
-    const row = h("div", { class: `event-row e-${line.kind}${line.gap ? " gap" : ""}`, role: "listitem" },
+  /** Up and down go from event to event, and take the playhead along. */
+  #walk(event) {
+    const by = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 }[event.key];
+    if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    this.#take(Math.min(this.shown.length - 1, Math.max(0, this.taken + by)));
+  }
+
+  #take(index) {
+    const line = this.shown[index];
+    if (!line) return;
+    this.onChoose(line);
+    this.taken = index;
+    this.rows.reveal(index);
+    for (const [at, row] of this.rows.shown) row.setAttribute("aria-selected", String(at === index));
+    this.rows.element.setAttribute("aria-activedescendant", `event-${index}`);
+  }
+
+  #draw(line, index) {
+    const row = h("div", { class: `event-row e-${line.kind}${line.gap ? " gap" : ""}`, role: "option", id: `event-${index}`, "aria-selected": String(index === this.taken) },
       h("span", { class: "event-at" }, duration(line.at)),
       h("span", { class: "event-name" }, line.agent && h("span", { class: "dot", vars: { "--agent": colourOf(line.agent) } }), h("b", {}, SHORT[line.event] ?? plain(line.event)), " ", h("span", { class: "quiet" }, plain(line.agent))),
-      h("span", { class: "event-text" }, line.text));
+      h("span", { class: "event-text", title: line.text }, line.text));
     row.line = line;
-    row.classList.toggle("future", line.at > this.moment);
+    this.#paint(row, index);
     return row;
   }
 
+  #paint(row, index) {
+    row.classList.toggle("future", row.line.at > this.moment);
+    row.classList.toggle("now", index === this.last);
+  }
+
+  /** Where the playhead is: what came last is marked, and kept in view. */
   seek(moment, { follow = true } = {}) {
     this.moment = moment;
-    for (const row of this.rows.shown.values()) row.classList.toggle("future", row.line.at > moment);
-    if (!follow) return;
     let low = 0, high = this.shown.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
       if (this.shown[middle].at <= moment) low = middle + 1;
       else high = middle;
     }
-    if (low > 0) this.rows.reveal(low - 1);
+    this.last = low - 1;
+    for (const [index, row] of this.rows.shown) this.#paint(row, index);
+    if (follow && low > 0) this.rows.reveal(low - 1);
   }
 
   stop() {

@@ -3,7 +3,7 @@
 import { address } from "../shell/address.js";
 import { button, h, link } from "../shell/elements.js";
 import { agentName, badge, facts, notice } from "../shell/pieces.js";
-import { confidence, cost, count, duration, plain } from "../shell/words.js";
+import { NONE, confidence, cost, count, duration, plain, several } from "../shell/words.js";
 import { block } from "./details.js";
 
 export function figures(run) {
@@ -11,15 +11,15 @@ export function figures(run) {
   const root = steps[0] ?? {};
   const wasted = summary.wasted ?? {};
   return facts([
-    ["Duration", duration(run.running ? run.length : summary.total_time_ms ?? root.duration_ms)],
-    ["Steps", count(summary.total_steps)],
-    ["Tokens", count(summary.llm_tokens_used)],
-    ["Cost", cost(summary.llm_cost_usd)],
-    ["Confidence", confidence(root.confidence)],
-    ["Errors", count(summary.errors), null, summary.errors ? "bad" : ""],
-    ["Retries", count(summary.retries), null, summary.retries ? "warn" : ""],
-    ["Fallbacks", count(summary.fallbacks), null, summary.fallbacks ? "warn" : ""],
-    wasted.time_ms > 0 && ["Wasted", duration(wasted.time_ms), "Time of tries that failed, were repeated or were given up", "warn"],
+    ["Duration", duration(run.running ? run.length : root.duration_ms ?? summary.total_time_ms), run.running ? "So far" : "From the beginning of the run to its end"],
+    ["Steps", count(summary.total_steps), "Rows of the waterfall"],
+    ["Tokens", count(summary.llm_tokens_used), "Of all model calls, those that failed included"],
+    ["Cost", cost(summary.llm_cost_usd), summary.llm_cost_usd == null ? "No call said what it cost, and the price table knows none of the models" : "As the calls said, or by the price table"],
+    ["Confidence", confidence(root.confidence), "Of the run as a whole"],
+    ["Errors", count(summary.errors), "Steps that failed, tries included", summary.errors ? "bad" : ""],
+    ["Retries", count(summary.retries), "How often something was tried again", summary.retries ? "warn" : ""],
+    ["Fallbacks", count(summary.fallbacks), "How often another agent took over", summary.fallbacks ? "warn" : ""],
+    wasted.time_ms > 0 && ["Wasted", [duration(wasted.time_ms), wasted.cost_usd > 0 && ` · ${cost(wasted.cost_usd)}`], "Time and cost of tries that failed, were repeated or were given up", "warn"],
   ]);
 }
 
@@ -30,8 +30,10 @@ export function warnings(run, completeness, { onSelect }) {
   const failed = summary.fatal_error ?? (run.state === "failed" ? summary.first_error : null);
   if (failed) {
     const cause = failed.cause ?? failed;
-    made.push(notice("bad", h("span", {}, h("b", {}, plain(cause.type ?? failed.type ?? "Error")), " ", plain(cause.message ?? failed.message ?? "")),
-      button("Show", () => onSelect(cause.step ?? failed.step), { class: "small" })));
+    const follows = failed.cause && (failed.message !== cause.message || failed.type !== cause.type);
+    made.push(notice("bad", h("span", {}, cause.name && [h("b", {}, plain(cause.name)), " failed: "], h("b", {}, plain(cause.type ?? failed.type ?? "Error")), " ", plain(cause.message ?? failed.message ?? ""),
+      follows && h("span", { class: "then" }, "→ ", plain(failed.name), ": ", plain(failed.type ?? ""), " ", plain(failed.message ?? ""))),
+    button("Show the step", () => onSelect(cause.step ?? failed.step), { class: "small" })));
   }
   const verdict = completeness?.verdict ?? summary.completeness?.verdict;
   if (verdict === "incomplete") {
@@ -56,10 +58,6 @@ function gapsOf(completeness) {
     h("span", { class: "quiet" }, ` ${plain(each.service || each.emitter_id)}: number ${each.gaps.slice(0, 5).map(([a, b]) => (a === b ? a : `${a}–${b}`)).join(", ")}.`));
 }
 
-function several(number, one, more) {
-  return `${count(number)} ${number === 1 ? one : more}`;
-}
-
 /** A chain of tries as one line. */
 export function chainLine(chain, { onSelect }) {
   const links = chain.links.map((each) => [
@@ -72,29 +70,44 @@ export function chainLine(chain, { onSelect }) {
     h("ol", {}, links));
 }
 
+/** The critical path by its steps, the longest first: a step may be waited for several times. */
+function waitsOf(path) {
+  const waits = new Map();
+  for (const { step, name, duration_ms: long } of path) {
+    const wait = waits.get(step) ?? { step, name, long: 0 };
+    wait.long += long;
+    waits.set(step, wait);
+  }
+  return [...waits.values()].filter((each) => each.long > 0).sort((a, b) => b.long - a.long);
+}
+
+const ARRIVED = { complete: "all have arrived", open: "none is missing so far", incomplete: "some are missing", unknown: "not numbered, so nobody knows whether all have arrived" };
+
 export function overview(run, { onSelect, more = [] }) {
   const root = run.steps[0] ?? {};
   const { summary, document } = run;
-  const longest = [...(summary.critical_path ?? [])].sort((a, b) => b.duration_ms - a.duration_ms).slice(0, 6);
+  const longest = waitsOf(summary.critical_path ?? []).slice(0, 6);
   const agents = new Map();
   for (const step of run.steps) {
     if (step.kind !== "agent") continue;
     const sum = agents.get(step.name) ?? { time: 0, times: 0, cost: 0, failed: 0 };
     sum.time += step.duration_ms ?? 0;
+    sum.open ||= step.open;
     sum.times += 1;
     sum.cost += step.cost_usd ?? 0;
     sum.failed += step.status === "failed" ? 1 : 0;
     agents.set(step.name, sum);
   }
-  return h("div", { class: "details" },
+  return h("div", { class: "details" }, h("h2", { class: "hidden-visually" }, "The run as a whole"),
     block("Asked", root.input), block("Answered", root.output ?? root.outcome),
     (document.chains ?? []).length > 0 && h("section", {}, h("h3", { class: "quiet" }, "Tried more than once"), document.chains.slice(0, 20).map((chain) => chainLine(chain, { onSelect }))),
     agents.size > 0 && h("section", {}, h("h3", { class: "quiet" }, "Agents"), h("table", { class: "grid tight" }, h("thead", {}, h("tr", {}, ["Agent", "Times", "Time", "Cost"].map((each, at) => h("th", { scope: "col", class: at ? "number" : "" }, each)))),
       h("tbody", {}, [...agents].slice(0, 40).map(([name, sum]) => h("tr", {},
-        h("td", {}, link(address("agent", [name]), agentName(name)), sum.failed > 0 && h("span", { class: "bad" }, ` ${sum.failed} failed`)), h("td", { class: "number" }, count(sum.times)), h("td", { class: "number" }, duration(sum.time)), h("td", { class: "number" }, sum.cost ? cost(sum.cost) : "–")))))),
+        h("td", {}, link(address("agent", [name]), agentName(name)), sum.failed > 0 && h("span", { class: "bad" }, ` ${sum.failed} failed`)), h("td", { class: "number" }, count(sum.times)), h("td", { class: "number" }, sum.open ? "going on" : duration(sum.time)), h("td", { class: "number" }, sum.cost ? cost(sum.cost) : NONE)))))),
     longest.length > 0 && h("section", {}, h("h3", { class: "quiet" }, "What the run waited for"), h("ol", { class: "waits" }, longest.map((each) => {
-      const part = each.duration_ms / run.length;
-      return h("li", {}, h("button", { type: "button", on: { click: () => onSelect(each.step) } }, h("span", { class: "wait-bar", vars: { width: `${Math.min(100, part * 100)}%` } }), h("span", {}, plain(each.name)), h("span", { class: "quiet" }, `${duration(each.duration_ms)} · ${Math.round(part * 100)} %`)));
+      const part = each.long / run.length;
+      const name = each.step ? plain(each.name) : "nothing that was recorded";
+      return h("li", {}, h("button", { type: "button", disabled: !each.step, on: { click: () => onSelect(each.step) } }, h("span", { class: "wait-bar", vars: { width: `${Math.min(100, part * 100)}%` } }), h("span", { class: "wait-name", title: name }, name), h("span", { class: "quiet" }, `${duration(each.long)} · ${Math.round(part * 100)} %`)));
     }))),
     more,
     h("section", {}, h("h3", { class: "quiet" }, "Belongs to"), h("p", { class: "belongs" },
@@ -102,5 +115,5 @@ export function overview(run, { onSelect, more = [] }) {
       document.user_id && h("span", {}, "User ", link(address("runs", [], { user: document.user_id }), plain(document.user_id))),
       document.parent_trace_id && h("span", {}, "Started by ", link(address("run", [document.parent_trace_id]), plain(document.parent_trace_id))),
       (summary.runs ?? []).length > 1 && h("span", {}, `${count(summary.runs.length)} runs are shown together`),
-      h("span", {}, "Ledger: ", plain(summary.completeness?.verdict ?? "unknown")))));
+      h("span", {}, "Events: ", ARRIVED[summary.completeness?.verdict] ?? ARRIVED.unknown))));
 }

@@ -7,12 +7,14 @@ const SPEEDS = [["fit", "in 15 s"], ["0.1", "0.1×"], ["0.5", "0.5×"], ["1", "1
 const FIT_MS = 15_000;
 
 export class Player {
-  constructor({ onMoment }) {
+  /** `onPlay` is called when it begins to move by itself. */
+  constructor({ onMoment, onPlay }) {
     this.moment = 0;
     this.playing = false;
     this.onMoment = onMoment;
+    this.onPlay = onPlay;
     this.toggleButton = button("▶", () => this.toggle(), { class: "play", "aria-label": "Play", title: "Play or pause (space)" });
-    this.speed = h("select", { "aria-label": "Speed" }, SPEEDS.map(([value, text]) => h("option", { value }, text)));
+    this.speed = h("select", { "aria-label": "Speed", title: "How fast: the whole run in 15 seconds, or so many times as fast as it was" }, SPEEDS.map(([value, text]) => h("option", { value }, text)));
     this.scrubber = h("input", {
       type: "range", min: 0, max: 1000, step: 1, value: 1000, "aria-label": "Moment of the run",
       on: { input: () => { this.pause(); this.seek((this.scrubber.value / 1000) * this.run.length); } },
@@ -30,7 +32,7 @@ export class Player {
       button("›", () => this.step(1), { "aria-label": "Next event", title: "Next event (.)" }),
       button("›|", () => { this.pause(); this.seek(this.run.length); }, { "aria-label": "To the end", title: "To the end (End)" }),
       this.speed, this.scrubber, this.clock,
-      h("span", { class: "figures" }, figure("ended", "steps done"), figure("going", "going on"), figure("tokens", "tokens"), figure("cost", "")));
+      h("span", { class: "figures" }, figure("ended", "steps done"), figure("going", "going on"), figure("tokens", "tokens"), figure("cost", "cost")));
   }
 
   /** A run that grew: a playhead at its end stays at its end. */
@@ -52,7 +54,9 @@ export class Player {
     this.figures.ended.nextSibling.textContent = sums.ended === 1 ? " step done" : " steps done";
     this.figures.going.textContent = count(Math.max(0, sums.going));
     this.figures.tokens.textContent = count(Math.round(sums.tokens));
-    this.figures.cost.textContent = cost(sums.cost);
+    const known = this.run.summary.llm_cost_usd != null;
+    this.figures.cost.textContent = known ? cost(sums.cost) : "";
+    this.figures.cost.nextSibling.textContent = known ? " cost" : "cost not known";
     this.onMoment(this.moment);
   }
 
@@ -65,6 +69,7 @@ export class Player {
     if (this.moment >= this.run.length) this.seek(0);
     this.playing = true;
     this.#show();
+    this.onPlay();
     let before = performance.now();
     const frame = (now) => {
       if (!this.playing) return;

@@ -38,8 +38,9 @@ function sentence({ recorded, replayable, calls }) {
 
 function replayLine(replay) {
   const first = (replay.divergences ?? []).slice(0, 5);
-  const told = replay.identical ? "went as recorded" : replay.divergence_count ? `diverged ${count(replay.divergence_count)} ${replay.divergence_count === 1 ? "time" : "times"}` : "ended with the tape";
+  const told = replay.identical ? "went as recorded" : replay.divergence_count ? `diverged ${count(replay.divergence_count)} ${replay.divergence_count === 1 ? "time" : "times"}` : "ended early";
   return h("li", {}, h("div", {}, h("b", { class: replay.identical ? "good" : "bad" }, told), h("span", { class: "quiet" }, ` ${clock(replay.time)} · ${plain(replay.mode)} · ${count(replay.served)} served`)),
+    !replay.identical && !first.length && (replay.notes ?? []).slice(0, 3).map((each) => h("div", { class: "divergence" }, plain(each))),
     first.map((each) => h("div", { class: "divergence" },
       h("div", {}, h("b", {}, plain(each.kind)), each.position ? ` call ${count(each.position)}, ` : " ", plain(each.path)),
       each.detail && h("div", {}, plain(each.detail)),

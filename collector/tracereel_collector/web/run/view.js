@@ -3,9 +3,9 @@
 import { address as made, change } from "../shell/address.js";
 import { ask, follow, path } from "../shell/ask.js";
 import { button, copyButton, h, link, paced } from "../shell/elements.js";
-import { badge } from "../shell/pieces.js";
+import { badge, replace } from "../shell/pieces.js";
 import { useKeys } from "../shell/shortcuts.js";
-import { clock, count, plain, shortId } from "../shell/words.js";
+import { clock, count, plain, several, shortId } from "../shell/words.js";
 import { stepDetails } from "./details.js";
 import { Events, linesOf } from "./events.js";
 import { Run } from "./model.js";
@@ -29,33 +29,48 @@ export async function show(place, address, signal, begun) {
 
   const head = h("header", { class: "run-head" });
   const panel = h("div", { class: "panel-body", id: "panel", role: "tabpanel", tabindex: "-1" });
-  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "About the run" });
+  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "About the run", on: { keydown: turnTabs } });
   const waterfall = new Waterfall({ onSelect: select, onSeek: (moment) => { player.pause(); player.seek(moment); } });
   const events = new Events({ onChoose: (line) => { player.pause(); player.seek(line.at); if (line.step) select(line.step, { tab: null }); } });
-  const player = new Player({ onMoment: (moment) => { waterfall.seek(moment); if (tab === "events") events.seek(moment); else events.moment = moment; } });
+  const player = new Player({ onPlay: () => { if (tab === "run") show("events"); }, onMoment: (moment) => { waterfall.seek(moment); if (tab === "events") events.seek(moment); else events.moment = moment; } });
   const frame = h("div", { class: "run" }, head,
     h("div", { class: "run-main" }, h("section", { class: "stage", "aria-label": "Waterfall" }, waterfall.element, player.element),
       h("aside", { class: "panel" }, tabs, panel)));
   let tab = "run";
+  let drawn = "";
+
+  /** Left and right go from tab to tab, as everywhere. */
+  function turnTabs(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const all = [...tabs.querySelectorAll("button:not(:disabled)")];
+    const to = all[(all.indexOf(document.activeElement) + by + all.length) % all.length];
+    to.focus();
+    to.click();
+  }
 
   function drawTabs() {
     const many = run.outlined ? run.summary.total_events : timeline.length;
     const known = many ? `Events ${count(many)}` : "Events";
-    tabs.replaceChildren(...[["run", "Run"], ["step", "Step"], ["events", known]].map(([name, text]) =>
+    replace(tabs, ...[["run", "Run"], ["step", "Step"], ["events", known]].map(([name, text]) =>
       button(text, () => { show(name); }, { role: "tab", "aria-selected": String(name === tab), "aria-controls": "panel", disabled: name === "step" && !waterfall.selected })));
   }
 
   function show(next) {
+    if (next !== "step") drawn = "";
     tab = next;
     drawTabs();
     if (tab === "events") {
-      panel.replaceChildren(events.element);
-      events.rows.redraw();
+      if (panel.firstChild !== events.element) {
+        panel.replaceChildren(events.element);
+        events.rows.redraw();
+      }
       events.seek(player.moment);
       if (run.outlined) eventsOfLong ??= readLong().catch(told);
     }
     else if (tab === "step") showStep();
-    else panel.replaceChildren(overview(run, { onSelect: select, more: replaySections(replayable) }));
+    else replace(panel, overview(run, { onSelect: select, more: replaySections(replayable) }));
     panel.classList.toggle("fixed", tab === "events");
   }
 
@@ -68,11 +83,17 @@ export async function show(place, address, signal, begun) {
         .catch((error) => { if (!signal.aborted) panel.replaceChildren(h("p", {}, plain(error.message))); });
       return;
     }
+    const entries = ofStep.get(step.id) ?? [];
+    // A run that grows is read again and again; a step that is being read stays as it is while nothing of it changes.
+    const now = `${step.id} ${step.status} ${step.duration_ms} ${step.tokens} ${step.cost_usd} ${entries.length}`;
+    if (now === drawn && panel.firstChild?.classList.contains("details")) return;
+    const another = drawn.split(" ", 1)[0] !== step.id;
+    drawn = now;
     const chain = (run.document.chains ?? []).find((each) => each.operation === step.id || each.links.some((one) => one.step === step.id));
-    panel.replaceChildren(stepDetails(step, ofStep.get(step.id) ?? [], {
+    replace(panel, stepDetails(step, entries, {
       onZoom: (one) => waterfall.zoom(one), onSeek: (moment) => { player.seek(moment); player.play(); }, chain: chain && chainLine(chain, { onSelect: select }),
     }));
-    panel.scrollTop = 0;
+    if (another) panel.scrollTop = 0;
   }
 
   function select(step, { tab: wanted = "step" } = {}) {
@@ -87,12 +108,12 @@ export async function show(place, address, signal, begun) {
     const name = plain(run.steps[0]?.name ?? id);
     document.title = `${name} · tracereel`;
     const otel = run.document.otel_trace_ids?.[0] ?? id;
-    head.replaceChildren(
+    replace(head,
       h("div", { class: "run-title" }, link("#/runs", "Runs", { class: "quiet" }), h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
         h("h1", {}, name), badge(run.state), replayBadge(replayable), h("code", { class: "quiet", title: id }, shortId(id)), copyButton(id, "Copy id"),
-        h("span", { class: "quiet" }, clock(run.document.time)),
+        h("span", { class: "quiet", title: `Began ${run.document.time}` }, clock(run.document.time)),
         h("span", { class: "end" },
-          link(made("compare", [id]), "Compare"), link(where, "JSON"), link(path("v1", "replay", id), "Replay"), link(path("api", "traces", otel), "Jaeger"))),
+          link(made("compare", [id]), "Compare", { title: "With another run" }), link(where, "JSON", { title: "The run as JSON: steps, chains, sums" }), link(path("v1", "replay", id), "Timeline", { title: "Its events in order, as JSON" }), link(path("v1", "traces", otel, "jaeger"), "Jaeger", { title: "The trace in Jaeger, or as its API has it where no Jaeger is known" }))),
       figures(run), ...warnings(run, completeness, { onSelect: select }));
   }
 
@@ -119,7 +140,7 @@ export async function show(place, address, signal, begun) {
     await readEvents(id, (entries) => read.push(...entries), { signal });
     timeline = read;
     ofStep = grouped(read);
-    events.set(linesOf(read, completeness), `${count(read.length)} events`);
+    events.set(linesOf(read, completeness), several(read.length, "event"));
     drawTabs();
     if (tab === "step") showStep();
     player.set(run, moments());
@@ -131,7 +152,7 @@ export async function show(place, address, signal, begun) {
     events.set([], "");
     await readEvents(id, (entries, last) => {
       many += entries.length;
-      events.add(linesOf(entries, completeness), last ? `${count(many)} events` : `${count(many)} read …`);
+      events.add(linesOf(entries, completeness), last ? several(many, "event") : `${count(many)} read …`);
     }, { signal });
   }
 
@@ -180,8 +201,10 @@ export async function show(place, address, signal, begun) {
     ArrowDown: ["Next step", () => waterfall.move(1)], ArrowUp: ["Step before", () => waterfall.move(-1)],
     ArrowRight: ["Unfold", () => waterfall.turn(true)], ArrowLeft: ["Fold", () => waterfall.turn(false)],
     z: ["Zoom on the step", () => waterfall.zoom(run.byId.get(waterfall.selected))],
-    0: ["The whole run", () => waterfall.zoom(null)],
-    e: ["Events", () => show("events")], r: ["The run as a whole", () => show("run")],
+    0: ["Zoom out to the whole run", () => waterfall.zoom(null)],
+    Enter: ["Read the step", () => { if (waterfall.selected) show("step"); panel.focus(); }],
+    e: ["Events", () => { show("events"); events.rows.element.focus({ preventScroll: true }); }], r: ["The run as a whole", () => show("run")],
+    Escape: ["Back to the waterfall", () => waterfall.rows.element.focus({ preventScroll: true })],
     u: ["Back to the runs", () => history.back()],
   });
 

@@ -1,7 +1,7 @@
 // The waterfall: every step as a bar on one scale of time, the critical path marked, the playhead above it.
 
 import { h } from "../shell/elements.js";
-import { colourOf, cost, duration, plain, signOf } from "../shell/words.js";
+import { colourOf, cost, count, duration, kindName, plain, roundStep, signOf } from "../shell/words.js";
 import { Rows } from "./rows.js";
 
 export const ROW = 25;
@@ -9,6 +9,11 @@ const KINDS = {
   pipeline: "▤", agent: "◆", llm: "✦", tool: "⚙", retrieval: "⌕", step: "▸", attempt: "↻", retry: "↻", fallback: "⤷",
 };
 const KNOWN = new Set(["success", "failed", "crashed", "partial_success", "retried", "running", "cancelled", "unknown"]);
+
+/** What the marks under the bars mean, where the bars are. */
+function legend() {
+  return h("span", { class: "legend", title: "What the run was waiting for: what is shorter there makes the run shorter" }, h("i", { "aria-hidden": "true" }), "critical path");
+}
 
 export class Waterfall {
   constructor({ onSelect, onSeek }) {
@@ -22,7 +27,7 @@ export class Waterfall {
     this.rows = new Rows({ height: ROW, draw: (step) => this.#draw(step), label: "Steps of the run", role: "tree", className: "waterfall-rows" });
     this.rows.after = () => this.#mark();
     this.ticks = h("div", { class: "ticks", on: { pointerdown: (event) => this.#scrub(event) }, title: "Click or drag to move the playhead" });
-    this.head = h("div", { class: "waterfall-head" }, h("div", { class: "names" }, "Step"), this.ticks);
+    this.head = h("div", { class: "waterfall-head" }, h("div", { class: "names" }, "Step", legend()), this.ticks);
     this.playhead = h("div", { class: "playhead", "aria-hidden": "true" });
     this.track = h("div", { class: "playtrack", "aria-hidden": "true" }, this.playhead);
     this.element = h("div", { class: "waterfall" }, this.head, h("div", { class: "waterfall-body" }, this.rows.element, this.track));
@@ -32,6 +37,8 @@ export class Waterfall {
 
   set(run, { keepZoom = false } = {}) {
     this.run = run;
+    const deepest = run.steps.reduce((most, step) => Math.max(most, step.depth), 0);
+    this.element.style.setProperty("--fit", `${(110 / Math.max(1, deepest)).toFixed(2)}px`);
     if (!keepZoom) [this.from, this.to] = [0, run.length];
     else if (this.whole) this.to = run.length;
     this.#refresh();
@@ -46,6 +53,7 @@ export class Waterfall {
     this.visible = this.run.visible(this.folded);
     this.#drawTicks();
     this.rows.set(this.visible);
+    this.element.style.setProperty("--rows", this.visible.length);
     this.seek(this.moment);
   }
 
@@ -55,9 +63,7 @@ export class Waterfall {
 
   #drawTicks() {
     const span = this.to - this.from;
-    const rough = span / Math.max(2, Math.min(8, (this.ticks.clientWidth || 700) / 110));
-    const unit = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((each) => each * unit).find((each) => each >= rough);
+    const step = roundStep(span / Math.max(3, Math.min(8, (this.ticks.clientWidth || 700) / 110)));
     const ticks = [];
     for (let at = Math.ceil(this.from / step) * step; at <= this.to - step * .35; at += step) {
       ticks.push(h("span", { vars: { left: `${this.#part(at)}%` } }, at === 0 ? "0" : duration(Number(at.toPrecision(6))).replace(/\.0+ /, " ")));
@@ -74,7 +80,7 @@ export class Waterfall {
     const outside = right < 0 || left > 100;
     const bar = outside ? null : h("span", {
       class: `step-bar s-${kind} k-${KINDS[step.kind] ? step.kind : "span"}${step.open ? " open" : ""}`,
-      vars: { "--agent": colour, left: `${Math.max(left, -.5)}%`, width: `${width}%` },
+      vars: { "--agent": colour, left: `min(${Math.max(left, -.5)}%, 100% - 2px)`, width: `${width}%` },
     });
     const critical = (step.critical ?? []).map(({ offset_ms: at, duration_ms: long }) => {
       const [a, b] = [Math.max(0, this.#part(at)), Math.min(100, this.#part(at + long))];
@@ -89,16 +95,16 @@ export class Waterfall {
       class: `step-row${step.id === this.selected ? " selected" : ""}${step.wasted ? " wasted" : ""}`, id: `step-${step.index}`, role: "treeitem",
       "aria-level": step.depth + 1, "aria-selected": String(step.id === this.selected),
       "aria-expanded": step.children ? String(!this.folded.has(step.id)) : null,
-      "aria-label": `${step.kind} ${name}${attempt}, ${step.status}, at ${duration(step.begin)}, ${step.open ? "not ended" : duration(step.duration_ms)}${step.critical ? ", on the critical path" : ""}`,
+      "aria-label": `${name}${attempt} ${outside ? "" : this.#text(step)}, ${kindName(step.kind)}, ${step.status.replaceAll("_", " ")}, at ${duration(step.begin)}${step.critical ? ", on the critical path" : ""}`,
       "data-index": step.index,
     },
-    h("span", { class: "names", vars: { "--depth": Math.min(step.depth, 14) } },
+    h("span", { class: "names", vars: { "--depth": step.depth } },
       step.children ? h("button", { type: "button", class: "fold", tabindex: "-1", "aria-hidden": "true" }, this.folded.has(step.id) ? "▸" : "▾") : h("span", { class: "fold" }),
-      h("span", { class: "kind", title: step.kind, vars: { "--agent": colour } }, KINDS[step.kind] ?? "○"),
+      h("span", { class: "kind", title: kindName(step.kind), "aria-hidden": "true", vars: { "--agent": colour } }, KINDS[step.kind] ?? "○"),
       h("span", { class: "step-name", title: name }, name, attempt && h("small", {}, attempt)),
-      kind !== "success" && h("span", { class: `sign s-${kind}`, title: kind }, signOf(kind)),
-      step.clock_shift_ms && h("span", { class: "sign warn", title: `Moved by ${duration(step.clock_shift_ms)}: the clocks disagree` }, "⧗")),
-    h("span", { class: "track" }, bar, critical, beside));
+      kind !== "success" && h("span", { class: `sign s-${kind}`, title: kind.replaceAll("_", " "), "aria-hidden": "true" }, signOf(kind)),
+      step.clock_shift_ms && h("span", { class: "sign warn", "aria-hidden": "true", title: `Moved by ${duration(step.clock_shift_ms)}: the clocks disagree` }, "⧗")),
+    " ", h("span", { class: "track", "aria-hidden": "true" }, bar, critical, beside));
     row.step = step;
     this.#paint(row);
     return row;
@@ -106,7 +112,7 @@ export class Waterfall {
 
   #text(step) {
     const parts = [step.open ? "not ended" : duration(step.duration_ms)];
-    if (step.kind === "llm" && step.tokens) parts.push(`${step.tokens} tok`);
+    if (step.kind === "llm" && step.tokens) parts.push(`${count(step.tokens)} tokens`);
     if (step.kind === "llm" && step.cost_usd) parts.push(cost(step.cost_usd));
     return parts.join(" · ");
   }
@@ -189,7 +195,9 @@ export class Waterfall {
   move(by) {
     const at = this.visible.findIndex((step) => step.id === this.selected);
     const to = at < 0 ? 0 : Math.min(this.visible.length - 1, Math.max(0, at + by));
-    if (this.visible[to]) this.onSelect(this.visible[to].id);
+    if (!this.visible[to]) return;
+    this.onSelect(this.visible[to].id);
+    this.rows.element.focus({ preventScroll: true }); // so that a screen reader says where one is
   }
 
   /** Left folds or goes to the parent, right unfolds or goes to the first child. */

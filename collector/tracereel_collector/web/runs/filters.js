@@ -1,6 +1,7 @@
 // The search bar and the filters in force; both say what the address says.
 
 import { change } from "../shell/address.js";
+import { ask } from "../shell/ask.js";
 import { button, h } from "../shell/elements.js";
 import { count, plain } from "../shell/words.js";
 
@@ -10,7 +11,7 @@ export const FILTERS = [
   "min_confidence", "max_confidence", "min_errors", "min_retries", "min_fallbacks",
 ];
 const PASSED = [...FILTERS, "q", "from", "to", "sort", "order", "live"];
-const WINDOWS = [["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", "30 days"]];
+const WINDOWS = [["15m", "15 minutes"], ["1h", "hour"], ["6h", "6 hours"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", "30 days"]];
 const QUICK = [["min_errors", "1", "With errors"], ["min_retries", "1", "With retries"], ["min_fallbacks", "1", "With fallbacks"]];
 export const DEFAULT_WINDOW = "1h";
 
@@ -22,6 +23,18 @@ export function questionOf(query) {
   return question;
 }
 
+/** The list as it is first asked for; `app` asks for it before the view is loaded. */
+export const PAGE = 50;
+/** So many executions of agents are drawn of a run; one more tells that there are more. */
+export const MOST_EXECUTIONS = 16;
+
+export function readRuns(question, signal, changes = {}) {
+  const query = new URLSearchParams(question);
+  query.delete("live"); // the page's own: the collector refuses what it does not know
+  for (const [name, value] of Object.entries({ limit: PAGE, executions: MOST_EXECUTIONS + 1, ...changes })) query.set(name, value);
+  return ask(`/v1/traces?${query}`, { signal });
+}
+
 export function searchBar({ toggleFacets, toggleLive }) {
   const words = h("input", {
     type: "search", name: "q", "aria-label": "Search prompts, outputs, reasoning and errors",
@@ -29,13 +42,13 @@ export function searchBar({ toggleFacets, toggleLive }) {
   });
   const span = h("select", { "aria-label": "Window of time", on: { change: () => change({ from: span.value, to: null }) } });
   const live = button("Live", toggleLive, { class: "livebutton", title: "Follow new runs (l)" });
-  const rate = h("span", { class: "quiet", "aria-hidden": "true" });
+  const rate = h("span", { class: "quiet", "aria-hidden": "true", title: "Events that came in during the last second" });
   const form = h("form", {
     class: "search", role: "search",
     on: { submit: (event) => { event.preventDefault(); change({ q: words.value.trim() }); } },
   },
   h("div", { class: "words" }, words, h("kbd", { "aria-hidden": "true" }, "/")),
-  button("Filters", toggleFacets, { class: "facets-toggle" }), span, live, rate);
+  button("Filters", (event) => event.target.setAttribute("aria-expanded", String(toggleFacets())), { class: "facets-toggle", "aria-expanded": "false" }), span, live, rate);
   words.addEventListener("search", () => change({ q: words.value.trim() }));
 
   return {
@@ -54,7 +67,7 @@ export function searchBar({ toggleFacets, toggleLive }) {
       if (state === "off") rate.textContent = "";
     },
     setRate(seen) {
-      rate.textContent = seen ? `${count(seen)} /s` : "";
+      rate.textContent = seen ? `${count(seen)} events/s` : "";
     },
   };
 }
@@ -63,7 +76,7 @@ export function showChips(place, question, { clear }) {
   const chips = [];
   for (const name of [...FILTERS, "q"]) {
     for (const value of question.getAll(name)) {
-      const text = `${name.replaceAll("_", " ")}: ${plain(value)}`;
+      const text = `${name === "q" ? "words" : name.replaceAll("_", " ")}: ${plain(value)}`;
       const rest = question.getAll(name).filter((each) => each !== value);
       chips.push(h("span", { class: "chip" }, h("span", {}, text),
         button("×", () => change({ [name]: rest }), { "aria-label": `Remove ${text}` })));

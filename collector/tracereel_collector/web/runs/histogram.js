@@ -1,25 +1,31 @@
-// When runs began; dragging over it chooses a window.
+// When runs began; dragging over it chooses a window, and so do the arrow keys with Shift.
 
 import { h, svg } from "../shell/elements.js";
-import { clock, count } from "../shell/words.js";
+import { clock, count, several } from "../shell/words.js";
 
 const WIDTH = 1000;
 const HEIGHT = 56;
 
 function runsOf(runs, failed) {
-  return `${count(runs)} ${runs === 1 ? "run" : "runs"}${failed ? `, ${count(failed)} failed` : ""}`;
+  return `${several(runs, "run")}${failed ? `, ${count(failed)} failed` : ""}`;
 }
 
 export class Histogram {
   constructor(choose) {
     this.choose = choose;
-    this.drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
+    this.drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
     this.selection = svg("rect", { class: "chosen", y: 0, height: HEIGHT, width: 0 });
     this.ends = h("div", { class: "ends" });
-    this.element = h("div", { class: "histogram" }, this.drawing, this.ends);
+    this.handle = h("div", {
+      class: "histogram-handle", tabindex: "0", role: "slider", "aria-label": "When runs began", "aria-valuemin": 0, "aria-valuenow": 0,
+      title: "Drag to choose a window; with the keyboard: arrows, with Shift to widen, Enter to choose, Escape to let go",
+      on: { keydown: (event) => this.#key(event), blur: () => this.#letGo() },
+    }, this.drawing);
+    this.element = h("div", { class: "histogram" }, this.handle, this.ends);
+    this.mark = null;
     this.drawing.addEventListener("pointerdown", (event) => this.#drag(event));
-    this.drawing.addEventListener("pointermove", (event) => this.#point(event));
-    this.drawing.addEventListener("pointerleave", () => this.#say());
+    this.drawing.addEventListener("pointermove", (event) => this.#hover(event));
+    this.drawing.addEventListener("pointerleave", () => { if (!this.mark) this.#say(); });
   }
 
   show(histogram) {
@@ -39,10 +45,51 @@ export class Histogram {
       ].filter(Boolean);
     });
     const failed = buckets.reduce((sum, each) => sum + each.failed, 0);
-    this.drawing.setAttribute("aria-label", `${count(histogram.total)} runs began in this window, ${count(failed)} of them failed`);
     this.drawing.replaceChildren(...bars, svg("line", { class: "base", x1: 0, x2: WIDTH, y1: HEIGHT - .5, y2: HEIGHT - .5 }), this.selection);
     this.summary = runsOf(histogram.total, failed);
+    this.handle.setAttribute("aria-valuemax", Math.max(0, buckets.length - 1));
+    if (this.mark) this.#point(this.mark);
+    else this.#letGo();
+  }
+
+  /** A stretch of steps: where one began to choose and where one is. */
+  #point(mark) {
+    const { buckets } = this.data;
+    const within = (index) => Math.min(buckets.length - 1, Math.max(0, index));
+    this.mark = { anchor: within(mark.anchor), at: within(mark.at) };
+    const [first, last] = [Math.min(this.mark.anchor, this.mark.at), Math.max(this.mark.anchor, this.mark.at)];
+    const sum = (name) => buckets.slice(first, last + 1).reduce((total, each) => total + each[name], 0);
+    this.selection.setAttribute("x", (first / buckets.length) * WIDTH);
+    this.selection.setAttribute("width", ((last + 1 - first) / buckets.length) * WIDTH);
+    const said = `${clock(this.#moment(first / buckets.length))} to ${clock(this.#moment((last + 1) / buckets.length))}: ${runsOf(sum("runs"), sum("failed"))}`;
+    this.handle.setAttribute("aria-valuenow", this.mark.at);
+    this.handle.setAttribute("aria-valuetext", said);
+    this.#say(said);
+    return [first, last + 1];
+  }
+
+  #letGo() {
+    this.mark = null;
+    this.selection.setAttribute("width", 0);
+    this.handle.setAttribute("aria-valuetext", `${this.summary ?? ""} in this window`);
     this.#say();
+  }
+
+  #key(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity }[event.key];
+    if (!this.data?.buckets.length || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (by) {
+      const last = this.data.buckets.length - 1;
+      const at = this.mark ? Math.min(last, Math.max(0, this.mark.at + by)) : by < 0 ? last : 0;
+      this.#point({ anchor: event.shiftKey && this.mark ? this.mark.anchor : at, at });
+    } else if (event.key === "Enter" && this.mark) {
+      const [first, end] = this.#point(this.mark);
+      const many = this.data.buckets.length;
+      this.mark = null;
+      this.choose(this.#moment(first / many), this.#moment(end / many));
+    } else if (event.key === "Escape" && this.mark) this.#letGo();
+    else return;
+    event.preventDefault();
   }
 
   #say(middle = this.summary) {
@@ -61,8 +108,8 @@ export class Histogram {
     return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
   }
 
-  #point(event) {
-    if (this.dragging || !this.data?.buckets.length) return;
+  #hover(event) {
+    if (this.mark || this.dragging || !this.data?.buckets.length) return;
     const index = Math.min(this.data.buckets.length - 1, Math.floor(this.#part(event) * this.data.buckets.length));
     const { from, runs, failed } = this.data.buckets[index];
     this.#say(`${clock(from)}: ${runsOf(runs, failed)}`);
@@ -71,6 +118,7 @@ export class Histogram {
   #drag(event) {
     if (!this.data?.buckets.length) return;
     event.preventDefault();
+    this.mark = null;
     this.dragging = true;
     const start = this.#part(event);
     let end = start;

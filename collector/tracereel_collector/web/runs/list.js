@@ -4,17 +4,19 @@
 import { address, go, here } from "../shell/address.js";
 import { h, link } from "../shell/elements.js";
 import { badge } from "../shell/pieces.js";
+import { MOST_EXECUTIONS } from "./filters.js";
 import { NONE, clock, colourOf, compact, confidence, cost, count, duration, plain } from "../shell/words.js";
 
-const MOST_AGENTS = 6;
+const MOST_ERRORS = 2;
+const KNOWN = new Set(["failed", "cancelled", "running"]);
 const ROW = 44;
 const PER_FRAME = 6;
 /** More new rows than this are not pointed out: when all is new, nothing stands out. */
 const MOST_POINTED_OUT = 5;
 const COLUMNS = [
-  ["c-status", "Status"], ["c-run", "Run"], ["c-agents", "Agents"], ["c-time", "Began", "started_at"],
-  ["c-num c-duration", "Duration", "duration_ms"], ["c-num c-cost", "Cost", "cost_usd", "As its calls said; a run itself also has what the price table knows"], ["c-num c-tokens", "Tokens", "tokens"],
-  ["c-num c-confidence", "Confidence", "confidence", "The lowest in the run"], ["c-small", "Errors", "errors"], ["c-small", "Retries"], ["c-small", "Fallb.", null, "Fallbacks"],
+  ["c-status", "Status", null, "How it ended, and what went wrong"], ["c-run", "Run"], ["c-agents", "Agents", null, "One block for each execution of an agent, in order; those that failed are marked red"], ["c-time", "Began", "started_at"],
+  ["c-num c-duration", "Duration", "duration_ms"], ["c-num c-cost", "Cost", "cost_usd", "As its calls said; a run itself also has what the price table knows"], ["c-num c-tokens", "Tokens", "tokens", "Of all its model calls"],
+  ["c-num c-confidence", "Confidence", "confidence", "The lowest in the run"], ["c-small", "Errors", "errors", "Steps that failed"], ["c-small", "Retries", null, "How often something was tried again"], ["c-small", "Fallbacks", null, "How often another agent took over"],
 ];
 
 export class RunList {
@@ -133,29 +135,42 @@ export class RunList {
   }
 }
 
-function trouble(value, name) {
-  return h("td", { class: `c-small ${value ? (name === "errors" ? "bad" : "warn") : "zero"}` }, count(value));
+/** The number is all a wide screen shows; a narrow one has no heads of columns, and shows the word with it. */
+function trouble(value, one, more) {
+  return h("td", { class: `c-small ${value ? (one === "error" ? "bad" : "warn") : "zero"}` }, count(value), h("span", { class: "word" }, ` ${value === 1 ? one : more}`));
 }
 
-export function agentStrip(agents) {
-  const shown = agents.slice(0, MOST_AGENTS);
-  return h("span", { class: "strip", role: "img", "aria-label": agents.length ? `Agents: ${agents.map(plain).join(", ")}` : "No agents", title: agents.map(plain).join("\n") },
-    shown.map((agent) => h("span", { vars: { "--agent": colourOf(agent) } })),
-    agents.length > shown.length && h("small", {}, `+${agents.length - shown.length}`));
+function statusOf(run) {
+  const errors = [...new Set(run.error_types)].map(plain);
+  return h("td", { class: "c-status" }, badge(run.status),
+    errors.length > 0 && h("span", { class: `why ${run.status === "success" ? "quiet" : "bad"}`, title: errors.join("\n") },
+      errors.slice(0, MOST_ERRORS).join(", "), errors.length > MOST_ERRORS && ` +${errors.length - MOST_ERRORS}`));
+}
+
+/** Each execution of an agent as a block of its colour, in order; of runs that only spans tell of, the agents by name. */
+function agentStrip({ agents, executions = [] }) {
+  const steps = executions.length ? executions : agents.map((agent) => ({ agent, status: "success" }));
+  const shown = steps.slice(0, MOST_EXECUTIONS);
+  const words = shown.map(({ agent, status }) => `${plain(agent)}${status === "success" ? "" : ` (${plain(status)})`}`);
+  const more = steps.length > shown.length;
+  if (more) words.push("and more");
+  return h("span", { class: "strip", role: "img", "aria-label": steps.length ? `Agents: ${words.join(", ")}` : "No agents", title: words.join("\n") },
+    shown.map(({ agent, status }) => h("span", { class: KNOWN.has(status) ? `x-${status}` : null, vars: { "--agent": colourOf(agent) } })),
+    more && h("small", {}, "…"));
 }
 
 function cellsOf(run) {
   return [
-    h("td", { class: "c-status" }, badge(run.status)),
+    statusOf(run),
     h("td", { class: "c-run" },
-      link(address("run", [run.trace_id]), plain(run.name ?? run.pipeline_type ?? run.trace_id), { class: "what" }),
-      h("span", { class: "prompt" }, plain(run.prompt ?? (run.error_types[0] || run.trace_id)))),
-    h("td", { class: "c-agents" }, agentStrip(run.agents)),
+      link(address("run", [run.trace_id]), plain(run.name ?? run.pipeline_type ?? run.trace_id), { class: "what", title: plain(run.trace_id) }),
+      h("span", { class: "prompt", title: plain(run.prompt ?? "").slice(0, 600) }, plain(run.prompt ?? run.trace_id))),
+    h("td", { class: "c-agents" }, agentStrip(run)),
     h("td", { class: "c-time quiet", title: run.started_at }, clock(run.started_at)),
     h("td", { class: "c-num c-duration" }, run.status === "running" && !run.duration_ms ? NONE : duration(run.duration_ms)),
     h("td", { class: "c-num c-cost" }, cost(run.cost_usd)),
     h("td", { class: "c-num c-tokens" }, compact(run.tokens || null)),
     h("td", { class: "c-num c-confidence" }, confidence(run.lowest_confidence)),
-    trouble(run.errors, "errors"), trouble(run.retries, "retries"), trouble(run.fallbacks, "fallbacks"),
+    trouble(run.errors, "error", "errors"), trouble(run.retries, "retry", "retries"), trouble(run.fallbacks, "fallback", "fallbacks"),
   ];
 }

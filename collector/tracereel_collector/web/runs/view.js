@@ -5,16 +5,18 @@ import { ask, follow } from "../shell/ask.js";
 import { button, h, paced, toast } from "../shell/elements.js";
 import { useKeys } from "../shell/shortcuts.js";
 import { failure, noData } from "../shell/states.js";
-import { count } from "../shell/words.js";
+import { several } from "../shell/words.js";
 import { showFacets } from "./facets.js";
-import { FILTERS, questionOf, searchBar, showChips } from "./filters.js";
+import { FILTERS, PAGE, questionOf, readRuns, searchBar, showChips } from "./filters.js";
 import { Histogram } from "./histogram.js";
 import { RunList } from "./list.js";
 
 const COUNTED = "status,pipeline,agent,model,error,service";
-const PAGE = 50;
+const WIDE = ["7d", "30d"];
+/** Refusals that another window or filter does away with. */
+const CORRECTED = ["bad", "slow"];
 
-export async function show(place, address, signal) {
+export async function show(place, address, signal, begun) {
   const list = new RunList({ onSort: (sort, order) => change({ sort, order }) });
   const histogram = new Histogram((from, to) => change({ from, to }));
   const facets = h("aside", { class: "facets", "aria-label": "Narrow down" });
@@ -28,12 +30,9 @@ export async function show(place, address, signal) {
   let extra = 0;
   let broken = false;
 
-  async function readList({ more = false } = {}) {
-    const query = new URLSearchParams(question);
-    query.set("limit", PAGE);
-    if (more && next) query.set("cursor", next);
-    else if (extra) query.set("limit", Math.min(500, PAGE + extra));
-    const answer = await ask(`/v1/traces?${query}`, { signal });
+  async function readList({ more = false, asked = null } = {}) {
+    const changes = more && next ? { cursor: next } : { limit: Math.min(500, PAGE + extra) };
+    const answer = await (asked ?? readRuns(question, signal, changes));
     next = answer.next;
     if (more) extra += answer.traces.length;
     list.show(answer.traces, { append: more });
@@ -41,11 +40,7 @@ export async function show(place, address, signal) {
   }
 
   async function readCounts() {
-    const query = new URLSearchParams(question);
-    query.set("limit", 0);
-    query.set("facets", COUNTED);
-    query.set("histogram", 80);
-    const answer = await ask(`/v1/traces?${query}`, { signal });
+    const answer = await readRuns(question, signal, { limit: 0, facets: COUNTED, histogram: 80 });
     showFacets(facets, answer.facets, question);
     histogram.show(answer.histogram, answer.window);
   }
@@ -54,9 +49,10 @@ export async function show(place, address, signal) {
     const filtered = FILTERS.some((name) => question.has(name)) || question.has("q");
     if (list.size) {
       below.replaceChildren(next ? button("Show more", () => guarded(() => readList({ more: true })))
-        : `${count(list.size)} ${list.size === 1 ? "run" : "runs"}, all there are in this window`);
+        : `${several(list.size, "run")}, ${list.size === 1 ? "the only one" : "all there are"} in this window`);
     } else if (filtered) {
-      below.replaceChildren(h("p", {}, "No run matches."), button("Clear the filters", clear));
+      below.replaceChildren(h("p", {}, "No run matches."), h("p", { class: "acts" }, button("Clear the filters", clear),
+        !WIDE.includes(question.get("from")) && button("Look in the last 7 days", () => change({ from: "7d", to: null }))));
     } else {
       const { traces } = await ask("/v1/traces?limit=1", { signal });
       if (traces.length) below.replaceChildren(h("p", {}, "No run began in this window."), button("Show the last 7 days", () => change({ from: "7d", to: null })));
@@ -72,9 +68,19 @@ export async function show(place, address, signal) {
     } catch (error) {
       if (signal.aborted) return;
       if (error.kind === "away" && list.size) return; // the bar says so; what is shown stays
+      if (CORRECTED.includes(error.kind)) { tell(error); return; }
       broken = true;
       place.replaceChildren(failure(error, () => { broken = true; guarded(readAll); }));
     }
+  }
+
+  /** What cannot be asked or takes too long is said below the search bar, where it can be changed. */
+  function tell(error) {
+    next = null;
+    list.show([]);
+    if (!below.textContent.includes(error.message)) below.replaceChildren(failure(error, error.kind === "slow" ? () => guarded(readAll) : null));
+    frame.classList.add("empty");
+    if (place.firstChild !== frame) place.replaceChildren(frame); // who types goes on typing
   }
 
   function clear() {
@@ -145,8 +151,17 @@ export async function show(place, address, signal) {
     }
   }
 
-  await readAll();
-  place.replaceChildren(frame);
+  // The list is shown as soon as it is there; the counts, which take longer, come to it.
+  showChips(chips, question, { clear });
+  bar.show(question);
+  try {
+    await readList({ asked: begun });
+    place.replaceChildren(frame);
+    guarded(readCounts);
+  } catch (error) {
+    if (!CORRECTED.includes(error.kind)) throw error;
+    tell(error);
+  }
   followOrNot();
   return (changed) => {
     question = questionOf(changed.query);

@@ -40,8 +40,8 @@ export async function show(place, address, signal) {
 }
 
 function rowOf(session) {
-  return h("tr", {}, h("td", { class: "mono" }, link(made("session", [session.session_id]), plain(session.session_id))),
-    h("td", { class: "cut" }, plain(session.first_prompt ?? session.name ?? "")), h("td", { class: "quiet" }, session.users.map(plain).join(", ")),
+  return h("tr", {}, h("td", { class: "mono cut", title: plain(session.session_id) }, link(made("session", [session.session_id]), plain(session.session_id))),
+    h("td", { class: "cut", title: plain(session.first_prompt ?? "").slice(0, 600) }, plain(session.first_prompt ?? session.name ?? "")), h("td", { class: "quiet cut", title: session.users.map(plain).join("\n") }, session.users.map(plain).join(", ")),
     h("td", { class: "number" }, count(session.turns)), h("td", { class: `number ${session.failed_turns ? "bad" : "quiet"}` }, count(session.failed_turns)),
-    h("td", { class: "number" }, compact(session.tokens)), h("td", { class: "number" }, cost(session.cost_usd)), h("td", { class: "number quiet", title: clock(session.ended_at) }, ago(session.ended_at)));
+    h("td", { class: "number" }, compact(session.tokens || null)), h("td", { class: "number" }, cost(session.cost_usd)), h("td", { class: "number quiet", title: clock(session.ended_at) }, ago(session.ended_at)));
 }

@@ -46,7 +46,7 @@ export function button(text, act, properties) {
 }
 
 /** A button that copies what it is given, as text or as a function that makes the text. */
-export function copyButton(text, label = "Copy") {
+export function copyButton(text, label = "Copy", what = null) {
   return button(label, async () => {
     const copied = typeof text === "function" ? text() : text;
     try {
@@ -55,7 +55,7 @@ export function copyButton(text, label = "Copy") {
     } catch {
       toast("The browser does not let the page copy");
     }
-  }, { class: "small" });
+  }, { class: "small", "aria-label": what && `${label} ${what}` });
 }
 
 let quiet;

@@ -20,7 +20,7 @@ export function showLogin(again, error) {
     }
   }
   queueMicrotask(() => field.focus());
-  return h("section", { class: "state" }, h("h2", {}, "Log in with a key"),
+  return h("section", { class: "state" }, h("h1", {}, "Log in with a key"),
     h("p", {}, "This collector has keys. One with the scope ", h("code", {}, "read"), " opens the page."),
     h("form", { class: "login", on: { submit } }, h("label", { for: "key" }, "Key"), field,
       h("button", { class: "primary" }, "Log in")),

@@ -25,8 +25,25 @@ export function scrolled(label, table) {
   return h("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": label }, table);
 }
 
+function sameAs(element) {
+  const said = (each) => each.getAttribute("aria-label") ?? each.textContent;
+  return (each) => each.tagName === element.tagName && said(each) === said(element);
+}
+
+/** Puts something in the place of what is shown, and keeps where a reader was: the focus, what is unfolded, and tables scrolled sideways. */
+export function replace(place, ...made) {
+  const scrolledTo = new Map([...place.querySelectorAll(".scroll-x")].map((each) => [each.getAttribute("aria-label"), each.scrollLeft]));
+  const focused = place.contains(document.activeElement) && place !== document.activeElement ? document.activeElement : null;
+  const nth = focused && [...place.querySelectorAll(focused.tagName)].filter(sameAs(focused)).indexOf(focused);
+  const unfolded = new Map([...place.querySelectorAll("details")].map((each) => [each.firstChild.textContent, each.open]));
+  place.replaceChildren(...made);
+  for (const each of place.querySelectorAll("details")) each.open = unfolded.get(each.firstChild.textContent) ?? each.open;
+  for (const each of place.querySelectorAll(".scroll-x")) each.scrollLeft = scrolledTo.get(each.getAttribute("aria-label")) ?? 0;
+  if (focused) [...place.querySelectorAll(focused.tagName)].filter(sameAs(focused))[nth]?.focus({ preventScroll: true });
+}
+
 export function notice(kind, ...children) {
-  return h("div", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : "note" }, children);
+  return h("div", { class: `notice ${kind}`, role: "note" }, children);
 }
 
 /** Buttons of which one is pressed. */

@@ -10,6 +10,7 @@ const EVERYWHERE = {
   "g s": ["Sessions", () => go("sessions")],
   "g c": ["Collector", () => go("collector")],
 };
+const SIGNS = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", Escape: "Esc" };
 let own = {};
 let first = "";
 let forget;
@@ -49,9 +50,16 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+/** Keys that do the same stand together. */
+function byMeaning(keys) {
+  const meanings = new Map();
+  for (const [name, [what]] of Object.entries(keys)) meanings.set(what, [...(meanings.get(what) ?? []), name]);
+  return meanings;
+}
+
 export function showHelp() {
-  const rows = (keys) => Object.entries(keys).map(([name, [what]]) =>
-    h("div", {}, h("dt", {}, name.split(" ").map((key) => h("kbd", {}, key))), h("dd", {}, what)));
+  const rows = (keys) => [...byMeaning(keys)].map(([what, names]) =>
+    h("div", {}, h("dt", {}, names.map((name, at) => [at > 0 && " or ", name.split(" ").map((key) => h("kbd", {}, SIGNS[key] ?? key))])), h("dd", {}, what)));
   const dialog = h("dialog", { class: "help", "aria-label": "Keyboard shortcuts" },
     h("h2", {}, "Keys"), h("dl", {}, rows(own), rows(EVERYWHERE)),
     h("form", { method: "dialog" }, h("button", { class: "primary", autofocus: true }, "Close")));

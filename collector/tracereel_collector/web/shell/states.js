@@ -28,6 +28,8 @@ export function noData() {
       h("code", {}, "tracereel demo"), "."));
 }
 
+const LONG = 160;
+
 const TEXTS = {
   away: ["The collector is away", "It does not answer. Agents go on: they keep their events on disk and send them when it is back. This page looks again by itself."],
   slow: ["That took too long", "The query was stopped at its time or memory limit. A shorter window or one more filter makes it quick."],
@@ -48,14 +50,20 @@ export function collectorAnswers() {
   for (const [, again] of shown) again();
 }
 
+/** What the collector said of it; what a store says at length is folded. */
+function said(text) {
+  if (text.length < LONG) return h("p", { class: "quiet" }, text);
+  return h("details", {}, h("summary", { class: "quiet" }, "What the store said"), h("p", { class: "quiet" }, text));
+}
+
 /** Explains a failure and offers what can be done about it. */
 export function failure(error, again) {
   if (error.kind === "key") return showLogin(again, error);
   const [title, text] = TEXTS[error.kind] ?? ["This page has a fault", "Please report it."];
-  const made = h("section", { class: "state", role: "alert" }, h("h2", {}, title), h("p", {}, text),
-    h("p", { class: "quiet" }, [error.message, error.hint].filter(Boolean).join(" · ")),
+  const made = h("section", { class: "state", role: "alert" }, h("h1", {}, title), h("p", {}, text),
+    said([error.message, error.hint].filter(Boolean).join(" · ")),
     h("p", { class: "acts" }, again && button("Try again", again, { class: "primary" }),
-      error.kind === "bad" && link("#/runs", "All runs"),
+      ["bad", "missing"].includes(error.kind) && link("#/runs", "All runs"),
       error.kind === "fault" && link("#/collector", "Collector")));
   if (error.kind === "away" && again) waiting.set(made, again);
   return made;

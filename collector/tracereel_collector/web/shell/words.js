@@ -19,11 +19,44 @@ export function duration(ms) {
   const size = Math.abs(ms);
   if (size === 0) return "0 ms";
   if (size < 10) return `${sign}${size.toFixed(size < 1 ? 2 : 1)} ms`;
-  if (size < 1000) return `${sign}${Math.round(size)} ms`;
-  if (size < 60_000) return `${sign}${(size / 1000).toFixed(2)} s`;
+  if (size < 999.5) return `${sign}${Math.round(size)} ms`;
+  if (size < 59_995) return `${sign}${(size / 1000).toFixed(2)} s`;
   const seconds = Math.round(size / 1000);
-  if (seconds < 3600) return `${sign}${Math.floor(seconds / 60)} m ${seconds % 60} s`;
-  return `${sign}${Math.floor(seconds / 3600)} h ${Math.floor(seconds / 60) % 60} m`;
+  const two = (large, name, small, rest) => `${sign}${large} ${name}${small ? ` ${small} ${rest}` : ""}`;
+  if (seconds < 3600) return two(Math.floor(seconds / 60), "m", seconds % 60, "s");
+  return two(Math.floor(seconds / 3600), "h", Math.floor(seconds / 60) % 60, "m");
+}
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const LONG_STEPS = [1, 2, 5, 10, 15, 30].map((each) => each * MINUTE).concat([1, 2, 3, 6, 12, 24].map((each) => each * HOUR));
+
+/** A step between marks on a scale of time, at least `least` milliseconds: 1, 2, 5 of a unit, then whole minutes and hours. */
+export function roundStep(least) {
+  const long = least > 30_000 && LONG_STEPS.find((each) => each >= least);
+  if (long) return long;
+  if (least > 10_000 && least <= 30_000) return least <= 20_000 ? 20_000 : 30_000;
+  const unit = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map((each) => each * unit).find((each) => each >= least);
+}
+
+/** `1 run`, `2 runs`. */
+export function several(number, one, more = `${one}s`) {
+  return `${count(number)} ${number === 1 ? one : more}`;
+}
+
+/** How often something happened, by the unit of time in which that is a number one can grasp. */
+export function rate(perMinute) {
+  if (perMinute == null) return NONE;
+  const [value, unit] = perMinute >= 1 || perMinute === 0 ? [perMinute, "min"] : perMinute * 60 >= 1 ? [perMinute * 60, "h"] : [perMinute * 1440, "d"];
+  return `${value >= 100 ? compact(value) : Number(value.toFixed(1))} /${unit}`;
+}
+
+const KINDS = { llm: "model call", tool: "tool call", retrieval: "search", agent: "agent", pipeline: "pipeline", span: "span of another instrumentation" };
+
+/** What a step is, in words. */
+export function kindName(kind) {
+  return KINDS[kind] ?? plain(kind);
 }
 
 export function cost(usd) {
@@ -86,15 +119,17 @@ function remembered() {
   }
 }
 
-/** The colour of an agent: its own by name, or the next free one where another agent has that already. */
+/** The colour of an agent: by its name, of those that are free; the first six, which differ most, before the others. */
 export function colourOf(name) {
   const key = String(name);
   if (!taken.has(key)) {
     let hash = 2166136261;
     for (const character of key) hash = Math.imul(hash ^ character.codePointAt(0), 16777619);
-    let slot = ((hash ^ (hash >>> 15)) >>> 0) % COLOURS;
+    const own = (hash ^ (hash >>> 15)) >>> 0;
+    const half = COLOURS / 2;
     const used = new Set(taken.values());
-    for (let tries = 0; used.has(slot) && tries < COLOURS; tries += 1) slot = (slot + 5) % COLOURS;
+    const wanted = Array.from({ length: COLOURS }, (_, at) => ((own + at) % half) + (at < half ? 0 : half));
+    const slot = wanted.find((each) => !used.has(each)) ?? own % COLOURS;
     if (taken.size >= MOST_NAMES || key.length > 200) return `var(--agent-${slot})`;
     taken.set(key, slot);
     localStorage.setItem("colours", JSON.stringify([...taken]));

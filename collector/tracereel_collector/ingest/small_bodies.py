@@ -1,0 +1,58 @@
+"""Bodies of a few small objects, one or an array of them: split, and the bad ones explained."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tracereel_collector.errors import BadRequestError, TooLargeError
+from tracereel_collector.ingest.check import Rejection
+from tracereel_collector.ingest.explain import explain_field, json_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallBody:
+    """What such a body may be: `kind` is the name of one object, `id_field` says which it is."""
+
+    kind: str
+    id_field: str
+    max_bytes: int
+    max_objects: int
+
+    def split(self, data: bytes) -> list[Any]:
+        """The objects of a body; what is inside of them is not looked at.
+
+        Raises:
+            BadRequestError: the body has neither of the two shapes.
+            TooLargeError: it is too large or holds too many.
+        """
+        if len(data) > self.max_bytes:
+            raise TooLargeError(
+                f"the body has {len(data)} bytes; at most {self.max_bytes} are accepted"
+            )
+        hint = f"expected one {self.kind} as a JSON object, or a JSON array of them"
+        try:
+            found = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadRequestError(f"the body is not valid JSON: {error}", hint=hint) from error
+        if isinstance(found, dict):
+            return [found]
+        if not isinstance(found, list) or not found:
+            got = "an empty array" if found == [] else json_name(found)
+            raise BadRequestError(f"the body is {got}", hint=hint)
+        if len(found) > self.max_objects:
+            raise TooLargeError(
+                f"the body holds {len(found)} {self.kind}s; at most {self.max_objects} are accepted"
+            )
+        return found
+
+    def rejection(self, index: int, value: Any, error: Exception) -> Rejection:
+        """Why an object may not enter."""
+        known = value if isinstance(value, dict) else {}
+        if known:
+            reason = explain_field(str(error), known)
+        else:
+            got = json_name(value) if value != {} else "an empty one"
+            reason = f"expected a JSON object, got {got}"
+        name = known.get(self.id_field)
+        return Rejection(index, name if isinstance(name, str) else None, reason)

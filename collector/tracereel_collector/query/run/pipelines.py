@@ -1,0 +1,110 @@
+"""What became of the agents of each pipeline, in whichever process they ran.
+
+A pipeline counts the agents of its own process when it closes; here are the events of all of them. An
+operation counts once, however often it was tried.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from tracereel_collector.query.run.steps import Step
+from tracereel_collector.query.run.tree import Run
+
+
+class _Pipeline:
+    """A pipeline, and the operations of agents in it."""
+
+    def __init__(self, step: Step, around: "_Pipeline | None") -> None:
+        self.step = step
+        self.around = around
+        self.agents: Counter[tuple[str, str]] = Counter()
+        """How many, by how they ended and by whose clock."""
+        self.retried = 0
+
+    def shown(self) -> dict[str, Any]:
+        by_status: Counter[str] = Counter()
+        for (status, _), number in self.agents.items():
+            by_status[status] += number
+        elsewhere = by_status["failed"] - self.agents["failed", self.step.clock]
+        # What failed in its own process it knew when it closed: its word on that stands.
+        partial = self.step.status == "success" and elsewhere > 0
+        return {
+            "step": self.step.id,
+            "pipeline_type": self.step.name,
+            "status": "partial_success" if partial else self.step.status,
+            "agents_executed": by_status.total(),
+            "agents_succeeded": by_status["success"],
+            "agents_failed": by_status["failed"],
+            "agents_cancelled": by_status["cancelled"],
+            "agents_retried": self.retried,
+            "emitters": len({clock for _, clock in self.agents}),
+        }
+
+
+def pipelines_of(run: Run, *, most: int) -> list[dict[str, Any]]:
+    """The pipelines of a run, outer ones first, with the counts of their agents everywhere."""
+    inside: dict[int, _Pipeline] = {}
+    found: list[_Pipeline] = []
+    for step in run.steps:
+        around = inside.get(id(step.parent))
+        if step.kind == "pipeline":
+            around = _Pipeline(step, around)
+            found.append(around)
+        if around is not None:
+            inside[id(step)] = around
+    if not found:
+        return []
+    over, again = _repeated(run.steps)
+    for step in run.steps:
+        pipeline = inside.get(id(step)) if step.kind == "agent" else None
+        if pipeline is not None and id(step) not in over:
+            pipeline.agents["failed" if step.is_failed else step.status, step.clock] += 1
+            pipeline.retried += id(step) in again or _retries(step) > 0
+    for pipeline in reversed(found):
+        if pipeline.around is not None:
+            pipeline.around.agents += pipeline.agents
+            pipeline.around.retried += pipeline.retried
+    return [pipeline.shown() for pipeline in found[:most]]
+
+
+def _retries(step: Step) -> int:
+    return (step.closing.retry_count or 0) if step.closing is not None else 0
+
+
+def _repeated(steps: Iterable[Step]) -> tuple[set[int], set[int]]:
+    """Agents that another try has followed, and those that were such another try.
+
+    Within a process the execution says which one it repeats. One in another process does not know that
+    its caller is trying again: there it is the same agent in a later attempt at the same operation.
+    """
+    executions: dict[tuple[str, str], Step] = {}
+    attempts: dict[int, Step] = {}
+    tries: dict[tuple[int, str], list[tuple[Step, Step]]] = {}
+    agents = []
+    for step in steps:
+        tried = step if step.kind == "attempt" else attempts.get(id(step.parent))
+        if tried is not None:
+            attempts[id(step)] = tried
+        if step.kind == "agent":
+            agents.append(step)
+            executions.setdefault((step.trace_id, step.execution_id), step)
+            if tried is not None and tried.parent is not None:
+                tries.setdefault((id(tried.parent), step.name), []).append((tried, step))
+    over: set[int] = set()
+    again: set[int] = set()
+    for agent in agents:
+        named = agent.closing.repeats if agent.closing is not None else ""
+        former = executions.get((agent.trace_id, named)) if named else None
+        if former is not None and former is not agent:
+            over.add(id(former))
+            again.add(id(agent))
+    for group in tries.values():
+        last = max((tried for tried, _ in group), key=lambda tried: tried.position)
+        for tried, agent in group:
+            number = tried.closing.attempt if tried.closing is not None else None
+            if tried is not last and tried.status == "retried":
+                over.add(id(agent))
+            elif tried is not group[0][0] and (number or 1) > 1:
+                again.add(id(agent))
+    return over, again

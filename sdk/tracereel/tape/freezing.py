@@ -1,0 +1,191 @@
+"""Where asked, a re-execution happens on the recorded day: time, random numbers and UUIDs repeat.
+
+What stands for `time.time` and the like is put in place once, however many re-executions there are at a
+time, and asks whose code is calling: others see the time of day and UUIDs of their own. What a module has
+imported meanwhile (`from uuid import uuid4`) goes on to work when all are over.
+"""
+
+import datetime as dt
+import random
+import sys
+import threading
+import time
+import uuid
+from typing import Any, Final
+
+from tracereel.tape.loops import Clock
+from tracereel.tape.members import Members
+from tracereel.tape.patches import Patches
+
+_in_force: Final[list["Freeze"]] = []
+_lock: Final = threading.Lock()
+_patches: Final = Patches()
+_DATETIME: Final[Any] = dt.datetime
+_TIME, _TIME_NS, _LOCALTIME, _GMTIME = time.time, time.time_ns, time.localtime, time.gmtime
+_CTIME, _ASCTIME, _STRFTIME = time.ctime, time.asctime, time.strftime
+_UUID1, _UUID4 = uuid.uuid1, uuid.uuid4
+
+
+class Freeze:
+    """The time of one re-execution, which begins when the recorded run did, and its UUIDs.
+
+    The random numbers of the modules `random` and `numpy.random` are those of the whole process.
+    """
+
+    def __init__(self, clock: Clock, started: dt.datetime, seed: str, members: Members) -> None:
+        self._begin = started.timestamp()
+        self._clock = clock
+        self._seed = seed
+        self._members = members
+        self._draw = random.Random(seed)  # noqa: S311 - repeatable is what is wanted
+
+    def enter(self) -> None:
+        """From here on its code sees that time."""
+        with _lock:
+            if not _in_force:
+                _put_in_place()
+            _in_force.append(self)
+        random.seed(self._seed)
+        numbers: Any = sys.modules.get("numpy.random")
+        if numbers is not None:
+            numbers.seed(random.Random(self._seed).getrandbits(32))  # noqa: S311
+
+    def leave(self) -> None:
+        """It is over."""
+        with _lock:
+            if self in _in_force:
+                _in_force.remove(self)
+                if not _in_force:
+                    _patches.undo()
+
+    def is_here(self) -> bool:
+        """Whether the code that asks belongs to it."""
+        return self._members.is_here()
+
+    def now(self) -> float:
+        """Seconds since 1970, as the run sees it."""
+        return self._begin + self._clock.elapsed()
+
+    def uuid(self, version: int) -> uuid.UUID:
+        """The next UUID of the run."""
+        return uuid.UUID(int=self._draw.getrandbits(128), version=version)
+
+
+def _here() -> Freeze | None:
+    """The innermost one that the code which asks belongs to."""
+    return next((each for each in reversed(_in_force) if each.is_here()), None)
+
+
+def _time() -> float:
+    found = _here()
+    return found.now() if found is not None else _TIME()
+
+
+def _time_ns() -> int:
+    found = _here()
+    return round(found.now() * 1e9) if found is not None else _TIME_NS()
+
+
+def _localtime(seconds: float | None = None) -> time.struct_time:
+    return _LOCALTIME(_time() if seconds is None else seconds)
+
+
+def _gmtime(seconds: float | None = None) -> time.struct_time:
+    return _GMTIME(_time() if seconds is None else seconds)
+
+
+def _ctime(seconds: float | None = None) -> str:
+    return _CTIME(_time() if seconds is None else seconds)
+
+
+def _asctime(moment: Any = None) -> str:
+    return _ASCTIME(_localtime() if moment is None else moment)
+
+
+def _strftime(form: str, moment: Any = None) -> str:
+    return _STRFTIME(form, _localtime() if moment is None else moment)
+
+
+def _uuid1(*given: Any, **named: Any) -> uuid.UUID:
+    found = _here()
+    return found.uuid(1) if found is not None else _UUID1(*given, **named)
+
+
+def _uuid4() -> uuid.UUID:
+    found = _here()
+    return found.uuid(4) if found is not None else _UUID4()
+
+
+class _Kind(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, _DATETIME)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, _DATETIME)
+
+
+class _Datetime(_DATETIME, metaclass=_Kind):  # type: ignore[misc]
+    """`datetime` of the recorded day; what it makes are ordinary ones."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _DATETIME(*args, **kwargs)
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        return _DATETIME.fromtimestamp(_time(), tz)
+
+    @classmethod
+    def utcnow(cls) -> Any:
+        return _DATETIME.fromtimestamp(_time(), dt.UTC).replace(tzinfo=None)
+
+    @classmethod
+    def today(cls) -> Any:
+        return _DATETIME.fromtimestamp(_time())
+
+
+_Datetime.__name__ = _Datetime.__qualname__ = "datetime"
+_FROZEN: Final[dict[tuple[Any, str], Any]] = {
+    (time, "time"): _time,
+    (time, "time_ns"): _time_ns,
+    (time, "localtime"): _localtime,
+    (time, "gmtime"): _gmtime,
+    (time, "ctime"): _ctime,
+    (time, "asctime"): _asctime,
+    (time, "strftime"): _strftime,
+    (uuid, "uuid1"): _uuid1,
+    (uuid, "uuid4"): _uuid4,
+    (dt, "datetime"): _Datetime,
+}
+_UNTOUCHED: Final = frozenset({"tracereel", "datetime", "_datetime", *sys.stdlib_module_names}) | {
+    "pydantic", "pydantic_core", "msgspec", "opentelemetry", "pytest", "_pytest", "hypothesis", "numpy"
+}  # fmt: skip
+"""Modules that compare classes, or keep their own time."""
+
+
+class _State:
+    """Puts the state of random numbers back, as if it were an attribute."""
+
+    _put: Any
+
+    def __init__(self, put: Any) -> None:
+        object.__setattr__(self, "_put", put)
+
+    def __setattr__(self, _name: str, value: Any) -> None:
+        self._put(value)
+
+
+def _put_in_place() -> None:
+    """Replace names of modules, also where the program's have imported them."""
+    known = {id(getattr(owner, name)): value for (owner, name), value in _FROZEN.items()}
+    for (owner, name), value in _FROZEN.items():
+        _patches.put(owner, name, value)
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in _UNTOUCHED or module is None:
+            continue
+        for attribute, value in list(vars(module).items()):
+            if (found := known.get(id(value))) is not None:
+                _patches.put(module, attribute, found)
+    _patches.restore_later(_State(random.setstate), "state", random.getstate())
+    numbers: Any = sys.modules.get("numpy.random")
+    if numbers is not None:
+        _patches.restore_later(_State(numbers.set_state), "state", numbers.get_state())

@@ -1,0 +1,67 @@
+"""What a newcomer tries first, from a shell: the demo's run is replayed, forked, compared, made a test."""
+
+import os
+import re
+import subprocess
+import sys
+
+from tests.support.waiting import wait_until
+from tracereel.client import Client, NotFoundError
+
+ID = re.compile(r"[0-9a-f]{32}")
+
+
+def test_the_run_of_the_demo_is_run_again_forked_and_made_a_test(collector, tmp_path):
+    def tracereel(*words):
+        return subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "TRACEREEL_ENDPOINT": collector.url,
+                "TRACEREEL_SPOOL_DIR": str(tmp_path / "spool"),
+                "PYTHONIOENCODING": "utf-8",
+                "COLUMNS": "200",
+            },
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+
+    shown = tracereel("tracereel", "demo", "--runs", "1")
+    run = ID.search(shown.stdout)[0]
+    assert f"tracereel replay {run} --run" in shown.stdout
+    client = Client(collector.url)
+
+    def whole(trace_id):
+        try:
+            return client.replayable(trace_id).replayable == "yes"
+        except NotFoundError:
+            return False
+
+    wait_until(lambda: whole(run), timeout=30, message="no whole tape")
+
+    for named in ([], ["tracereel.demo.appointment:create_appointment"]):
+        again = tracereel("tracereel", "replay", run, "--run", *named)
+        assert (again.returncode, again.stderr) == (0, "")
+        assert again.stdout.startswith("result: Booking(outcome='appointment_created'")
+        assert f"The run of {run} went as recorded: 5 calls served, 0 made." in again.stdout
+
+    forked = tracereel(
+        "tracereel", "replay", run, "--run", "--fork", "--choose", "rule_check=refuse"
+    )
+    assert (forked.returncode, forked.stderr) == (0, "")
+    assert "result: Booking(outcome='outside_opening_hours'" in forked.stdout
+    branch = re.search(r"recorded as (\w+)", forked.stdout)[1]
+    assert f"diff {run} {branch}" in forked.stdout
+    wait_until(lambda: whole(branch), timeout=30, message="no branch")
+    compared = tracereel("tracereel", "diff", run, branch)
+    assert f"{branch} is a branch of {run}" in compared.stdout
+    assert 'rule_check: chosen is "refuse"' in compared.stdout
+    assert "outside_opening_hours" in compared.stdout
+
+    made = tracereel("tracereel", "export", run, "--pytest", "replays")
+    assert (made.returncode, made.stderr) == (0, "")
+    tested = tracereel("pytest", "-q", "-p", "no:cacheprovider", "replays")
+    assert tested.returncode == 0, tested.stdout

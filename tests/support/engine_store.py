@@ -1,0 +1,44 @@
+"""A store on an engine of its own: for tests and benchmarks that need no collector around it."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tracereel_collector.engine.settings import EngineSettings
+from tracereel_collector.engine.supervisor import Supervisor
+from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
+from tracereel_collector.store.migrate import migrate
+
+
+def store_on(
+    engine: Supervisor, *, database: str = "tracereel", memory: int = 1 << 30
+) -> ClickHouseStore:
+    """A store that speaks to a running engine; nothing is made in it yet."""
+    return ClickHouseStore(
+        StoreAddress(
+            host=engine.host,
+            port=engine.port,
+            username="tracereel",
+            password=engine.secret,
+            database=database,
+        ),
+        query_seconds=60,
+        query_memory_bytes=memory,
+    )
+
+
+@contextmanager
+def store_of_its_own(*, memory: int = 1 << 30) -> Iterator[ClickHouseStore]:
+    """A store with all tables, and an engine that ends with it."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Supervisor(EngineSettings(store_dir=Path(folder))) as engine,
+    ):
+        store = store_on(engine, memory=memory)
+        try:
+            store.prepare()
+            migrate(store)
+            yield store
+        finally:
+            store.close()
