@@ -59,6 +59,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Name a divergence in pytest's summary by its first line: in CI pytest repeats whole texts there."""
+    report = yield
+    if _RUN in item.stash and report.failed:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        if crash is not None:
+            crash.message = crash.message.strip().split("\n", 1)[0]
+    return report
+
+
 def _run_of(item: Any) -> Any:
     from tracereel.tape.pytest_support import run_of
 

@@ -76,15 +76,18 @@ def run_pytest(folder: Path, *options: str, **env: str) -> subprocess.CompletedP
     )
 
 
-def test_an_exported_test_passes_offline_and_fails_with_the_divergence(program: Any) -> None:
+@pytest.mark.parametrize("ci", ["", "true"], ids=["at a desk", "in CI"])
+def test_an_exported_test_passes_offline_and_fails_with_the_divergence(
+    program: Any, ci: str
+) -> None:
     folder, tape = program
     files = export(tape, folder / "tests")
 
-    first = run_pytest(folder)
+    first = run_pytest(folder, CI=ci)
     assert first.returncode == 0, first.stdout + first.stderr
     source = (folder / "travel.py").read_text().replace('f"{city} {found}', 'f"{city}: {found}')
     (folder / "travel.py").write_text(source)
-    second = run_pytest(folder)
+    second = run_pytest(folder, CI=ci)
 
     assert second.returncode == 1
     assert second.stdout.count("the arguments are not those on the tape") == 1
