@@ -7,7 +7,7 @@ is copied.
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from tracereel import _guard, _values, _written, semconv
@@ -97,6 +97,7 @@ class Privacy:
         }
         self._names: dict[tuple[str, str], str] = {}
         self._known: set[str] = set()
+        self._passed: set[tuple[Any, ...]] = set()
         self._keys: dict[str, bool] = {}
         self._harmless_keys: set[str] = set()
 
@@ -157,6 +158,29 @@ class Privacy:
         if not self._searches:
             return True
         return not self._own and not suspicious("\n".join(texts)) and not self._any_key(keys)
+
+    def passes(
+        self,
+        about: tuple[Any, ...],
+        labels_of: Callable[..., tuple[str, ...]],
+        texts: list[str],
+        keys: Sequence[str],
+    ) -> bool:
+        """Whether an event may leave as it is of which this is all; false where a closer look decides.
+
+        Its labels are worked out once for everything that is alike in what they are `about`.
+        """
+        if not self.captures or self._reads_written:
+            return False
+        if not self._searches:
+            return True
+        if about not in self._passed:
+            if not self._known.issuperset(labels_of(self, *about)):
+                return False
+            if len(self._passed) >= _MAX_KNOWN:
+                self._passed.clear()
+            self._passed.add(about)
+        return not suspicious("\n".join(texts)) and not self._any_key(keys)
 
     def suspects(self, text: bytes) -> bool:
         """Whether the JSON text of some data may hold something to hide; keys are not looked at.

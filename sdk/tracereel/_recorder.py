@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
-from tracereel import _exits, _goals, _guard, _memory_segments, _native, _stand_ins, failures
+from tracereel import (
+    _exits,
+    _goals,
+    _guard,
+    _memory_segments,
+    _native,
+    _stand_ins,
+    _values,
+    failures,
+)
 from tracereel import config as _config
 from tracereel._clock import HybridClock, random_id
 from tracereel._context import Trace
@@ -62,10 +71,10 @@ class Recorder:
         }
         self._forked_from: Recorder | None = None
         self.metrics = metrics_of(registry)
-        self._privacy = Privacy(config.redaction, capture_content=config.capture_content)
-        self.acts = self._privacy.acts
+        self.privacy = Privacy(config.redaction, capture_content=config.capture_content)
+        self.acts = self.privacy.acts
         self._other_spans: OtherSpans | None = None
-        self.spans = PrivateSpans(tracer_provider, self._privacy, self._tap)
+        self.spans = PrivateSpans(tracer_provider, self.privacy, self._tap)
         for provider in (tracer_provider, trace.get_tracer_provider()):
             self._tap(provider)
         self._sampler: Sampler | None = None
@@ -76,7 +85,9 @@ class Recorder:
                 store=self._store,
                 drop=self.drop,
             )
-        self._logs = Logs(logger)
+        self.writes_at_once = self._sampler is None
+        """Whether an event is written as soon as it is recorded, whatever it says."""
+        self.logs = Logs(logger)
         self.clock = HybridClock(config.max_clock_drift)
         self.mark = f"{random_id(64):016x}"
         """Stands on every event id, so that no two recorders make the same."""
@@ -119,15 +130,13 @@ class Recorder:
             from tracereel import _other_spans
 
             if self._other_spans is None:
-                self._other_spans = _other_spans.OtherSpans(
-                    self.config, self._privacy, self.metrics
-                )
+                self._other_spans = _other_spans.OtherSpans(self.config, self.privacy, self.metrics)
             _other_spans.attach(provider, self._other_spans)
 
     def clean(self, events: list[dict[str, Any]], trusted: str | None = None) -> None:
         """Make events fit to leave; a text that is `trusted`, by identity, is passed over."""
         try:
-            self._privacy.clean_all(events, trusted)
+            self.privacy.clean_all(events, trusted)
         except Exception as error:  # noqa: BLE001
             # What could not be looked at does not leave.
             for event in events:
@@ -137,14 +146,14 @@ class Recorder:
     def owner(self, name: str, value: str) -> str:
         """The id of a user or session as it may leave."""
         try:
-            return self._privacy.owner_field(name, value)
+            return self.privacy.owner_field(name, value)
         except Exception as error:  # noqa: BLE001
             _guard.report("redaction", error)
             return hashed(value)
 
     def act(self, event: dict[str, Any]) -> None:
         """Do to single fields what the program's rules say; `acts` says whether there are any."""
-        self._privacy.act(event)
+        self.privacy.act(event)
 
     def record(
         self,
@@ -162,22 +171,26 @@ class Recorder:
         self, events: list[dict[str, Any]], trace: Trace, *, closes_run: bool, seconds: float | None
     ) -> None:
         """The same for events of one moment, by one write; the last of them may close the run."""
-        if self._sampler is not None or type(self)._store is not Recorder._store:  # noqa: SLF001
+        if not self.writes_at_once:
             for event in events[:-1]:
                 self.record(event, trace)
             self.record(events[-1], trace, closes_run=closes_run, seconds=seconds)
             return
+        self.write_all(list(map(_values.encode, events)), trace, closes_run=closes_run)
+        for event in events:
+            self._tell_of(event, seconds if event is events[-1] else None)
+
+    def write_all(self, bodies: list[bytes], trace: Trace, *, closes_run: bool) -> None:
+        """Write clean events of one moment down that are JSON already, and nothing else."""
         try:
-            reason = self._spool.append_all(events, trace, closes_run=closes_run)
+            reason = self._spool.append_all(bodies, trace, closes_run=closes_run)
             if reason is None:
                 self._shipper.wake()
             else:
-                self.drop(reason, len(events))
+                self.drop(reason, len(bodies))
         except Exception as error:  # noqa: BLE001
             _guard.report("spool", error)
-            self.drop("internal_error", len(events))
-        for event in events:
-            self._tell_of(event, seconds if event is events[-1] else None)
+            self.drop("internal_error", len(bodies))
 
     def _tell_of(self, event: dict[str, Any], seconds: float | None) -> None:
         try:
@@ -185,7 +198,7 @@ class Recorder:
         except Exception as error:  # noqa: BLE001
             _guard.report("metrics", error)
         try:
-            self._logs.write(event)
+            self.logs.write(event)
         except Exception as error:  # noqa: BLE001
             _guard.report("logs", error)
 

@@ -9,6 +9,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from tracereel import _guard, semconv
 from tracereel._cells import (
     CollectedCounter,
+    CollectedGauge,
     CollectedHistogram,
     CounterCell,
     GaugeCell,
@@ -216,7 +217,7 @@ class SeriesSet:
         )
 
     def _gauge(self, name: str, doc: str, *labels: str) -> Series[GaugeCell]:
-        return Series(self._register(Gauge, Gauge, name, doc, labels), labels, GaugeCell)
+        return Series(self._register(Gauge, CollectedGauge, name, doc, labels), labels, GaugeCell)
 
     def _histogram(
         self, name: str, doc: str, buckets: Sequence[float], *labels: str

@@ -175,10 +175,10 @@ class Spool:
         return self._append(([_values.encode(event)], trace, closes_run))
 
     def append_all(
-        self, events: list[dict[str, Any]], trace: Trace | None, *, closes_run: bool
+        self, bodies: list[bytes], trace: Trace | None, *, closes_run: bool
     ) -> str | None:
-        """The same for events that follow each other, by one write: all of them, or none."""
-        return self._append(([_values.encode(event) for event in events], trace, closes_run))
+        """The same for events, as JSON, that follow each other, by one write: all of them, or none."""
+        return self._append((bodies, trace, closes_run))
 
     def _append(self, draft: Draft) -> str | None:
         with self._lock:
@@ -218,10 +218,9 @@ class Spool:
         if count == 1:
             lines = self._finish_line(bodies[0], trace, closes_run)
         else:
-            lines = b"".join(
-                self._finish_line(body, trace, closes_run and number == count - 1, number)
-                for number, body in enumerate(bodies)
-            )
+            finish, last = self._finish_line, count - 1
+            first = [finish(body, trace, False, place) for place, body in enumerate(bodies[:-1])]
+            lines = b"".join([*first, finish(bodies[-1], trace, closes_run, last)])
         size = len(lines)
         entry = self._inflight = (
             trace,

@@ -103,8 +103,10 @@ def taken(text: bytes) -> Written | None:
     if len(text) > TEXT_LIMIT:
         return None
     try:
+        if b"\n" in text:  # an event is one line
+            text = msgspec.json.format(text, indent=-1)
         shown, is_odd = text.decode(), False
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, msgspec.DecodeError):
         return None
     if "\\" in shown:
         is_odd = _odd_escape(shown) is not None

@@ -67,6 +67,14 @@ class Logs:
         self._saying: set[int] = set()
         self._late: deque[tuple[Say, str, dict[str, Any]]] = deque(maxlen=MAX_LATE)
 
+    def listens(self) -> bool:
+        """Whether somebody takes the lines of what went well."""
+        return (
+            self._given is not None
+            or (not _asked_for and structlog.is_configured())
+            or self._standard.isEnabledFor(logging.INFO)
+        )
+
     def write(self, event: Mapping[str, Any]) -> None:
         """Log an event; failures at error level. Nothing is built when nobody listens."""
         kind, get = event["event_type"], event.get

@@ -6,6 +6,7 @@ two grains, agents' executions and model calls; an execution includes its calls:
 
 import os
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -25,9 +26,10 @@ _TOKEN_HEADERS: Final = (
     ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-output-tokens-remaining"),
 )
 """OpenAI and those alike; Anthropic; Anthropic where only the two parts are told: the lesser."""
-_TOKEN_RANKS: Final = {
-    name.encode(): rank for rank, names in enumerate(_TOKEN_HEADERS) for name in names
-}
+_RAW_TOKEN_HEADERS: Final = tuple(tuple(map(str.encode, names)) for names in _TOKEN_HEADERS)
+_TOKEN_NAMES: Final = frozenset(name for names in _RAW_TOKEN_HEADERS for name in names)
+_name: Final = itemgetter(0)
+_value: Final = itemgetter(1)
 _TOKEN_HEADER_NAMES: Final = tuple(name for names in _TOKEN_HEADERS for name in names)
 
 
@@ -52,6 +54,8 @@ class Metrics(SeriesSet):
         # There from the start, so that a rate over them begins at nought.
         self._outcomes = {outcome: self.events(outcome) for outcome in OUTCOMES}
         self._runs = {stage: self.runs(stage) for stage in ("opened", "closed")}
+        series = [each for each in vars(self).values() if isinstance(each, Series)]
+        self._later = in_turn.later if all(each.gathers for each in series) else in_turn
         self._recorded: WeakSet[Recorded] = WeakSet()
         self.events.before = self._add_recorded
         self._ends: dict[tuple[str, str], tuple[CounterCell, CounterCell, HistogramCell]] = {}
@@ -70,11 +74,14 @@ class Metrics(SeriesSet):
         """Count what an event says; those that end something say the most, some nothing."""
         handler = self._handlers.get(event["event_type"])
         if handler is not None:
-            in_turn(handler, event, seconds)
+            self._later(handler, event, seconds)
 
     def observe_llm(self, provider: str | None, seconds: float) -> None:
         """Count the duration of a request to a model that has no event of its own."""
-        in_turn(lambda: self.llm_duration(provider).observe(seconds))
+        self._later(self._llm_seconds, provider, seconds)
+
+    def _llm_seconds(self, provider: str | None, seconds: float) -> None:
+        self.llm_duration(provider).observe(seconds)
 
     def follow(self, recorded: "Recorded") -> None:
         """Count what a recorder has written, now and whenever somebody collects."""
@@ -139,7 +146,10 @@ class Metrics(SeriesSet):
 
     def set_tokens(self, provider: str, tokens: float) -> None:
         """Note what a provider's quota has left."""
-        in_turn(lambda: self.tokens_remaining(provider).set(tokens))
+        self._later(self._set_tokens, provider, tokens)
+
+    def _set_tokens(self, provider: str, tokens: float) -> None:
+        self.tokens_remaining(provider).set(tokens)
 
     def count_redaction(self, rule: str) -> None:
         """Count something that was hidden."""
@@ -198,6 +208,22 @@ class Metrics(SeriesSet):
     def _fallback(self, event: Event, _seconds: float | None) -> None:
         labels = event["primary_agent"], event["fallback_agent"]
         self.fallbacks(*labels).add(1, event.get("trace_id"))
+
+    def count_call(
+        self, provider: str, model: str, seconds: float, prompt: int, answer: int, trace_id: str
+    ) -> None:
+        """Count a call of a model that went well and of which this is all."""
+        self._later(self._plain_call, provider, model, seconds, prompt, answer, trace_id)
+
+    def _plain_call(
+        self, provider: str, model: str, seconds: float, prompt: int, answer: int, trace_id: str
+    ) -> None:
+        self.llm_calls(provider, model, semconv.SUCCESS).add(1, trace_id)
+        self.llm_duration(provider).observe(seconds, trace_id)
+        if prompt:
+            self.llm_tokens(provider, model, "input").add(prompt)
+        if answer:
+            self.llm_tokens(provider, model, "output").add(answer)
 
     def _llm(self, event: Event, seconds: float | None) -> None:
         trace_id, status = event.get("trace_id"), event["status"]
@@ -298,15 +324,23 @@ def tokens_remaining(headers: object) -> int | None:
 
 
 def tokens_remaining_raw(headers: list[tuple[bytes, bytes]]) -> int | None:
-    """The same of headers as they came over the wire, in one pass: asked of every answer."""
-    left, best = None, len(_TOKEN_HEADERS)
-    for name, value in headers:
-        rank = _TOKEN_RANKS.get(name.lower())
-        if rank is not None and rank <= best and value.isdigit() and len(value) < 16:
-            told = int(value)
-            left = min(left, told) if left is not None and rank == best else told
-            best = rank
-    return left
+    """The same of headers as they came over the wire, without a step for each: asked of every answer."""
+    found = dict(zip(map(bytes.lower, map(_name, headers)), map(_value, headers), strict=True))
+    if _TOKEN_NAMES.isdisjoint(found):
+        return None
+    if len(found) == len(headers):
+        for names in _RAW_TOKEN_HEADERS:
+            told = [
+                int(value) for name in names if (value := found.get(name)) and _is_count_raw(value)
+            ]
+            if told:
+                return min(told)
+        return None
+    return tokens_remaining([(name.decode(), value.decode("latin-1")) for name, value in headers])
+
+
+def _is_count_raw(value: bytes) -> bool:
+    return value.isdigit() and len(value) < 16
 
 
 def _is_count(value: str) -> bool:

@@ -68,6 +68,11 @@ class _MemoryRecorder(Recorder):
             self.events.append(whole)
         self.metrics.count_events("recorded")
 
+    def write_all(self, bodies: list[bytes], trace: Trace, *, closes_run: bool) -> None:
+        for body in bodies[:-1]:
+            self._store(_values.Encoded(body), trace, False)
+        self._store(_values.Encoded(bodies[-1]), trace, closes_run)
+
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         del timeout, at_exit
         with self._counts_lock:

@@ -101,6 +101,7 @@ def test_keys_of_json_with_blanks_in_it_are_found() -> None:
     found = _written.taken(b'{\n  "password" : "x", "role": ["a"]}')
     assert found is not None
     assert (found.texts, found.keys) == (["password", "x", "role", "a"], ["password", "role"])
+    assert b"\n" not in bytes(found.raw)  # an event is one line
 
 
 def test_an_event_that_cannot_be_written_at_once_keeps_what_is_written_in_it() -> None:

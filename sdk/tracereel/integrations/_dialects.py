@@ -1,5 +1,6 @@
 """How each provider's requests and answers are read: what was asked, what was said, tools' results."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -59,6 +60,33 @@ class Dialect:
     """False where the answer has no messages to normalise."""
     wire: "msgspec.json.Decoder[_Asked] | None" = None
     """Finds what was asked in the body of a request."""
+    asked_in: str = "messages"
+    """Where a request has what was asked."""
+    plain: str | None = None
+    """How `tracereel.providers.plain_wire` calls answers of this kind."""
+
+    def asked_plainly(self, body: bytes | None) -> tuple[Raw, str, list[str]] | None:
+        """A little that was asked, as it was sent: its JSON, that as a text, and its keys; else null."""
+        if body is None or self.wire is None or len(body) > MIN_WIRE_BYTES or b"\\" in body:
+            return None
+        try:
+            asked = self.wire.decode(body)
+            text = bytes(asked.messages).decode()
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            return None
+        # As many opening brackets as that are certainly not nested too deep.
+        if bytes(asked.system) or text[:2] != "[{" or text.count("{") > 6 or text.count("[") > 6:
+            return None
+        return asked.messages, text, _keys(text)
+
+    def brings_results(self, body: Body) -> bool:
+        """Whether a request may have results of tools in it; false where a person's words are its end."""
+        asked = body.get(self.asked_in)
+        if type(asked) is not list or not asked or type(last := asked[-1]) is not dict:
+            return type(asked) is not str
+        if last.get("role") != "user" or type(last.get("content")) is not str:
+            return True
+        return len(asked) > 1 and not _assistant_speaks(asked[-2])
 
     def written(self, body: bytes) -> _written.Written | None:
         """What was asked, as it was sent; null where it is no list, or more than an event may have."""
@@ -76,6 +104,7 @@ class Dialect:
         return _written.taken(messages)
 
 
+_keys: Final = re.compile(r'"([^"]*)"\s*:').findall
 _NO_SYSTEM: Final = (b"", b"null", b'""', b"[]", b"{}")
 
 
@@ -161,6 +190,7 @@ ANTHROPIC: Final = Dialect(
     said=lambda answer: [{"role": "assistant", "content": answer.get("content")}],
     results=_anthropic_results,
     wire=_wire("messages", "system"),
+    plain="anthropic",
 )
 CHAT: Final = Dialect(
     provider="openai",
@@ -169,6 +199,7 @@ CHAT: Final = Dialect(
     said=_choices,
     results=_chat_results,
     wire=_wire("messages", "-"),
+    plain="chat",
 )
 RESPONSES: Final = Dialect(
     provider="openai",
@@ -177,6 +208,8 @@ RESPONSES: Final = Dialect(
     said=lambda answer: items(answer.get("output")),
     results=_responses_results,
     wire=_wire("input", "instructions"),
+    asked_in="input",
+    plain="responses",
 )
 COMPLETIONS: Final = Dialect(
     provider="openai",
@@ -200,6 +233,8 @@ GOOGLE: Final = Dialect(
     messages=lambda body: _system_first(body, "systemInstruction", "contents"),
     said=lambda answer: [mapping(each).get("content") for each in items(answer.get("candidates"))],
     results=_google_results,
+    asked_in="contents",
+    plain="google",
 )
 GOOGLE_EMBEDDINGS: Final = Dialect(
     provider="google",

@@ -9,10 +9,12 @@ from tracereel import _context, _guard, _recorder, _values, semconv
 from tracereel._context import Execution
 from tracereel._failures import cancels
 from tracereel._recorder import Recorder
+from tracereel.integrations import _plain_lines
 from tracereel.integrations._dialects import Dialect, Result
 from tracereel.integrations._scope import ClientScope, FailedAnswerError, bounded, spec_of
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.metrics import tokens_remaining, tokens_remaining_raw
+from tracereel.providers import plain_wire
 from tracereel.providers.base import (
     UNKNOWN_MODEL,
     Failure,
@@ -107,7 +109,8 @@ class ModelCall:
         """The client is at work."""
         if self._scope is not None:
             self._scope.attach()
-            self._tell_results(self.dialect.results(self._body))
+            if self.dialect.brings_results(self._body):
+                self._tell_results(self.dialect.results(self._body))
 
     def detach(self) -> None:
         """The client has handed something back."""
@@ -176,6 +179,15 @@ class ModelCall:
             provider=self.dialect.provider, model=self.model, keep_raw=False
         )
         self.told(normalizer.normalize_data(data), data)
+
+    def answered_plainly(self, body: bytes | str) -> bool:
+        """Tell an answer that is one text in one step, from the wire; false where there is more to it."""
+        scope, kind = self._scope, self.dialect.plain
+        if scope is None or kind is None or self.ended or self._attempt > 1:
+            return False
+        answer = plain_wire.read(kind, body)
+        self.ended = answer is not None and _plain_lines.tell(scope, answer, self.model)
+        return self.ended
 
     def told(
         self,

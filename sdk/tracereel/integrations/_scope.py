@@ -126,6 +126,15 @@ class ClientScope(LlmScope):
             return next((config[name] for name in names if name in config), None)
         return None
 
+    def span_times(self) -> tuple[int, int, int, float]:
+        """Of a call that ends now: begin and end in nanoseconds since 1970, milliseconds, seconds."""
+        end_ns, milliseconds, seconds = self._now()
+        return self._start_ns, end_ns, milliseconds, seconds
+
+    def asked(self) -> Any:
+        """What was asked, if that may be recorded."""
+        return self._messages() if self.captures else None
+
     def _messages(self) -> Any:
         if self.sent is not None:
             # As it went over the wire: nothing has to be made of it.

@@ -342,8 +342,10 @@ class Work:
             return
         try:
             response = self._response
-            answer = _bodies.decoded(response.content) if response is not None else None
-            self.call.answered(result if answer is None else answer)
+            body = response.content if response is not None else b""
+            if not self.call.answered_plainly(body):
+                answer = _bodies.decoded(body)
+                self.call.answered(result if answer is None else answer)
         except Exception as error:  # noqa: BLE001 - a guard, without the price of one
             _guard.report("client_answer", error)
 

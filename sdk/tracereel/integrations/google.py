@@ -80,6 +80,8 @@ class Work:
         with _guard.Guard("client_answer"):
             self.call.headers(response.headers)
             body = response.body or ""
+            if self.call.answered_plainly(body):
+                return
             answer = decoded(body)
             if answer is None and body:
                 try:

@@ -192,6 +192,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     raw: Any = None
 
 
+def event_id(key: tuple[str | None, str | None, int, str, str | None]) -> str:
+    """The id of an event: of session, message, place, type, and what it is about."""
+    digest = blake2b(repr(key).encode("utf-8", "backslashreplace"), digest_size=12)
+    return f"nev_{digest.hexdigest()}"
+
+
 class NormalizedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was said or done in a turn, whoever the provider is."""
 
@@ -231,9 +237,7 @@ class NormalizedEvent(msgspec.Struct, frozen=True, kw_only=True):
         """An id that is the same whenever the same thing is normalised again."""
         call, result = self.tool_call, self.tool_result
         about = call.id if call else result.call_id if result else self.content
-        key = (self.session_id, self.message_id, self.original_index, self.type, about)
-        digest = blake2b(repr(key).encode("utf-8", "backslashreplace"), digest_size=12)
-        return f"nev_{digest.hexdigest()}"
+        return event_id((self.session_id, self.message_id, self.original_index, self.type, about))
 
     @property
     def role(self) -> str:

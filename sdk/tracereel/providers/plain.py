@@ -10,7 +10,7 @@ from tracereel.providers.base import UNKNOWN_MODEL, Normalized, NormalizedEvent
 from tracereel.providers.stop_reasons import canonical_stop_reason
 from tracereel.providers.usage import usage_of
 
-_ENDS: Final = (None, "success", "max_tokens")
+ENDS: Final = (None, "success", "max_tokens")
 """Ends of which nothing is told beside the text."""
 _WORDS: Final = frozenset({str, type(None)})
 _GOOGLE: Final = frozenset({"content", "finishReason", "index", "avgLogprobs", "tokenCount"})
@@ -45,7 +45,7 @@ def plain_answer(
         return None
     speaker, stop_word = provider or found.provider, found.stop_word or None
     stop, unknown = canonical_stop_reason(stop_word, speaker)
-    if unknown is not None or stop not in _ENDS:
+    if unknown is not None or stop not in ENDS:
         return None
     model, usage = found.model or default_model or UNKNOWN_MODEL, usage_of(data)
     event = NormalizedEvent(

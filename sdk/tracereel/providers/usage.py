@@ -45,10 +45,10 @@ _BESIDE_WRITTEN: Final = (
 _WITHIN_READ: Final = ("cachedContentTokenCount", "cached_content_token_count")
 _DETAILS_IN: Final = ("input_token_details", "input_tokens_details", "prompt_tokens_details")
 _DETAILS_OUT: Final = ("output_token_details", "output_tokens_details", "completion_tokens_details")
-_DETAILS: Final = frozenset((*_DETAILS_IN, *_DETAILS_OUT))
+DETAILS: Final = frozenset((*_DETAILS_IN, *_DETAILS_OUT))
 _THOUGHTS: Final = ("thoughtsTokenCount", "thoughts_token_count")
 _TOOL_PROMPT: Final = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
-_MEANINGS: Final[dict[str, tuple[str, int]]] = {
+MEANINGS: Final[dict[str, tuple[str, int]]] = {
     name: (meaning, rank)
     for meaning, names in (
         ("input", _INPUT),
@@ -107,7 +107,7 @@ def read_usage(value: Any) -> Usage | None:
     total_in = told("input", 0) + told("tool_prompt", 0)
     inside_in: dict[str, Any] = {}
     inside_out: dict[str, Any] = {}
-    if not _DETAILS.isdisjoint(value):
+    if not DETAILS.isdisjoint(value):
         inside_in, inside_out = _details(value, _DETAILS_IN), _details(value, _DETAILS_OUT)
     if not inside_in:  # LangChain's details mean that its input has the cached parts in it already
         total_in += (read or 0) + (written or 0)
@@ -133,9 +133,9 @@ def _shape(names: tuple[Any, ...]) -> tuple[tuple[str, str], ...]:
     """Which names of a usage object count what, those that win first; worked out once for each shape."""
     found = _shapes.get(names)
     if found is None:
-        known = [name for name in names if name in _MEANINGS]
-        known.sort(key=lambda name: _MEANINGS[name][1])
-        found = tuple((name, _MEANINGS[name][0]) for name in known)
+        known = [name for name in names if name in MEANINGS]
+        known.sort(key=lambda name: MEANINGS[name][1])
+        found = tuple((name, MEANINGS[name][0]) for name in known)
         if len(_shapes) >= _MAX_SHAPES:
             _shapes.clear()
         _shapes[names] = found

@@ -30,7 +30,9 @@ class QuietRecorder(Recorder):
             "service": "replay",
             "capture_content": content,
         }
-        return cls(_config.load({}, **settings), registry=CollectorRegistry())
+        made = cls(_config.load({}, **settings), registry=CollectorRegistry())
+        made.writes_at_once = False
+        return made
 
     def record(self, event: dict[str, Any], trace: "Trace | None", **_: Any) -> None:
         del event, trace
