@@ -29,6 +29,7 @@ from tracereel._privacy import Privacy
 from tracereel._recorder import Recorder
 from tracereel._scopes.arguments import Arguments, Ids
 from tracereel._scopes.output import Stream
+from tracereel.resilience import _announced, _closed_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,11 @@ class Scope:
                 session_id, user_id = session_id or caller.session_id, user_id or caller.user_id
                 if caller.hlc is not None:
                     self.recorder.observe_clock(caller.hlc)
+        again = beside = None
+        if parent is None and _closed_runs.watching:
+            again = _announced.continued(kind, spec.name, trace_id)
+            if again is not None and (around_it := again[0].around(context)) is not None:
+                context, beside = around_it, again[0]
         # The request id that it will have, unless the program gives one.
         made = f"req_{suffix}" if parent is None else parent.trace.request_id
         attributes = {
@@ -145,7 +151,10 @@ class Scope:
         started = self.recorder.spans.start(
             view.span_name, attributes, self._start_ns, context, self.span_kind
         )
-        if parent is None:
+        if again is not None:
+            trace = again[0].trace
+            self.recorder.reopen(trace)
+        elif parent is None:
             trace = self.recorder.trace(trace_id or started.otel_trace_id, suffix)
         elif trace_id is None or trace_id == parent.trace.trace_id:
             trace = parent.trace
@@ -161,7 +170,8 @@ class Scope:
             span=started.span,
             otel_trace_id=started.otel_trace_id,
             span_id=started.span_id,
-            parent_span_id=started.parent_span_id,
+            # Attempts stand beside each other.
+            parent_span_id=started.parent_span_id if beside is None else beside.parent_span_id,
             parent=parent,
             tally=Tally(around) if kind == "pipeline" else around,
             emitter=_emission.emit,
@@ -169,6 +179,10 @@ class Scope:
             session_id=session_id,
             user_id=user_id,
         )
+        if again is not None:
+            former, execution.attempt = again[0].ended, again[1]
+            execution.repeats = former
+            execution.earlier = execution.retry_count = former.earlier + 1
         self._span_context = started.context
         if started.records:
             self._identify(execution, made)
@@ -243,6 +257,7 @@ class Scope:
                 self.recorder.drop("internal_error")
                 raise
             self._close(event, None, end_ns, seconds)
+            self._leave_word(semconv.SUCCESS, None)
         except Exception as trouble:  # noqa: BLE001 - a guard, without the price of one
             _guard.report("complete", trouble)
 
@@ -268,6 +283,7 @@ class Scope:
             else:
                 event = self.closing_failed(cause, milliseconds)
             self._close(event, cause, end_ns, seconds)
+            self._leave_word(semconv.CANCELLED if cause is None else semconv.FAILED, error)
 
     def too_slow(self, error: BaseException) -> TimeoutError | None:  # noqa: ARG002
         """The timeout that a cancellation stands for, where it is one for having taken too long."""
@@ -330,6 +346,12 @@ class Scope:
                     event["execution_time_seconds"] = round(seconds, 6)
                 if execution.attempt is not None:
                     event["attempt"] = execution.attempt
+                if (former := execution.repeats) is not None:
+                    # Agents say so themselves, with what was retried inside them.
+                    event.setdefault("was_retried", True)
+                    event.setdefault("retry_count", execution.retry_count)
+                    event["repeats_execution_id"] = former.execution_id
+                    event["repeats_status"] = former.status
                 parent = execution.parent
                 closes = parent is None or parent.trace is not execution.trace
                 self._emit(event, end_ns, closes_run=closes, seconds=seconds)
@@ -346,6 +368,11 @@ class Scope:
                 )
             except Exception as trouble:  # noqa: BLE001
                 _guard.report("span", trouble)
+
+    def _leave_word(self, status: str, error: BaseException | None) -> None:
+        """For the hook of a loop around this call, where nothing traced is."""
+        if _closed_runs.watching and self.execution.parent is None:
+            _closed_runs.remember(self.execution, status, error)
 
     def _emit(
         self,
