@@ -189,6 +189,8 @@ class Scope:
         self.opened()
         event = self.opening()
         if event is not None:
+            if execution.repeats is not None:
+                event["repeats_execution_id"] = execution.repeats.execution_id
             self._emit(event, self._start_ns)
 
     def _identify(self, execution: Execution, made: str) -> None:

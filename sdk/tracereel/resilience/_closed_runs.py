@@ -5,8 +5,8 @@ attempt is closed and nothing is current any more; the exception, or for a resul
 context, says which run it was.
 """
 
+import itertools
 import time
-from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,7 +35,7 @@ class ClosedRun:
     name: str
     trace: Trace
     execution_id: str
-    indexes: Iterator[int]
+    indexes: "itertools.count[int]"
     otel_trace_id: str
     span_id: str
     parent_span_id: str | None

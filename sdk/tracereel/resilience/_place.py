@@ -115,6 +115,8 @@ class Place:
             tally=None,
             emitter=_emission.emit,
         )
+        if again is not None:
+            self.execution.repeats, self.execution.attempt = again[0].ended, again[1]
         self._mark = enter(_slots.current(), self._span)
 
     def close(self, error: BaseException | None) -> None:
@@ -130,6 +132,10 @@ class Place:
             if error is not None and status == semconv.FAILED:
                 event.update(error_fields(error))
             if self.around is None and self.execution is not None:
+                if (former := self.execution.repeats) is not None:
+                    event["attempt"] = self.execution.attempt
+                    event["repeats_execution_id"] = former.execution_id
+                    event["repeats_status"] = former.status
                 record_last(self.execution, event)
                 if _closed_runs.watching:
                     _closed_runs.remember(self.execution, status, error)

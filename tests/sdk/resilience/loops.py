@@ -52,6 +52,7 @@ def tenacity_async_blocks(call: Call) -> Any:
         async for attempt in tenacity.AsyncRetrying(**_TENACITY, before_sleep=before_sleep()):
             with attempt:
                 return await _later(call)()
+        raise AssertionError
 
     return asyncio.run(run())
 
@@ -76,6 +77,7 @@ def stamina_async_context(call: Call) -> Any:
         async for attempt in stamina.retry_context(**_STAMINA):
             with attempt:
                 return await _later(call)()
+        raise AssertionError
 
     return asyncio.run(run())
 

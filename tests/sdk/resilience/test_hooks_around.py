@@ -189,7 +189,11 @@ def test_the_agents_of_a_pipeline_that_is_tried_again_are_repeated(recorded):
     assert len({event["trace_id"] for event in events}) == 1
     failed, closed = [e for e in events if e["event_type"] == "agent.pipeline.completed"]
     assert (failed["status"], closed["status"]) == ("failed", "success")
-    assert (closed["agents_executed"], closed["agents_failed"], closed["agents_retried"]) == (2, 0, 1)
+    assert (closed["agents_executed"], closed["agents_failed"], closed["agents_retried"]) == (
+        2,
+        0,
+        1,
+    )
 
 
 def test_a_result_that_tenacity_refuses(recorded, registry):
@@ -264,7 +268,7 @@ def test_generators_that_stamina_begins_anew(recorded, asynchronous):
 
 def test_a_trace_id_that_the_program_gives_is_kept(recorded):
     script = Scripted(OSError("x"), "done")
-    agent = traced_agent("a")(lambda trace_id: script())
+    agent = traced_agent("a")(lambda **_ids: script())
     loops.stamina_decorator(lambda: agent(trace_id="trc_main_abc123"))
     events = recorded()
     assert {event["trace_id"] for event in events} == {"trc_main_abc123"}

@@ -170,7 +170,7 @@ def test_another_agent_in_the_attempt_is_a_run_of_its_own(runs, loop):
 
 def test_a_trace_id_that_changes_is_another_run(runs):
     script, ids = Scripted(OSError("x"), "done"), iter(["trc_one", "trc_two"])
-    agent = traced_agent("a")(lambda trace_id: script())
+    agent = traced_agent("a")(lambda **_ids: script())
     loops.tenacity_decorator(lambda: agent(trace_id=next(ids)))
     assert runs() == ["started failed attempted", "started completed"]
 
@@ -256,7 +256,7 @@ def test_where_the_loop_cannot_be_seen_an_attempt_is_awaited_for_a_while(
     monkeypatch.setattr("tracereel.resilience._announced.time.monotonic", lambda: clock[0])
     agent = agent_of(Scripted(OSError("x"), "in time", OSError("y"), "too late"))
     for pause in (1.0, 60.0):
-        with pytest.raises(OSError, match="[xy]") as raised:
+        with pytest.raises(OSError, match=r"[xy]") as raised:
             agent()
         on_retry(
             stamina.instrumentation.RetryDetails(
