@@ -41,6 +41,12 @@ class Chain:
         """How the operation ended."""
         return self.operation.status
 
+    @property
+    def began(self) -> int:
+        """When the first try began, by the clock of the run."""
+        tries = [link.step.began for link in self.links if link.step is not None]
+        return min([self.operation.began, *tries])
+
 
 def chains_of(run: Run) -> list[Chain]:
     """The chains of a run, in the order in which they begin."""
@@ -64,7 +70,7 @@ def chains_of(run: Run) -> list[Chain]:
             outer.links = sorted([*outer.links, *chain.links], key=lambda link: link.at)
             del found[id(chain.operation)]
     chains = [*found.values(), *_side_by_side(run)]
-    return sorted(chains, key=lambda chain: (chain.links[0].step or chain.operation).began)
+    return sorted(chains, key=lambda chain: chain.began)
 
 
 def repeated(run: Run) -> set[int]:
@@ -105,7 +111,11 @@ def _chain(found: dict[int, Chain], operation: Step) -> Chain:
 
 
 def _links(operation: Step) -> Iterable[Link]:
-    moments = [row for row in operation.events if row.event_type in (RETRY, FALLBACK)]
+    moments = [
+        row
+        for row in operation.events
+        if row.event_type in (RETRY, FALLBACK) and not _is_of_loop_around(operation, row)
+    ]
     retries = [row for row in moments if row.event_type == RETRY]
     took_over = {row.fallback_agent for row in moments if row.event_type == FALLBACK}
     tries = [
