@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from opentelemetry import trace as otel
 from opentelemetry.context import Context
-from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, SpanContext
+from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, SpanContext, TraceFlags
 
 from tracereel import _emission, _failures
 from tracereel._context import Execution, Kind
@@ -39,7 +39,7 @@ class ClosedRun:
     otel_trace_id: str
     span_id: str
     parent_span_id: str | None
-    span: SpanContext
+    flags: TraceFlags
     request_id: str
     session_id: str | None
     user_id: str | None
@@ -55,7 +55,9 @@ class ClosedRun:
         """
         if otel.get_current_span(context).get_span_context().is_valid:
             return None
-        return otel.set_span_in_context(NonRecordingSpan(self.span), context)
+        ids = int(self.otel_trace_id, 16), int(self.span_id, 16)
+        before = SpanContext(*ids, is_remote=False, trace_flags=self.flags)
+        return otel.set_span_in_context(NonRecordingSpan(before), context)
 
     def last_execution(self) -> Execution:
         """A stand-in for the execution that closed the run: events may still be added to it."""
@@ -92,7 +94,6 @@ _returned: ContextVar[ClosedRun | None] = ContextVar("tracereel_returned", defau
 
 def remember(execution: Execution, status: str, error: BaseException | None) -> None:
     """Called when the outermost call of a run has ended, with what it raised."""
-    ids = execution.span.get_span_context()
     run = ClosedRun(
         kind=execution.kind,
         name=execution.name,
@@ -102,13 +103,7 @@ def remember(execution: Execution, status: str, error: BaseException | None) -> 
         otel_trace_id=execution.otel_trace_id,
         span_id=execution.span_id,
         parent_span_id=execution.parent_span_id,
-        span=SpanContext(
-            int(execution.otel_trace_id, 16),
-            int(execution.span_id, 16),
-            is_remote=False,
-            trace_flags=ids.trace_flags,
-            trace_state=ids.trace_state,
-        ),
+        flags=execution.span.get_span_context().trace_flags,
         request_id=execution.request_id,
         session_id=execution.session_id,
         user_id=execution.user_id,
@@ -143,5 +138,6 @@ def behind(error: BaseException | None, since: float) -> ClosedRun | None:
         _returned.set(None)
     else:
         ids = _failures.take_runs(error)
-        run = next((found for each in ids if (found := _failed.pop(each, None))), None)
+        with lock:
+            run = next((found for each in ids if (found := _failed.pop(each, None))), None)
     return run if run is not None and run.at >= since else None
