@@ -161,6 +161,8 @@ class Scope:
         else:
             trace = self.recorder.trace(trace_id)
             self.parent_trace_id = self.parent_trace_id or parent.trace.trace_id
+        if parent is None or trace is not parent.trace:
+            trace.over = False
         around = parent.tally if parent is not None else None
         self.execution = execution = Execution(
             kind=kind,
@@ -354,9 +356,14 @@ class Scope:
                     event.setdefault("retry_count", execution.retry_count)
                     event["repeats_execution_id"] = former.execution_id
                     event["repeats_status"] = former.status
-                parent = execution.parent
-                closes = parent is None or parent.trace is not execution.trace
-                self._emit(event, end_ns, closes_run=closes, seconds=seconds)
+                parent, trace = execution.parent, execution.trace
+                outermost = parent is None or parent.trace is not trace
+                if trace.over and not outermost:
+                    # A task that outlives the run: the count that closed it is not the final one.
+                    self.recorder.reopen(trace)
+                self._emit(event, end_ns, closes_run=outermost or trace.over, seconds=seconds)
+                if outermost:
+                    trace.over = True
         finally:
             # After the event, which has cleaned what goes onto the span as well.
             try:
