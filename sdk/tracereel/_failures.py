@@ -22,6 +22,7 @@ _MUCH: Final = 64 * 1024
 _ORIGIN: Final = "__tracereel_origin__"
 _FAILED: Final = "__tracereel_failed__"
 _LIMIT: Final = "__tracereel_limit__"
+_RUN: Final = "__tracereel_run__"
 
 
 def cancels(error: BaseException) -> bool:
@@ -143,6 +144,38 @@ def mark_failed(error: BaseException, name: str, execution_id: str, earlier: int
         own[_FAILED] = (*marks[1 - MAX_MARKS :], (name, execution_id, earlier))
     except Exception as raised:  # noqa: BLE001 - an exception without a dictionary
         _guard.pass_on(raised)
+
+
+def mark_run(error: BaseException, execution_id: str) -> None:
+    """Note on the exception that it ended a whole run, for a loop that tries again; only text."""
+    try:
+        object.__getattribute__(error, "__dict__")[_RUN] = execution_id
+    except Exception as raised:  # noqa: BLE001 - an exception without a dictionary
+        _guard.pass_on(raised)
+
+
+def take_runs(error: BaseException) -> list[str]:
+    """Executions that ended whole runs with an exception, its members or what it was raised from."""
+    found = []
+    for each in (error, *_members(error), *_causes(error)):
+        try:
+            mark = object.__getattribute__(each, "__dict__").pop(_RUN, None)
+        except Exception as raised:  # noqa: BLE001 - an exception without a dictionary
+            _guard.pass_on(raised)
+            continue
+        if type(mark) is str:
+            found.append(mark)
+    return found
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """What an exception was said to come from, so far as anybody looks."""
+    found = error.__cause__
+    for _ in range(MAX_MARKS):
+        if found is None:
+            return
+        yield found
+        found = found.__cause__
 
 
 def mark_limit(error: BaseException, seconds: float) -> None:

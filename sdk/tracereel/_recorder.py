@@ -102,7 +102,7 @@ class Recorder:
         self._recorded = Recorded(lambda: self._spool.recorded)
         self.metrics.follow(self._recorded)
         self._traces = RememberedTraces()
-        self.trace = self._traces.trace
+        self.trace, self.reopen = self._traces.trace, self._traces.reopen
         self._counts_lock = _native.RLock()
         self._dropped = 0
         self._drops: Counter[str] = Counter()

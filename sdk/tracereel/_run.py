@@ -29,13 +29,15 @@ class Trace:
     `emitter_id` and `recorded` belong to the spool, which changes them under its lock.
     """
 
-    __slots__ = ("emitter_id", "recorded", "request_id", "tape", "trace_id")
+    __slots__ = ("emitter_id", "over", "recorded", "request_id", "tape", "trace_id")
 
     def __init__(self, trace_id: str, request_id: str) -> None:
         self.trace_id = trace_id
         self.request_id = request_id
         self.emitter_id: str | None = None
         self.recorded = 0
+        self.over = False
+        """Whether its run has ended, so that what ends later has another end to tell."""
         self.tape: Any = None
         """What is recorded of it for re-execution, if anything is."""
 

@@ -29,6 +29,12 @@ class RememberedTraces:
         found = self.known.get(trace_id)
         return found if found is not None else self._remember(trace_id, suffix)
 
+    def reopen(self, trace: Trace) -> None:
+        """Another run goes on with a trace that is at hand, also if it has been forgotten here."""
+        self.opened += 1
+        with self._lock:
+            self.known.setdefault(trace.trace_id, trace)
+
     def _remember(self, trace_id: str, suffix: str | None) -> Trace:
         # Two halves instead of an order of use: what was not asked for during one half's time goes.
         with self._lock:

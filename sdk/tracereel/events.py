@@ -90,6 +90,7 @@ class AgentExecutionStarted(Envelope):
     llm_model: str | None = None
     temperature: float | None = None
     max_tokens: Count | None = None
+    repeats_execution_id: str | None = None
 
 
 class AgentExecutionCompleted(Envelope):
@@ -232,6 +233,7 @@ class AgentPipelineStarted(Envelope):
     user_timezone: str | None = None
     user_id: str | None = None
     parent_trace_id: TraceId | None = None
+    repeats_execution_id: str | None = None
 
 
 class AgentPipelineCompleted(Envelope):
@@ -265,6 +267,11 @@ class AgentPipelineCompleted(Envelope):
     origin_execution_id: str | None = None
     timeout_seconds: float | None = None
     cancel_reason: str | None = None
+    was_retried: bool | None = None
+    """Of one that a loop around it has tried again, as for executions of agents."""
+    retry_count: Count | None = None
+    repeats_execution_id: str | None = None
+    repeats_status: str | None = None
 
 
 class AgentExecutionCancelled(Envelope):

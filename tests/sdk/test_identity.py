@@ -178,3 +178,34 @@ def test_requests_side_by_side_keep_their_own(recorded: Deliver) -> None:
     for event in recorded():
         by_execution.setdefault(event["execution_id"], set()).add(event["request_id"])
     assert sorted(map(tuple, by_execution.values())) == sorted((f"req_{n}",) for n in range(50))
+
+
+def test_a_task_that_outlives_its_run_tells_the_count_anew(
+    recorded: Deliver, registry: CollectorRegistry
+) -> None:
+    tool = traced_tool("look_up")(lambda: None)
+
+    async def main() -> None:
+        ended = asyncio.Event()
+
+        async def later() -> None:
+            await ended.wait()
+            tool()
+
+        @traced_agent("a")
+        async def agent() -> asyncio.Task[None]:
+            tool()
+            return asyncio.create_task(later())
+
+        task = await agent()
+        ended.set()
+        await task
+
+    asyncio.run(main())
+    counts = [event.get("trace_event_count") for event in recorded()]
+    assert counts == [None, None, 3, 4]
+    runs = [
+        registry.get_sample_value("tracereel_sdk_runs_total", {"stage": stage})
+        for stage in ("opened", "closed")
+    ]
+    assert runs[0] == runs[1]

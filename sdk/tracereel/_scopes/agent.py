@@ -187,9 +187,6 @@ class AgentScope(Scope):
         event["was_retried"] = execution.retry_count > 0
         event["retry_count"] = execution.retry_count
         event["attempts_made"] = 1 + execution.retry_count - execution.earlier
-        if (former := execution.repeats) is not None:
-            event["repeats_execution_id"] = former.execution_id
-            event["repeats_status"] = former.status
         prompt, completion = note("llm_prompt_tokens"), note("llm_completion_tokens")
         total, cost = note("llm_tokens_used"), note("llm_cost_usd")
         if (usage := state.usage) is not None:

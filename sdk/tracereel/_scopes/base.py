@@ -29,6 +29,7 @@ from tracereel._privacy import Privacy
 from tracereel._recorder import Recorder
 from tracereel._scopes.arguments import Arguments, Ids
 from tracereel._scopes.output import Stream
+from tracereel.resilience import _announced, _closed_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,11 @@ class Scope:
                 session_id, user_id = session_id or caller.session_id, user_id or caller.user_id
                 if caller.hlc is not None:
                     self.recorder.observe_clock(caller.hlc)
+        again = beside = None
+        if parent is None and _closed_runs.watching:
+            again = _announced.continued(kind, spec.name, trace_id)
+            if again is not None and (around_it := again[0].around(context)) is not None:
+                context, beside = around_it, again[0]
         # The request id that it will have, unless the program gives one.
         made = f"req_{suffix}" if parent is None else parent.trace.request_id
         attributes = {
@@ -145,13 +151,18 @@ class Scope:
         started = self.recorder.spans.start(
             view.span_name, attributes, self._start_ns, context, self.span_kind
         )
-        if parent is None:
+        if again is not None:
+            trace = again[0].trace
+            self.recorder.reopen(trace)
+        elif parent is None:
             trace = self.recorder.trace(trace_id or started.otel_trace_id, suffix)
         elif trace_id is None or trace_id == parent.trace.trace_id:
             trace = parent.trace
         else:
             trace = self.recorder.trace(trace_id)
             self.parent_trace_id = self.parent_trace_id or parent.trace.trace_id
+        if parent is None or trace is not parent.trace:
+            trace.over = False
         around = parent.tally if parent is not None else None
         self.execution = execution = Execution(
             kind=kind,
@@ -161,7 +172,8 @@ class Scope:
             span=started.span,
             otel_trace_id=started.otel_trace_id,
             span_id=started.span_id,
-            parent_span_id=started.parent_span_id,
+            # Attempts stand beside each other.
+            parent_span_id=started.parent_span_id if beside is None else beside.parent_span_id,
             parent=parent,
             tally=Tally(around) if kind == "pipeline" else around,
             emitter=_emission.emit,
@@ -169,12 +181,18 @@ class Scope:
             session_id=session_id,
             user_id=user_id,
         )
+        if again is not None:
+            former, execution.attempt = again[0].ended, again[1]
+            execution.repeats = former
+            execution.earlier = execution.retry_count = former.earlier + 1
         self._span_context = started.context
         if started.records:
             self._identify(execution, made)
         self.opened()
         event = self.opening()
         if event is not None:
+            if execution.repeats is not None:
+                event["repeats_execution_id"] = execution.repeats.execution_id
             self._emit(event, self._start_ns)
 
     def _identify(self, execution: Execution, made: str) -> None:
@@ -243,6 +261,7 @@ class Scope:
                 self.recorder.drop("internal_error")
                 raise
             self._close(event, None, end_ns, seconds)
+            self.leave_word(semconv.SUCCESS, None)
         except Exception as trouble:  # noqa: BLE001 - a guard, without the price of one
             _guard.report("complete", trouble)
 
@@ -268,6 +287,7 @@ class Scope:
             else:
                 event = self.closing_failed(cause, milliseconds)
             self._close(event, cause, end_ns, seconds)
+            self.leave_word(semconv.CANCELLED if cause is None else semconv.FAILED, error)
 
     def too_slow(self, error: BaseException) -> TimeoutError | None:  # noqa: ARG002
         """The timeout that a cancellation stands for, where it is one for having taken too long."""
@@ -330,9 +350,13 @@ class Scope:
                     event["execution_time_seconds"] = round(seconds, 6)
                 if execution.attempt is not None:
                     event["attempt"] = execution.attempt
-                parent = execution.parent
-                closes = parent is None or parent.trace is not execution.trace
-                self._emit(event, end_ns, closes_run=closes, seconds=seconds)
+                if (former := execution.repeats) is not None:
+                    # Agents say so themselves, with what was retried inside them.
+                    event.setdefault("was_retried", True)
+                    event.setdefault("retry_count", execution.retry_count)
+                    event["repeats_execution_id"] = former.execution_id
+                    event["repeats_status"] = former.status
+                self._emit(event, end_ns, closes_run=self.closes_run(), seconds=seconds)
         finally:
             # After the event, which has cleaned what goes onto the span as well.
             try:
@@ -346,6 +370,21 @@ class Scope:
                 )
             except Exception as trouble:  # noqa: BLE001
                 _guard.report("span", trouble)
+
+    def closes_run(self) -> bool:
+        """Whether the event that is written next is the last of its run, as far as is known."""
+        parent, trace = self.execution.parent, self.execution.trace
+        if parent is None or parent.trace is not trace:
+            trace.over = True
+        elif trace.over:
+            # A task that outlives the run: the count that closed it is not the final one.
+            self.recorder.reopen(trace)
+        return trace.over
+
+    def leave_word(self, status: str, error: BaseException | None) -> None:
+        """For the hook of a loop around this call, where nothing traced is."""
+        if _closed_runs.watching and self.execution.parent is None:
+            _closed_runs.remember(self.execution, status, error)
 
     def _emit(
         self,

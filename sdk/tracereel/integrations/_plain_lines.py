@@ -277,9 +277,8 @@ def _told(
             start_ns,
             end_ns,
         )
-        parent = execution.parent
-        closes = parent is None or parent.trace is not trace
-        recorder.write_all([_encode(message), _encode(call)], trace, closes_run=closes)
+        bodies = [_encode(message), _encode(call)]
+        recorder.write_all(bodies, trace, closes_run=scope.closes_run())
         left = 0
         recorder.metrics.count_call(
             provider, model, seconds, prompt or 0, completion or 0, trace.trace_id
@@ -296,6 +295,7 @@ def _told(
                 end_ns=end_ns,
                 failed=False,
             )
+        scope.leave_word(semconv.SUCCESS, None)
     except Exception as error:  # noqa: BLE001 - a guard, without the price of one
         _guard.report("complete", error)
         if left:

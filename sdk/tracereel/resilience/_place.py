@@ -13,7 +13,7 @@ from tracereel._clock import sortable_id
 from tracereel._context import Execution
 from tracereel._recorder import Recorder
 from tracereel._run import Ended, State
-from tracereel.resilience import _slots
+from tracereel.resilience import _announced, _closed_runs, _slots
 from tracereel.resilience._functions import Subject, error_text
 
 Mark = tuple[Token[_slots.Slot | None], Context]
@@ -22,13 +22,23 @@ Mark = tuple[Token[_slots.Slot | None], Context]
 class OwnSpan:
     """A span that a retry or fallback makes, and how the event that describes it tells of it."""
 
-    __slots__ = ("_name", "_start_ns", "_tick", "started")
+    __slots__ = ("_name", "_start_ns", "_tick", "parent_span_id", "started")
 
-    def __init__(self, recorder: Recorder, name: str, attributes: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        name: str,
+        attributes: dict[str, Any],
+        beside: _closed_runs.ClosedRun | None = None,
+    ) -> None:
         self._name = name
         self._start_ns = time.time_ns()
         self._tick = time.perf_counter_ns()
-        self.started = recorder.spans.start(name, attributes, self._start_ns)
+        context = beside.around(None) if beside is not None else None
+        self.started = recorder.spans.start(name, attributes, self._start_ns, context)
+        self.parent_span_id = self.started.parent_span_id
+        if beside is not None and context is not None:
+            self.parent_span_id = beside.parent_span_id
 
     def end(self, error: str | None) -> dict[str, Any]:
         """End it, with the text of an error as failed; gives what the event says of the span."""
@@ -41,7 +51,7 @@ class OwnSpan:
         span.end(end_time=end_ns)
         return {
             "span_id": self.started.span_id,
-            "parent_span_id": self.started.parent_span_id,
+            "parent_span_id": self.parent_span_id,
             "span_name": self._name,
             "span_start_unix_nano": self._start_ns,
             "span_end_unix_nano": end_ns,
@@ -78,21 +88,35 @@ class Place:
     def _open(self, recorder: Recorder) -> None:
         """A logical span: attempts nest in it, and without anything around it makes one trace."""
         shown = recorder.spans.privacy.name("agent_name", self.agent)
-        self._span = OwnSpan(recorder, f"{self._operation} {shown}", {"agent.name": shown})
-        started, around = self._span.started, self.around
+        around = self.around
+        again = None
+        if around is None and _closed_runs.watching:
+            again = _announced.continued("agent", self.agent, None)
+        name, run = f"{self._operation} {shown}", again[0] if again is not None else None
+        self._span = OwnSpan(recorder, name, {"agent.name": shown}, run)
+        started = self._span.started
+        if around is not None:
+            trace = around.trace
+        elif run is not None:
+            trace = run.trace
+            recorder.reopen(trace)
+        else:
+            trace = recorder.trace(started.otel_trace_id)
         self.execution = Execution(
             kind="agent",
             name=self.agent,
-            trace=around.trace if around is not None else recorder.trace(started.otel_trace_id),
+            trace=trace,
             execution_id=around.execution_id if around is not None else sortable_id("exe"),
             span=started.span,
             otel_trace_id=started.otel_trace_id,
             span_id=started.span_id,
-            parent_span_id=started.parent_span_id,
+            parent_span_id=self._span.parent_span_id,
             parent=around,
             tally=None,
             emitter=_emission.emit,
         )
+        if again is not None:
+            self.execution.repeats, self.execution.attempt = again[0].ended, again[1]
         self._mark = enter(_slots.current(), self._span)
 
     def close(self, error: BaseException | None) -> None:
@@ -108,7 +132,13 @@ class Place:
             if error is not None and status == semconv.FAILED:
                 event.update(error_fields(error))
             if self.around is None and self.execution is not None:
+                if (former := self.execution.repeats) is not None:
+                    event["attempt"] = self.execution.attempt
+                    event["repeats_execution_id"] = former.execution_id
+                    event["repeats_status"] = former.status
                 record_last(self.execution, event)
+                if _closed_runs.watching:
+                    _closed_runs.remember(self.execution, status, error)
             else:
                 self.emit(event)
 

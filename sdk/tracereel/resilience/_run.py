@@ -14,6 +14,7 @@ from tracereel._clock import rfc3339
 from tracereel._context import Execution
 from tracereel._run import lock
 from tracereel.resilience import _slots
+from tracereel.resilience._announced import Repeatable
 from tracereel.resilience._functions import Subject, asked
 from tracereel.resilience._place import Mark, OwnSpan, Place, enter, error_fields, leave, outcome_of
 from tracereel.resilience._policy import Policy, Verdict
@@ -44,7 +45,7 @@ class Run(AbstractContextManager["Run", None]):
         self._slot: _slots.Slot | None = None
         self._mark: Mark | None = None
         self._span: OwnSpan | None = None
-        self._repeatable: _slots.Repeatable = {}
+        self._repeatable: Repeatable = {}
         self.attempt = 0
 
     def __enter__(self) -> Self:

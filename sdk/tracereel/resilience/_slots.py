@@ -9,12 +9,13 @@ attempt is repeated, an agent that begins in the next one repeats that of the sa
 """
 
 import asyncio
-import time
 from collections import deque
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._run import Ended, State, lock
+from tracereel.resilience import _announced
+from tracereel.resilience._announced import Repeatable
 
 if TYPE_CHECKING:
     from tracereel._context import Execution
@@ -22,17 +23,8 @@ if TYPE_CHECKING:
 NOTHING: Final = object()
 MAX_ENDED: Final = 256
 """Agents noted per attempt; more of them count each time."""
-_GRACE: Final = 10.0
-"""Seconds after which an attempt that a hook has announced is not awaited any more."""
-
-Repeatable = dict[str, deque[Ended]]
-"""Name of an agent → its executions in attempts that are over, oldest first."""
 
 _slot: ContextVar["Slot | None"] = ContextVar("tracereel_slot", default=None)
-_announced: ContextVar[tuple[float, Repeatable] | None] = ContextVar(
-    "tracereel_announced", default=None
-)
-"""From the hooks of other people's loops, which have no slots: what the next attempt repeats."""
 
 
 class Slot:
@@ -171,21 +163,14 @@ def leave(token: Token[Slot | None]) -> bool:
     return True
 
 
-def announce(failed: list[Ended], delay: float) -> None:
-    """A loop of somebody else's is going to repeat these executions, after this many seconds."""
-    repeatable: Repeatable = {}
-    for each in failed:
-        repeatable.setdefault(each.agent_name, deque()).append(each)
-    _announced.set((time.monotonic() + delay + _GRACE, repeatable))
-
-
 def adopt(execution: "Execution") -> None:
     """Called by an execution that begins: take what the slots around it say, where it is meant."""
-    slot, announced = _slot.get(), _announced.get()
-    if slot is None and announced is None:
+    slot = _slot.get()
+    # Loops of other people's have no slots; their hooks announce what an attempt repeats.
+    if slot is None and _announced.nothing():
         return
     execution.slot = slot
-    former = _former(execution.name, slot, announced)
+    former = _former(execution.name, slot)
     if former is not None:
         former.repeated = True
         execution.repeats = former
@@ -223,26 +208,10 @@ def spend(state: State, cost: float | None) -> None:
             slot = slot.outer
 
 
-def _former(
-    name: str, slot: Slot | None, announced: tuple[float, Repeatable] | None
-) -> Ended | None:
+def _former(name: str, slot: Slot | None) -> Ended | None:
     """The execution of an attempt before, of the same agent, that has not been repeated yet."""
     while slot is not None:
-        if slot.repeatable and (found := _next(slot.repeatable, name)) is not None:
+        if slot.repeatable and (found := _announced.next_of(slot.repeatable, name)) is not None:
             return found
         slot = slot.outer
-    if announced is not None and announced[0] >= time.monotonic():
-        return _next(announced[1], name)
-    return None
-
-
-def _next(repeatable: Repeatable, name: str) -> Ended | None:
-    waiting_ones = repeatable.get(name)
-    while waiting_ones:
-        try:
-            found = waiting_ones.popleft()
-        except IndexError:  # another thread was quicker
-            return None
-        if not found.repeated:
-            return found
-    return None
+    return _announced.former(name)

@@ -1,7 +1,8 @@
 """A hook for stamina: code that already retries with it leaves the same events as `@retry`."""
 
+import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from tracereel import _guard
 from tracereel.resilience._functions import error_text
@@ -11,6 +12,8 @@ from tracereel.resilience.backoff import EXPONENTIAL
 
 if TYPE_CHECKING:
     from stamina.instrumentation import RetryDetails
+
+_MAX_FRAMES: Final = 8
 
 
 def on_retry(details: "RetryDetails") -> None:
@@ -28,7 +31,25 @@ def on_retry(details: "RetryDetails") -> None:
             now_ns=time.time_ns(),
             fallback_name=details.name,
             cause=error,
+            state=_state_of_loop(),
         )
+
+
+def _state_of_loop() -> Any:
+    """The state of the loop, which is one of tenacity's; null where it cannot be found.
+
+    stamina does not hand it to its hooks. What it offers instead, a context manager that is left
+    before the next attempt, is kept for ever by functions it decorates.
+    """
+    kind = getattr(sys.modules.get("tenacity"), "RetryCallState", None)
+    frame = sys._getframe(1)  # noqa: SLF001
+    for _ in range(_MAX_FRAMES):
+        if kind is None or frame.f_back is None:
+            return None
+        frame = frame.f_back
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == "stamina":
+            return next((each for each in frame.f_locals.values() if type(each) is kind), None)
+    return None
 
 
 def instrument_stamina() -> None:

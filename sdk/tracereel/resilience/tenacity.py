@@ -46,6 +46,7 @@ def before_sleep(agent: str | None = None) -> "Callable[[RetryCallState], None]"
                 delay=action.sleep if action is not None else 0.0,
                 now_ns=time.time_ns(),
                 cause=error,
+                state=state,
             )
 
     return hook

@@ -56,3 +56,16 @@ def test_gaps_and_numbers_are_all_there_is(numbers, told):
     if len(account.gaps) < MAX_GAPS:
         assert gone | seen == set(range(1, account.expected + 1))
         assert len(gone) == account.missing
+
+
+def test_a_run_that_goes_on_after_an_end_it_told_is_open_until_it_tells_another():
+    """Tried again by a loop with nothing traced around: the first try has closed the run."""
+    first = event("execution.failed", 2, emitter_id="emt", trace_seq=2, trace_event_count=2)
+    retry = event("retry.attempted", 3, emitter_id="emt", trace_seq=3, trace_event_count=3)
+    last = event("execution.completed", 5, emitter_id="emt", trace_seq=5, trace_event_count=5)
+
+    assert verdict([*numbered([1]), first]) == "complete"
+    assert verdict([*numbered([1]), first, retry]) == "complete"
+    assert verdict([*numbered([1, 4]), first, retry]) == "open"
+    assert verdict([*numbered([1, 4]), first, retry, last]) == "complete"
+    assert verdict([*numbered([1, 4]), first, last]) == "incomplete"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tracereel_collector.query.run.rows import EventRow
 from tracereel_collector.query.run.steps import FALLBACK, RETRY, Step
-from tracereel_collector.query.run.tree import Run
+from tracereel_collector.query.run.tree import Run, tries_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +33,19 @@ class Chain:
     """What was asked for once, with everything that was tried for it."""
 
     operation: Step
+    """What the tries are in; where nothing is around them, the last of them."""
     links: list[Link] = field(default_factory=list)
 
     @property
     def outcome(self) -> str:
         """How the operation ended."""
         return self.operation.status
+
+    @property
+    def began(self) -> int:
+        """When the first try began, by the clock of the run."""
+        tries = [link.step.began for link in self.links if link.step is not None]
+        return min([self.operation.began, *tries])
 
 
 def chains_of(run: Run) -> list[Chain]:
@@ -48,7 +55,9 @@ def chains_of(run: Run) -> list[Chain]:
         if step.kind == "attempt" and step.status == "retried" and step.parent is not None:
             _chain(found, step.parent)
         for row in step.events:
-            if row.event_type in (RETRY, FALLBACK) and row is not step.closing:
+            if row.event_type not in (RETRY, FALLBACK) or row is step.closing:
+                continue
+            if not _is_of_loop_around(step, row):
                 _chain(found, step)
     for chain in found.values():
         chain.links = sorted(_links(chain.operation), key=lambda link: link.at)
@@ -60,22 +69,41 @@ def chains_of(run: Run) -> list[Chain]:
             outer.links = [*(each for each in outer.links if each.step is not chain.operation)]
             outer.links = sorted([*outer.links, *chain.links], key=lambda link: link.at)
             del found[id(chain.operation)]
-    return sorted(found.values(), key=lambda chain: chain.operation.began)
+    chains = [*found.values(), *_side_by_side(run)]
+    return sorted(chains, key=lambda chain: chain.began)
 
 
 def repeated(run: Run) -> set[int]:
     """Steps that were tried again as a whole, by identity."""
-    names = {
-        (step.trace_id, step.closing.repeats)
-        for step in run.steps
-        if step.closing is not None and step.closing.repeats
-    }
-    return {
-        id(step)
-        for step in run.steps
-        if step.status == "retried"
-        or (step.kind == "agent" and (step.trace_id, step.execution_id) in names)
-    }
+    return {id(step) for step in run.steps if step.status == "retried" or step.again is not None}
+
+
+def _is_of_loop_around(step: Step, row: EventRow) -> bool:
+    """Whether a retry is of the step as a whole: a loop with no step of its own told of it."""
+    closing = step.closing
+    return (
+        row.event_type == RETRY
+        and closing is not None
+        and row.hlc > closing.hlc
+        and bool(row.span_id)
+    )
+
+
+def _side_by_side(run: Run) -> Iterable[Chain]:
+    """The chains of loops that have no step of their own: the tries follow each other."""
+    seen: set[int] = set()
+    for first in run.steps:
+        if id(first) in seen or not any(_is_of_loop_around(first, row) for row in first.events):
+            continue
+        links = []
+        tries = tries_of(first)
+        for count, step in enumerate(tries, start=1):
+            seen.add(id(step))
+            retry = next((row for row in step.events if _is_of_loop_around(step, row)), None)
+            number = retry.retry_attempt if retry is not None else None
+            number = number or (step.closing.attempt if step.closing is not None else None)
+            links.append(_of_step(step, number or count, retry))
+        yield Chain(tries[-1], links)
 
 
 def _chain(found: dict[int, Chain], operation: Step) -> Chain:
@@ -83,7 +111,11 @@ def _chain(found: dict[int, Chain], operation: Step) -> Chain:
 
 
 def _links(operation: Step) -> Iterable[Link]:
-    moments = [row for row in operation.events if row.event_type in (RETRY, FALLBACK)]
+    moments = [
+        row
+        for row in operation.events
+        if row.event_type in (RETRY, FALLBACK) and not _is_of_loop_around(operation, row)
+    ]
     retries = [row for row in moments if row.event_type == RETRY]
     took_over = {row.fallback_agent for row in moments if row.event_type == FALLBACK}
     tries = [

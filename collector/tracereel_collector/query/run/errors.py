@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tracereel_collector.query.run.rows import EventRow
 from tracereel_collector.query.run.steps import RETRY, Step
-from tracereel_collector.query.run.tree import Run
+from tracereel_collector.query.run.tree import Run, tries_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +83,13 @@ def cause_of(failure: Failure) -> Failure:
 
 
 def was_handled(failure: Failure) -> bool:
-    """Whether something around the failing step went on and succeeded."""
-    above = failure.step.parent
-    while above is not None:
-        if above.status in ("success", "partial_success"):
+    """Whether the failing step or something around it went on, or was tried again, and succeeded."""
+    step: Step | None = failure.step
+    while step is not None:
+        if tries_of(step)[-1].status in ("success", "partial_success"):
             return True
-        above = above.parent
-    return failure.step.status == "success"
+        step = step.parent
+    return False
 
 
 def _told(step: Step, row: EventRow, at: int) -> Failure:

@@ -22,7 +22,7 @@ class Account:
     expected: int
     """The highest number that is known of."""
     told_end: bool
-    """It has said how many there are: it has closed its part."""
+    """It has said how many there are, and nothing followed: it has closed its part."""
     missing: int
     gaps: Sequence[tuple[int, int]]
     """Numbers that are not here, as first and last."""
@@ -94,7 +94,8 @@ def account(
         trace_id=trace_id,
         seen=len(numbers),
         expected=expected,
-        told_end=told is not None,
+        # A run that goes on after its end, as one that is tried again, has another end to tell.
+        told_end=told is not None and told >= numbers[-1],
         missing=expected - len(numbers),
         gaps=gaps[:MAX_GAPS],
         duplicates=stored - len(numbers),

@@ -194,7 +194,7 @@ def shown_chain(chain: Chain, *, origin: int) -> dict[str, Any]:
         "operation": operation.id,
         "agent": operation.agent,
         "name": operation.name,
-        "offset_ms": milliseconds(operation.began - origin),
+        "offset_ms": milliseconds(chain.began - origin),
         "outcome": chain.outcome,
         "attempts": sum(link.what == "attempt" for link in chain.links),
         "fallbacks": sum(link.what == "fallback" for link in chain.links),

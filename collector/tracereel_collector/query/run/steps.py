@@ -64,6 +64,8 @@ class Step(msgspec.Struct, eq=False):
     opening: EventRow | None = None
     closing: EventRow | None = None
     parent: "Step | None" = None
+    again: "Step | None" = None
+    """The step that tried this one again, as a whole."""
     children: "Sequence[Step]" = ()
 
     @property

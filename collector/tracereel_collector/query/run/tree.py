@@ -36,6 +36,8 @@ class Run:
     def main(self) -> Step | None:
         """The step that is the run: a pipeline before anything else, then what began first."""
         own = [step for step in self.roots if step.trace_id == self.trace_id] or self.roots
+        # Of tries that stand side by side the last one counts.
+        own = [step for step in own if step.again is None] or own
         return next((step for step in own if step.kind == "pipeline"), own[0] if own else None)
 
 
@@ -44,6 +46,7 @@ def build(rows: RunRows) -> Run:
     steps, loose = steps_of(rows.events, rows.spans)
     _link(steps, rows.trace_ids)
     _cut_cycles(steps)
+    _note_repeats(steps)
     clocks = align(steps)
     below: dict[int, list[Step]] = {}
     for step in steps:
@@ -196,6 +199,31 @@ def _cut_cycles(steps: Sequence[Step]) -> None:
             on_path.add(id(each))
             each = each.parent
         done |= on_path
+
+
+def _note_repeats(steps: Sequence[Step]) -> None:
+    """Executions that say which one they repeat; calls in them, which have their ids, do not count."""
+    tries: dict[tuple[str, str], Step] = {}
+    for step in steps:
+        row = step.closing or step.opening
+        if row is not None and row.repeats:
+            tries[step.trace_id, row.repeats] = step
+    if not tries:
+        return
+    for step in steps:
+        if step.kind in ("agent", "pipeline") or step.parent is None:
+            again = tries.get((step.trace_id, step.execution_id))
+            # What is later repeats what was before, whatever events claim.
+            if again is not None and _order(step) < _order(again):
+                step.again = again
+
+
+def tries_of(step: Step) -> list[Step]:
+    """A step and those that tried it again, one after the other."""
+    found = [step]
+    while (again := found[-1].again) is not None:
+        found.append(again)
+    return found
 
 
 def _place_spans(roots: Sequence[Step]) -> None:
