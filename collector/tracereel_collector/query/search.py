@@ -337,9 +337,17 @@ class Search:
         fragments: Mapping[str, str],
         more: Mapping[str, Any],
     ) -> bytes:
-        columns = ", ".join(f"{sql} AS {column}" for column, sql in chosen.columns.items())
+        wanted, conditions = chosen.columns, chosen.conditions
+        if chosen.first and reach.linked:
+            # Rows of a run bear several ids there: all are read before it is known of the run.
+            wanted = {**wanted, "is_first": f"max({chosen.first})"}
+            conditions = [*conditions, "is_first"]
         statement = reach.fill(
-            name, columns=columns, conditions=" AND ".join(chosen.conditions), **fragments
+            name,
+            first=chosen.first,
+            columns=", ".join(f"{sql} AS {column}" for column, sql in wanted.items()),
+            conditions=" AND ".join(conditions),
+            **fragments,
         )
         return self.store.select(statement, {**chosen.parameters, **more}, fmt="JSONCompactEachRow")
 
@@ -347,7 +355,10 @@ class Search:
 def _in_window(condition: Condition, window: Window) -> Condition:
     """The same for runs that began in a window."""
     made = Condition(
-        dict(condition.columns), list(condition.conditions), dict(condition.parameters)
+        dict(condition.columns),
+        list(condition.conditions),
+        dict(condition.parameters),
+        condition.first,
     )
     made.needs("started")
     made.holds(
