@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tracereel_collector.errors import BadRequestError
+from tracereel_collector.query.costs import COST
 from tracereel_collector.query.scored import Scored
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
@@ -23,21 +24,17 @@ STATUSES: Final = (
 _WORD = re.compile(r"[0-9A-Za-z\u0080-\U0010ffff]+")
 _PHRASE = re.compile(r'"([^"]*)"')
 
-_NANO_USD = (
-    "multiIf(sum(s.call_nano_usd) != 0, sum(s.call_nano_usd),"
-    " sum(s.span_nano_usd) != 0, sum(s.span_nano_usd), sum(s.execution_nano_usd))"
-)
 _TOKENS = (
     "multiIf(sum(s.call_tokens) != 0, sum(s.call_tokens),"
     " sum(s.span_tokens) != 0, sum(s.span_tokens), sum(s.execution_tokens))"
 )
-"""Model calls are the finest grain there is; executions speak only where there are none."""
+"""Model calls first, as with what they cost."""
 
 COLUMNS: Final[dict[str, str]] = {
     "started": "toUnixTimestamp64Nano(min(s.started))",
     "duration_ms": "intDiv(toUnixTimestamp64Nano(max(s.ended))"
     " - toUnixTimestamp64Nano(min(s.started)), 1000000)",
-    "nano_usd": _NANO_USD,
+    "nano_usd": COST,
     "tokens": f"toInt64({_TOKENS})",
     "events": "toInt64(sum(s.events))",
     "errors": "toInt64(sum(s.errors))",

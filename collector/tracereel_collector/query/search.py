@@ -10,6 +10,7 @@ import msgspec
 from tracereel._clock import otel_trace_id
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query import cursor as cursors
+from tracereel_collector.query.costs import with_costs
 from tracereel_collector.query.counting import (
     FACET_VALUES,
     Steps,
@@ -79,6 +80,8 @@ class Reach:
     newest: int
     linked: bool
     """Whether spans have to be brought to the runs that were in their OpenTelemetry traces."""
+    unpriced: bool
+    """Whether any has model calls of which nobody said what they cost."""
 
     def fill(self, name: str, *, first: str = "", **fragments: str) -> str:
         """A query over the rows of runs, with fragments of our own in it.
@@ -86,9 +89,10 @@ class Reach:
         `first` is looked at before other columns are read; not where spans are brought to runs.
         """
         rows = Template(query("search_linked_rows" if self.linked else "search_rows"))
-        return Template(query(name)).substitute(
+        filled = Template(query(name)).substitute(
             rows=rows.substitute(first=first and f"PREWHERE {first}").rstrip(), **fragments
         )
+        return with_costs(filled, unpriced=self.unpriced)
 
 
 class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -125,7 +129,7 @@ class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return values
 
 
-_REACHES = msgspec.json.Decoder(tuple[int, int, int])
+_REACHES = msgspec.json.Decoder(tuple[int, int, int, int])
 _NAMES = msgspec.json.Decoder(tuple[str])
 _PLACES = msgspec.json.Decoder(tuple[str, int])
 _FOUND = msgspec.json.Decoder(_Found)
@@ -186,8 +190,13 @@ class Search:
         answer = self.store.select(
             query("search_reach"), {"tenant": tenant}, fmt="JSONCompactEachRow"
         )
-        ((oldest, newest, linked),) = _REACHES.decode_lines(answer)
-        return Reach(oldest=oldest * SECOND, newest=newest * SECOND, linked=bool(linked))
+        ((oldest, newest, linked, unpriced),) = _REACHES.decode_lines(answer)
+        return Reach(
+            oldest=oldest * SECOND,
+            newest=newest * SECOND,
+            linked=bool(linked),
+            unpriced=bool(unpriced),
+        )
 
     def _page(
         self, question: Question, condition: Condition, reach: Reach
