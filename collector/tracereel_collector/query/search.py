@@ -212,11 +212,12 @@ class Search:
             last = cursors.Place(value=places[-1][1], name=places[-1][0])
             following = cursors.encode(last, question.digest)
         tenant = condition.parameters["tenant"]
-        guesses = dict(places)
+        guesses, latest = dict(places), question.window.end
         if question.sort != "started_at":
-            first = 0 if start is None else start
-            guesses = dict.fromkeys(guesses, first)
-        found = self._found(tenant, guesses, reach, last=question.window.end)
+            # When they began is not among what was found: anywhere in the window.
+            guesses = dict.fromkeys(guesses, 0 if start is None else start)
+            latest = reach.newest if latest is None else latest
+        found = self._found(tenant, guesses, reach, last=latest)
         crashed = self._crashed(tenant, found.values())
         # A run that began before what was searched is further down, or not in the window at all.
         shown = [

@@ -9,7 +9,12 @@ from tracereel import semconv
 from tracereel_collector.store.dialects.columns import kind_of
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
 from tracereel_collector.store.dialects.own_columns import FRAGMENTS as TOLD
-from tracereel_collector.store.rollups import MAX_TAG, event_summaries, span_summaries
+from tracereel_collector.store.rollups import (
+    MAX_TAG,
+    event_summaries,
+    rounded_nano_usd,
+    span_summaries,
+)
 
 KINDS: Final = ("input", "cache_read", "cache_write", "output")
 _MOST_TOKENS = 2**53
@@ -62,15 +67,17 @@ _OF_SPANS = _by_kind(
 
 FRAGMENTS: Final = {
     "event_summaries_with_costs": event_summaries(
+        cost=rounded_nano_usd("llm_cost_usd"),
         sums=f""",
     sumMap(unpriced) AS call_unpriced,
     {_NONE} AS span_unpriced""",
         columns=_COLUMNS,
     ),
     "span_summaries_with_costs": span_summaries(
+        cost=rounded_nano_usd("CostUsd"),
         sums=f""",
     {_NONE} AS call_unpriced,
-    sumMap({_OF_SPANS}) AS span_unpriced"""
+    sumMap({_OF_SPANS}) AS span_unpriced""",
     ),
 }
 """What the `.sql` files call `$name`."""

@@ -36,8 +36,17 @@ def _tags(values: dict[str, str]) -> str:
 
 def nano_usd(cost: str) -> str:
     """SQL for dollars as whole nanodollars: their sums do not depend on the order of adding."""
+    return f"toInt64({_bounded(cost)} * 1e9)"
+
+
+def rounded_nano_usd(cost: str) -> str:
+    """The same, to the nearest: 0.0009832 dollars are not 983199 of them."""
+    return f"toInt64(round({_bounded(cost)} * 1e9))"
+
+
+def _bounded(cost: str) -> str:
     bounded = f"greatest(-1e6, least(1e6, ifNull({cost}, 0)))"
-    return f"toInt64(if(isNaN({bounded}), 0, {bounded}) * 1e9)"
+    return f"if(isNaN({bounded}), 0, {bounded})"
 
 
 def _clock(nano: str, *, earliest: bool) -> str:
@@ -53,7 +62,7 @@ def in_reach(time: str) -> str:
     return f"toDateTime(greatest(0, least({seconds}, 4294967295)), 'UTC')"
 
 
-def event_summaries(*, sums: str = "", columns: str = "") -> str:
+def event_summaries(*, cost: str, sums: str = "", columns: str = "") -> str:
     """SQL that sums up runs from their events; later versions have more sums, over more columns."""
     return f"""SELECT
     tenant,
@@ -115,7 +124,7 @@ FROM
 (
     SELECT
         * EXCEPT payload,
-        {nano_usd("llm_cost_usd")} AS nano_usd,{columns}
+        {cost} AS nano_usd,{columns}
         left(multiIf(
             event_type = '{semconv.PIPELINE_STARTED}', JSONExtractString(payload, 'user_prompt'),
             event_type = '{semconv.EXECUTION_STARTED}', JSONExtractString(payload, 'input_summary'),
@@ -125,7 +134,7 @@ FROM
 GROUP BY tenant, hour, trace_id, day"""
 
 
-def span_summaries(*, sums: str = "") -> str:
+def span_summaries(*, cost: str, sums: str = "") -> str:
     """The same from spans of other instrumentations."""
     return f"""SELECT
     TenantId AS tenant,
@@ -157,7 +166,7 @@ def span_summaries(*, sums: str = "") -> str:
     sum(ifNull(TotalTokens, 0)) AS span_tokens,
     toInt64(0) AS call_nano_usd,
     toInt64(0) AS execution_nano_usd,
-    sum({nano_usd("CostUsd")}) AS span_nano_usd,
+    sum({cost}) AS span_nano_usd,
     toFloat64(2) AS confidence,
     '' AS parent_trace_id,
     CAST([], 'Array(String)') AS otel_trace_ids,
@@ -180,5 +189,8 @@ WHERE {FROM_OTLP}
 GROUP BY tenant, hour, trace_id, day"""
 
 
-FRAGMENTS: Final = {"event_summaries": event_summaries(), "span_summaries": span_summaries()}
+FRAGMENTS: Final = {
+    "event_summaries": event_summaries(cost=nano_usd("llm_cost_usd")),
+    "span_summaries": span_summaries(cost=nano_usd("CostUsd")),
+}
 """What the `.sql` files call `$name`."""

@@ -112,6 +112,15 @@ def test_calls_that_nobody_sent_a_cost_of(told, costs, monkeypatch):
     }
 
 
+def test_a_cost_that_was_sent_is_not_a_little_less_in_the_list(told, priced, tenant):
+    told(*run("exact", cost=0.0009832))
+    least = Question(filters=Filters(least={"cost_usd": 0.0009832}))
+
+    (found,) = Search(priced, lambda: NOW).answer(tenant, least)["traces"]
+
+    assert found["cost_usd"] == 0.0009832
+
+
 def test_spans_of_others_that_nobody_sent_a_cost_of(spans, costs, monkeypatch):
     usage = {"gen_ai.usage.input_tokens": 1000, "gen_ai.usage.output_tokens": 100}
     call = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", **usage}
