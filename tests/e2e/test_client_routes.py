@@ -391,6 +391,32 @@ def test_figures_choose_runs_and_live_records_in_the_terminal(asked, trace_id):
     assert json.loads(seen.stdout)["event"] == "agent.execution.failed"
 
 
+def test_runs_are_chosen_by_their_scores_in_code_and_in_the_terminal(client, asked):
+    for number in range(3):
+        client.score(f"trc_client_{number}", "kindness", number / 2, id="kindness")
+    client.score("trc_client_0", "tone", "cold", id="tone")
+
+    def stored():
+        return len(client.scores(name="kindness").scores) == 3 and client.scores(name="tone").scores
+
+    wait_until(stored, timeout=60, message="the scores were not stored")
+    assert {run.trace_id for run in client.find(score="kindness", min_score=0.5)} == {
+        "trc_client_1",
+        "trc_client_2",
+    }
+    by_word = (*("traces", "--json"), *WINDOW)
+    cold = command(asked, *by_word, "--score", "tone", "--score-category", "cold")
+    middle = command(
+        asked, *by_word, "--score", "kindness", "--min-score", "0.5", "--max-score", ".6"
+    )
+    wrong = command(asked, *by_word, "--min-score", "2", "--max-score", "1")
+
+    assert [json.loads(line)["trace_id"] for line in cold.stdout.splitlines()] == ["trc_client_0"]
+    assert [json.loads(line)["trace_id"] for line in middle.stdout.splitlines()] == ["trc_client_1"]
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "min_score: 2 is above max_score: 1" in wrong.stderr
+
+
 def test_two_runs_are_compared_in_the_terminal(asked):
     same = command(asked, "diff", "trc_client_0", "trc_client_0")
     other = command(asked, "diff", "trc_client_0", "trc_client_1")

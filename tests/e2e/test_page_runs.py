@@ -1,5 +1,6 @@
 """The list of runs in a real browser: live, narrowed by address and by hand, by mouse and by keyboard."""
 
+import json
 import re
 from itertools import pairwise
 from urllib.parse import quote
@@ -7,6 +8,7 @@ from urllib.parse import quote
 from playwright.sync_api import expect
 
 from tests.support.browser import PATIENCE_MS, ended, started
+from tests.support.collector import http
 
 expect.set_options(timeout=PATIENCE_MS)
 DESK = "#/runs?pipeline=travel_desk"
@@ -124,6 +126,22 @@ def test_a_window_is_chosen_on_the_histogram_with_the_keyboard(visit, seeded):
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("from=2.*&to=2|to=2.*&from=2"))
     expect(rows(page)).to_have_count(len(seeded))
+
+
+def test_runs_are_narrowed_by_their_scores_in_the_address(visit, collector, trace_id):
+    for name, value in (("good", 1), ("bad", 0)):
+        run = f"{trace_id}-{name}"
+        collector.post_events([ended(run, event_id=run, user_id=trace_id)])
+        score = {"trace_id": run, "name": trace_id, "value": value}
+        http(
+            "POST", f"{collector.url}/v1/scores?wait=stored&timeout=60", json.dumps(score).encode()
+        )
+
+    page = visit.open(f"#/runs?user={trace_id}&score={trace_id}&max_score=0.5")
+
+    expect(rows(page)).to_have_count(1)
+    page.get_by_role("button", name="Remove max score: 0.5").click()
+    expect(rows(page)).to_have_count(2)
 
 
 def test_words_may_hold_any_character(visit, collector, trace_id):

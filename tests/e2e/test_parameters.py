@@ -46,3 +46,36 @@ def test_clients_of_others_may_send_what_they_like(collector):
     """Jaeger's page and Grafana add parameters of their own; so do exporters."""
     assert http("GET", f"{collector.url}/api/services?nonsense=1").status == 200
     assert http("GET", f"{collector.url}/v1/traces?tenant=default&limit=1").status == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        *(
+            (
+                f"{route}?min_{name}=0.75&max_{name}=0.5",
+                f"min_{name}: 0.75 is above max_{name}: 0.5",
+            )
+            for route in ("traces", "tail")
+            for name in ("duration_ms", "cost_usd", "tokens", "confidence")
+        ),
+        ("traces?min_score=2&max_score=1", "min_score: 2 is above max_score: 1"),
+        ("scores?min=-1&max=-2", "min: -1 is above max: -2"),
+        ("traces?from=1h&to=2h", "to: '2h' is not after from: '1h'"),
+        ("traces?from=2026-01-02&to=2026-01-02", "to: '2026-01-02' is not after from"),
+        ("sessions?from=1h&to=2h", "to: '2h' is not after from: '1h'"),
+        ("agents?from=1h&to=2h", "to: '2h' is not after from: '1h'"),
+        ("agents/a?from=1h&to=2h", "to: '2h' is not after from: '1h'"),
+        ("export?since=1h&until=2h", "until: '2h' is not after since: '1h'"),
+    ],
+)
+def test_a_range_that_nothing_can_be_in_is_refused_with_both_of_its_ends(collector, query, said):
+    answer = http("GET", f"{collector.url}/v1/{query}")
+
+    assert answer.status == 400, answer.body
+    assert said in answer.json()["error"]["message"]
+
+
+def test_a_range_of_one_value_is_one(collector):
+    for query in ("traces?min_tokens=5&max_tokens=5&min_score=1&max_score=1", "scores?min=1&max=1"):
+        assert http("GET", f"{collector.url}/v1/{query}").status == 200

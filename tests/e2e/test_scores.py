@@ -1,7 +1,7 @@
 """Scores: kept for good once acknowledged, replaced by id, listed, and averaged per agent."""
 
 import json
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -173,3 +173,45 @@ def test_an_acknowledged_score_survives_kill_9(new_collector, post):
     values = [each["value"] for each in listed(running, trace_id="t")["scores"]]
     assert sorted(values) == list(range(21))
     running.stop()
+
+
+def test_runs_are_found_by_their_scores(collector, post, trace_id):
+    for name, value in (("good", 0.9), ("bad", 0.1), ("rude", "rude")):
+        run, agent = f"{trace_id}-{name}", {"agent_name": f"agent-{trace_id}"}
+        event = {**example("agent.execution.completed"), **agent, "trace_id": run}
+        collector.post_events([{**event, "event_id": f"evt-{run}"}])
+        post({"trace_id": run, "id": "one", "name": f"q-{trace_id}", "value": value})
+
+    def found(**asked):
+        query = urlencode({"agent": f"agent-{trace_id}", **asked}, doseq=True)
+        answer = http("GET", f"{collector.url}/v1/traces?{query}")
+        assert answer.status == 200, answer.body
+        return sorted(each["trace_id"].rpartition("-")[2] for each in answer.json()["traces"])
+
+    name = f"q-{trace_id}"
+    assert found(score=name) == ["bad", "good", "rude"]
+    assert found(score=name, min_score=0.5) == ["good"]
+    assert found(score=["nobody's", name], max_score=0.1) == ["bad"]
+    assert found(score_category="rude") == ["rude"]
+    assert found(score="nobody's") == []
+    counted = http(
+        "GET", f"{collector.url}/v1/traces?score={name}&limit=0&facets=agent&from=2000-01-01"
+    ).json()["facets"]
+    assert counted["agent"] == [{"value": f"agent-{trace_id}", "runs": 3}]
+
+    post({"trace_id": f"{trace_id}-good", "id": "one", "name": name, "value": 0.2})
+    assert found(score=name, min_score=0.5) == []
+    assert http("DELETE", f"{collector.url}/v1/traces/{trace_id}-bad").status == 200
+    assert found(score=name, max_score=0.5) == ["good"]
+
+
+def test_the_live_tail_says_that_it_knows_no_scores(collector):
+    for parameter in ("score=quality", "min_score=1", "max_score=x", "score_category=rude"):
+        answer = http("GET", f"{collector.url}/v1/tail?{parameter}")
+
+        name = parameter.partition("=")[0]
+        assert answer.status == 400, parameter
+        assert answer.json()["error"]["message"].startswith(f"{name}: nobody has scored yet")
+        assert "GET /v1/traces" in answer.json()["error"]["hint"]
+    others = http("GET", f"{collector.url}/v1/tail?nonsense=1").json()["error"]["message"]
+    assert "score" not in others

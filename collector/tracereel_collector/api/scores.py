@@ -5,10 +5,12 @@ from typing import Annotated
 from fastapi import Query, Request
 from fastapi.responses import Response
 
+from tracereel_collector.api.conditions import check_range
 from tracereel_collector.api.parts import parts_of
 from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope
-from tracereel_collector.query.scores import LATEST, MAX_LISTED, WIDEST, ScoreFilter
+from tracereel_collector.query.scored import WIDEST
+from tracereel_collector.query.scores import LATEST, MAX_LISTED, ScoreFilter
 
 router = Surface(scope=Scope.READ)
 Number = Annotated[float | None, Query(ge=-WIDEST, le=WIDEST, allow_inf_nan=False)]
@@ -30,6 +32,7 @@ async def get_scores(
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
 ) -> Response:
     """The newest first; `next` continues the list as `?before=`."""
+    check_range(min, max, names=("min", "max"))
     parts, tenant = parts_of(request), caller_of(request).tenant
     wanted = ScoreFilter(
         trace_id=trace_id,

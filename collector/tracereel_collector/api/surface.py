@@ -47,8 +47,8 @@ def behind_gate(
     return guarded
 
 
-def knowing_only(names: frozenset[str], handler: Handler) -> Handler:
-    """The handler for requests whose every parameter it reads.
+def knowing_only(names: Mapping[str, bool], handler: Handler) -> Handler:
+    """The handler for requests whose every parameter it reads; some of those are not offered.
 
     A filter that is misspelt would otherwise find everything, and nobody would notice.
     """
@@ -56,7 +56,7 @@ def knowing_only(names: frozenset[str], handler: Handler) -> Handler:
     async def checked(request: Request) -> Response:
         for name in request.query_params:
             if name not in names and name != TENANT:
-                known = ", ".join(sorted(names))
+                known = ", ".join(sorted(each for each, is_offered in names.items() if is_offered))
                 raise BadRequestError(
                     f"there is no parameter {name[:40]!r};"
                     f" expected {f'some of {known}' if known else 'none'}"
@@ -86,7 +86,10 @@ class ScopedRoute(APIRoute):
         if self.scope is Scope.PUBLIC:
             return handler
         if self.scope is not Scope.WRITE and self.path.startswith(OURS):
-            names = frozenset(field.alias for field in self.dependant.query_params)
+            names = {
+                field.alias: bool(getattr(field.field_info, "include_in_schema", True))
+                for field in self.dependant.query_params
+            }
             handler = knowing_only(names, handler)
         return behind_gate(self.scope, handler)
 

@@ -9,6 +9,7 @@ from fastapi import Header, Query, Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from tracereel_collector.api.conditions import attribute_pairs, ranges
 from tracereel_collector.api.parts import parts_of
 from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope as KeyScope
@@ -23,6 +24,9 @@ MAX_VALUES = 20
 MAX_NUMBER = 2**63 - 1
 Values = Annotated[list[str] | None, Query(max_length=MAX_VALUES)]
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
+Elsewhere = Annotated[str | None, Query(include_in_schema=False)]
+"""What the search knows and the tail cannot: it is read to be refused with the reason."""
+_OF_SCORES = ("score", "score_category", "min_score", "max_score")
 
 
 @router.get(
@@ -57,12 +61,18 @@ async def get_tail(
     max_tokens: Number = None,
     min_confidence: Number = None,
     max_confidence: Number = None,
+    score: Elsewhere = None,
+    score_category: Elsewhere = None,
+    min_score: Elsewhere = None,
+    max_score: Elsewhere = None,
     q: Annotated[str, Query(max_length=1000)] = "",
     after: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
     last_event_id: Annotated[int | None, Header(ge=0, le=MAX_NUMBER)] = None,
 ) -> Response:
     """Each record has its sequence number as `id`; `Last-Event-ID`, or `after`, continues behind one."""
     given = locals()
+    _refuse_scores(given)
+    least, most = ranges(given, MEASURES)
     parts, caller = parts_of(request), caller_of(request)
     wanted = TailFilter(
         type=tuple(type or ()),
@@ -78,9 +88,9 @@ async def get_tail(
         model=tuple(model or ()),
         provider=tuple(provider or ()),
         service=tuple(service or ()),
-        least=_ends(given, "min"),
-        most=_ends(given, "max"),
-        attribute=tuple(_pair(each) for each in attribute or ()),
+        least=least,
+        most=most,
+        attribute=attribute_pairs(attribute),
         text=q,
     )
     seen = last_event_id if last_event_id is not None else after
@@ -93,16 +103,14 @@ async def get_tail(
     return _Stream(parts.tail, parts.tail.subscribe(caller.tenant, wanted, position), check)
 
 
-def _ends(given: dict[str, object], end: str) -> dict[str, float]:
-    found = {name: given[f"{end}_{name}"] for name in MEASURES}
-    return {name: value for name, value in found.items() if isinstance(value, (int, float))}
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not sign or not key:
-        raise BadRequestError(f"attribute: {text[:80]!r} has no value; expected key=value")
-    return key, value
+def _refuse_scores(given: dict[str, object]) -> None:
+    for name in _OF_SCORES:
+        if given[name] is not None:
+            raise BadRequestError(
+                f"{name}: nobody has scored yet what is only now acknowledged;"
+                " expected the other filters of the search",
+                hint="GET /v1/traces finds runs by their scores",
+            )
 
 
 class _Stream(Response):

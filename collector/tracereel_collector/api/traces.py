@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from fastapi import Query, Request
 from fastapi.responses import Response
 
+from tracereel_collector.api.conditions import attribute_pairs, check_range, ranges
 from tracereel_collector.api.parts import parts_of
 from tracereel_collector.api.surface import Surface, caller_of
 from tracereel_collector.auth import Scope
@@ -13,6 +14,7 @@ from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.counting import FACETS
 from tracereel_collector.query.executions import MAX_EXECUTIONS
 from tracereel_collector.query.filters import RANGES, Filters
+from tracereel_collector.query.scored import WIDEST, Scored
 from tracereel_collector.query.search import MAX_BUCKETS, MAX_RUNS, Question
 from tracereel_collector.query.window import DAY, parse_window
 from tracereel_collector.store.rollups import TAG_KINDS
@@ -24,6 +26,7 @@ DEFAULT_WINDOW = 7 * DAY
 Text = Annotated[str | None, Query(max_length=1_000)]
 Texts = Annotated[list[str] | None, Query()]
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
+Score = Annotated[float | None, Query(ge=-WIDEST, le=WIDEST, allow_inf_nan=False)]
 Sort = Literal["started_at", "duration_ms", "cost_usd", "tokens", "events", "errors", "confidence"]
 
 
@@ -45,6 +48,10 @@ async def get_traces(
     category: Texts = None,
     code: Texts = None,
     attribute: Texts = None,
+    score: Texts = None,
+    score_category: Texts = None,
+    min_score: Score = None,
+    max_score: Score = None,
     min_duration_ms: Number = None,
     max_duration_ms: Number = None,
     min_cost_usd: Number = None,
@@ -67,16 +74,24 @@ async def get_traces(
     """The newest first unless told otherwise; `next` continues the list as `?cursor=`."""
     parts, tenant = parts_of(request), caller_of(request).tenant
     given = locals()
+    least, most = ranges(given, RANGES)
+    check_range(min_score, max_score, names=("min_score", "max_score"))
     counted = _facets(facets)
     needs_window = bool(counted or histogram) or sort != "started_at" or order != "desc"
     question = Question(
         filters=Filters(
             tags={kind: tuple(given[kind]) for kind in TAG_KINDS if given[kind]},
             statuses=tuple(status or ()),
-            least=_ends(given, "min"),
-            most=_ends(given, "max"),
-            attributes=tuple(_pair(each) for each in attribute or ()),
+            least=least,
+            most=most,
+            attributes=attribute_pairs(attribute),
             text=q or "",
+            scored=Scored(
+                names=tuple(score or ()),
+                categories=tuple(score_category or ()),
+                least=min_score,
+                most=max_score,
+            ),
         ),
         window=parse_window(
             from_, to, now=time.time_ns(), default=DEFAULT_WINDOW if needs_window else None
@@ -93,11 +108,6 @@ async def get_traces(
     return Response(document, media_type="application/json")
 
 
-def _ends(given: dict[str, object], end: str) -> dict[str, float]:
-    found = {name: given.get(f"{end}_{name}") for name in RANGES}
-    return {name: value for name, value in found.items() if isinstance(value, (int, float))}
-
-
 def _facets(named: str | None) -> tuple[str, ...]:
     kinds = tuple(dict.fromkeys(part.strip() for part in (named or "").split(",") if part.strip()))
     if unknown := [kind for kind in kinds if kind not in FACETS]:
@@ -105,10 +115,3 @@ def _facets(named: str | None) -> tuple[str, ...]:
             f"facets: {unknown[0][:40]!r} is not counted; expected some of {', '.join(FACETS)}"
         )
     return kinds
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not sign or not key:
-        raise BadRequestError(f"attribute: {text[:80]!r} has no value; expected key=value")
-    return key, value

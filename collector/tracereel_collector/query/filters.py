@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tracereel_collector.errors import BadRequestError
+from tracereel_collector.query.costs import COST
+from tracereel_collector.query.scored import Scored
 from tracereel_collector.store.rollups import TAG_KINDS
+from tracereel_collector.store.sql import query
 
 MAX_VALUES = 20
 """Of one filter."""
@@ -21,21 +24,17 @@ STATUSES: Final = (
 _WORD = re.compile(r"[0-9A-Za-z\u0080-\U0010ffff]+")
 _PHRASE = re.compile(r'"([^"]*)"')
 
-_NANO_USD = (
-    "multiIf(sum(s.call_nano_usd) != 0, sum(s.call_nano_usd),"
-    " sum(s.span_nano_usd) != 0, sum(s.span_nano_usd), sum(s.execution_nano_usd))"
-)
 _TOKENS = (
     "multiIf(sum(s.call_tokens) != 0, sum(s.call_tokens),"
     " sum(s.span_tokens) != 0, sum(s.span_tokens), sum(s.execution_tokens))"
 )
-"""Model calls are the finest grain there is; executions speak only where there are none."""
+"""Model calls first, as with what they cost."""
 
 COLUMNS: Final[dict[str, str]] = {
     "started": "toUnixTimestamp64Nano(min(s.started))",
     "duration_ms": "intDiv(toUnixTimestamp64Nano(max(s.ended))"
     " - toUnixTimestamp64Nano(min(s.started)), 1000000)",
-    "nano_usd": _NANO_USD,
+    "nano_usd": COST,
     "tokens": f"toInt64({_TOKENS})",
     "events": "toInt64(sum(s.events))",
     "errors": "toInt64(sum(s.errors))",
@@ -85,6 +84,7 @@ class Filters:
     most: dict[str, float] = field(default_factory=dict)
     attributes: tuple[tuple[str, str], ...] = ()
     text: str = ""
+    scored: Scored = Scored()
 
 
 @dataclass(slots=True)
@@ -94,6 +94,8 @@ class Condition:
     columns: dict[str, str] = field(default_factory=dict)
     conditions: list[str] = field(default_factory=list)
     parameters: dict[str, Any] = field(default_factory=dict)
+    first: str = ""
+    """What a row of the run must be, and is worth knowing before anything else of rows is read."""
 
     def needs(self, name: str) -> str:
         """Use one of the known columns."""
@@ -140,6 +142,7 @@ def as_sql(filters: Filters) -> Condition:
                 made.holds("confidence_ppm <= 1000000")
     _add_text(made, filters.text)
     _add_attributes(made, filters.attributes)
+    _add_scored(made, filters.scored)
     return made
 
 
@@ -185,6 +188,16 @@ def _add_attributes(made: Condition, attributes: Iterable[tuple[str, str]]) -> N
         name = f"attribute_{number}"
         made.columns[name] = f"max(s.trace_id GLOBAL IN ({_WITH_ATTRIBUTE.replace('$', name)}))"
         made.holds(name, **{f"{name}_key": key, f"{name}_value": value})
+
+
+def _add_scored(made: Condition, scored: Scored) -> None:
+    if scored == Scored():
+        return
+    _few("score", scored.names)
+    _few("score_category", scored.categories)
+    # Few runs are scored: of the others nothing more need be read.
+    made.first = f"s.trace_id GLOBAL IN ({query('scored_runs')})"
+    made.parameters |= scored.parameters()
 
 
 _IN_TEXTS = """SELECT trace_id FROM trace_texts

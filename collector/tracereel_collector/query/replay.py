@@ -92,7 +92,7 @@ class Replay:
             trace_id=trace_id,
             entries=entries[:limit],
             next=entries[limit - 1].cursor if len(entries) > limit else None,
-            summary=_in_short(counts, trace_ids),
+            summary=self._in_short(tenant, counts, trace_ids),
         )
 
     def state(self, tenant: str, trace_id: str, *, at: Moment, linked: bool = True) -> bytes:
@@ -121,27 +121,29 @@ class Replay:
             chains=[shown_chain(chain, origin=origin) for chain in analysis.chains[:MAX_CHAINS]],
         )
 
-
-def _in_short(counts: Counts, trace_ids: Sequence[str]) -> dict[str, Any]:
-    """The figures that can be counted without reading a run."""
-    has_calls = counts.calls > 0
-    return {
-        "total_events": counts.total_events,
-        "agents_executed": len(counts.agents),
-        "total_time_ms": (counts.ended - counts.began) // MILLI,
-        "errors": counts.errors,
-        "retries": counts.retries,
-        "fallbacks": counts.fallbacks,
-        "decisions": counts.decisions,
-        "agents": counts.agents,
-        "pipeline_type": counts.pipeline_type or None,
-        "status": counts.status or None,
-        "llm_tokens_used": counts.call_tokens if has_calls else counts.said_tokens,
-        "llm_cost_usd": counts.call_cost if has_calls else counts.said_cost,
-        "runs": list(trace_ids),
-        "in_short": True,
-        "truncated": False,
-    }
+    def _in_short(self, tenant: str, counts: Counts, trace_ids: Sequence[str]) -> dict[str, Any]:
+        """The figures that can be counted without reading a run."""
+        has_calls = counts.calls > 0
+        cost = counts.call_cost if has_calls else counts.said_cost
+        if counts.unpriced:
+            cost = self.reader.cost(tenant, trace_ids, counts)
+        return {
+            "total_events": counts.total_events,
+            "agents_executed": len(counts.agents),
+            "total_time_ms": (counts.ended - counts.began) // MILLI,
+            "errors": counts.errors,
+            "retries": counts.retries,
+            "fallbacks": counts.fallbacks,
+            "decisions": counts.decisions,
+            "agents": counts.agents,
+            "pipeline_type": counts.pipeline_type or None,
+            "status": counts.status or None,
+            "llm_tokens_used": counts.call_tokens if has_calls else counts.said_tokens,
+            "llm_cost_usd": cost,
+            "runs": list(trace_ids),
+            "in_short": True,
+            "truncated": False,
+        }
 
 
 def parse_cursor(text: str, *, name: str = "after") -> Cursor:

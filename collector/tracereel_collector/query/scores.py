@@ -7,12 +7,12 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from tracereel_collector.query.filters import words_of
+from tracereel_collector.query.scored import WIDEST
 from tracereel_collector.store.sql import query
 
 MAX_LISTED: Final = 1_000
 MAX_AVERAGES: Final = 1_000
 LATEST: Final = 2**63 - 1
-WIDEST: Final = 1.7e308
 
 
 class Selects(Protocol):

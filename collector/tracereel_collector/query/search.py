@@ -10,6 +10,7 @@ import msgspec
 from tracereel._clock import otel_trace_id
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query import cursor as cursors
+from tracereel_collector.query.costs import with_costs
 from tracereel_collector.query.counting import (
     FACET_VALUES,
     Steps,
@@ -79,6 +80,8 @@ class Reach:
     newest: int
     linked: bool
     """Whether spans have to be brought to the runs that were in their OpenTelemetry traces."""
+    unpriced: bool
+    """Whether any has model calls of which nobody said what they cost."""
 
     def fill(self, name: str, *, first: str = "", **fragments: str) -> str:
         """A query over the rows of runs, with fragments of our own in it.
@@ -86,9 +89,10 @@ class Reach:
         `first` is looked at before other columns are read; not where spans are brought to runs.
         """
         rows = Template(query("search_linked_rows" if self.linked else "search_rows"))
-        return Template(query(name)).substitute(
+        filled = Template(query(name)).substitute(
             rows=rows.substitute(first=first and f"PREWHERE {first}").rstrip(), **fragments
         )
+        return with_costs(filled, unpriced=self.unpriced)
 
 
 class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -125,7 +129,7 @@ class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return values
 
 
-_REACHES = msgspec.json.Decoder(tuple[int, int, int])
+_REACHES = msgspec.json.Decoder(tuple[int, int, int, int])
 _NAMES = msgspec.json.Decoder(tuple[str])
 _PLACES = msgspec.json.Decoder(tuple[str, int])
 _FOUND = msgspec.json.Decoder(_Found)
@@ -186,8 +190,13 @@ class Search:
         answer = self.store.select(
             query("search_reach"), {"tenant": tenant}, fmt="JSONCompactEachRow"
         )
-        ((oldest, newest, linked),) = _REACHES.decode_lines(answer)
-        return Reach(oldest=oldest * SECOND, newest=newest * SECOND, linked=bool(linked))
+        ((oldest, newest, linked, unpriced),) = _REACHES.decode_lines(answer)
+        return Reach(
+            oldest=oldest * SECOND,
+            newest=newest * SECOND,
+            linked=bool(linked),
+            unpriced=bool(unpriced),
+        )
 
     def _page(
         self, question: Question, condition: Condition, reach: Reach
@@ -203,11 +212,12 @@ class Search:
             last = cursors.Place(value=places[-1][1], name=places[-1][0])
             following = cursors.encode(last, question.digest)
         tenant = condition.parameters["tenant"]
-        guesses = dict(places)
+        guesses, latest = dict(places), question.window.end
         if question.sort != "started_at":
-            first = 0 if start is None else start
-            guesses = dict.fromkeys(guesses, first)
-        found = self._found(tenant, guesses, reach, last=question.window.end)
+            # When they began is not among what was found: anywhere in the window.
+            guesses = dict.fromkeys(guesses, 0 if start is None else start)
+            latest = reach.newest if latest is None else latest
+        found = self._found(tenant, guesses, reach, last=latest)
         crashed = self._crashed(tenant, found.values())
         # A run that began before what was searched is further down, or not in the window at all.
         shown = [
@@ -337,9 +347,17 @@ class Search:
         fragments: Mapping[str, str],
         more: Mapping[str, Any],
     ) -> bytes:
-        columns = ", ".join(f"{sql} AS {column}" for column, sql in chosen.columns.items())
+        wanted, conditions = chosen.columns, chosen.conditions
+        if chosen.first and reach.linked:
+            # Rows of a run bear several ids there: all are read before it is known of the run.
+            wanted = {**wanted, "is_first": f"max({chosen.first})"}
+            conditions = [*conditions, "is_first"]
         statement = reach.fill(
-            name, columns=columns, conditions=" AND ".join(chosen.conditions), **fragments
+            name,
+            first=chosen.first,
+            columns=", ".join(f"{sql} AS {column}" for column, sql in wanted.items()),
+            conditions=" AND ".join(conditions),
+            **fragments,
         )
         return self.store.select(statement, {**chosen.parameters, **more}, fmt="JSONCompactEachRow")
 
@@ -347,7 +365,10 @@ class Search:
 def _in_window(condition: Condition, window: Window) -> Condition:
     """The same for runs that began in a window."""
     made = Condition(
-        dict(condition.columns), list(condition.conditions), dict(condition.parameters)
+        dict(condition.columns),
+        list(condition.conditions),
+        dict(condition.parameters),
+        condition.first,
     )
     made.needs("started")
     made.holds(

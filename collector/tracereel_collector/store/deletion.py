@@ -161,27 +161,49 @@ def _places(store: Changes) -> list[_Place]:
 
 
 def _forget_names(store: Changes, tenant: str) -> None:
-    """Names of spans and agents stand apart from them; those that none bears any more go too."""
+    """Names of spans and agents stand apart from them; those that none bears any more go too.
+
+    They are asked for first: a replicated table takes no statement that has a question in it.
+    """
     shards = Shards.of(store.rows(SHARDED))
-    places = {
-        "gone_span_names": (("span_names", "TenantId", "SpanName"),),
-        "gone_agents": (("agent_hours", "tenant", "agent"), ("agent_minutes", "tenant", "agent")),
-    }
-    for gone, tables in places.items():
-        # They are asked for first: a replicated table takes no statement that has a question in it.
-        for _ in range(MAX_ROUNDS):
-            answer = store.select(
-                query(gone), {"tenant": tenant, "limit": MAX_NAMES}, fmt="JSONCompactEachRow"
-            )
-            names = [row[0] for row in msgspec.json.Decoder(tuple[str]).decode_lines(answer)]
-            for table, owner, column in tables if names else ():
-                store.change(
-                    f"ALTER TABLE {shards.changed(table)} DELETE"
-                    f" WHERE {owner} = {{tenant:String}} AND {column} IN {{names:Array(String)}}",
-                    {"tenant": tenant, "names": names},
-                )
-            if len(names) < MAX_NAMES:
-                break
+    for _ in range(MAX_ROUNDS):
+        names = _names(store, "gone_span_names", tenant=tenant, limit=MAX_NAMES)
+        _forget(store, shards, "span_names", "SpanName", "TenantId", tenant, names)
+        if len(names) < MAX_NAMES:
+            break
+    after = ""
+    for _ in range(MAX_ROUNDS):
+        emptied = _names(store, "emptied_agents", tenant=tenant, after=after, limit=MAX_NAMES)
+        if not emptied:
+            break
+        # The large table is asked only about these, and most deletions empty nobody.
+        still = set(_names(store, "agents_with_events", tenant=tenant, names=emptied))
+        gone = [name for name in emptied if name not in still]
+        for table in ("agent_hours", "agent_minutes"):
+            _forget(store, shards, table, "agent", "tenant", tenant, gone)
+        after = emptied[-1]
+
+
+def _names(store: Changes, asked: str, /, **parameters: Any) -> list[str]:
+    answer = store.select(query(asked), parameters, fmt="JSONCompactEachRow")
+    return [row[0] for row in msgspec.json.Decoder(tuple[str]).decode_lines(answer)]
+
+
+def _forget(
+    store: Changes,
+    shards: Shards,
+    table: str,
+    column: str,
+    owner: str,
+    tenant: str,
+    names: list[str],
+) -> None:
+    if names:
+        store.change(
+            f"ALTER TABLE {shards.changed(table)} DELETE"
+            f" WHERE {owner} = {{tenant:String}} AND {column} IN {{names:Array(String)}}",
+            {"tenant": tenant, "names": names},
+        )
 
 
 def _where(tenant: str, trace: str, has_spans: bool) -> str:

@@ -36,8 +36,17 @@ def _tags(values: dict[str, str]) -> str:
 
 def nano_usd(cost: str) -> str:
     """SQL for dollars as whole nanodollars: their sums do not depend on the order of adding."""
+    return f"toInt64({_bounded(cost)} * 1e9)"
+
+
+def rounded_nano_usd(cost: str) -> str:
+    """The same, to the nearest: 0.0009832 dollars are not 983199 of them."""
+    return f"toInt64(round({_bounded(cost)} * 1e9))"
+
+
+def _bounded(cost: str) -> str:
     bounded = f"greatest(-1e6, least(1e6, ifNull({cost}, 0)))"
-    return f"toInt64(if(isNaN({bounded}), 0, {bounded}) * 1e9)"
+    return f"if(isNaN({bounded}), 0, {bounded})"
 
 
 def _clock(nano: str, *, earliest: bool) -> str:
@@ -53,7 +62,9 @@ def in_reach(time: str) -> str:
     return f"toDateTime(greatest(0, least({seconds}, 4294967295)), 'UTC')"
 
 
-EVENT_SUMMARIES: Final = f"""SELECT
+def event_summaries(*, cost: str, sums: str = "", columns: str = "") -> str:
+    """SQL that sums up runs from their events; later versions have more sums, over more columns."""
+    return f"""SELECT
     tenant,
     toStartOfHour({in_reach("timestamp")}) AS hour,
     trace_id,
@@ -62,13 +73,13 @@ EVENT_SUMMARIES: Final = f"""SELECT
     max(timestamp) AS ended,
     max(if(event_type IN ('{semconv.PIPELINE_STARTED}', '{semconv.EXECUTION_STARTED}'),
         concat(if(event_type = '{semconv.PIPELINE_STARTED}', '2', '1'), {
-    _clock("hlc", earliest=True)
-},
+        _clock("hlc", earliest=True)
+    },
             if(pipeline_type = '', agent_name, pipeline_type), '\\t', prompt), '')) AS opening,
     max(if(event_type IN ('{semconv.PIPELINE_COMPLETED}', {", ".join(map(repr, CLOSING))}),
         concat(if(event_type = '{semconv.PIPELINE_COMPLETED}', '2', '1'), {
-    _clock("hlc", earliest=False)
-},
+        _clock("hlc", earliest=False)
+    },
             status), '')) AS closing,
     sum(toInt64(event_type = '{semconv.PIPELINE_STARTED}')
         - toInt64(event_type = '{semconv.PIPELINE_COMPLETED}')) AS pipelines_open,
@@ -93,27 +104,27 @@ EVENT_SUMMARIES: Final = f"""SELECT
     groupUniqArrayArray(16)(if(span_id = '' OR otel_trace_id = trace_id, [], [otel_trace_id]))
         AS otel_trace_ids,
     {
-    _tags(
-        {
-            "agent": "agent_name",
-            "pipeline": "pipeline_type",
-            "model": "llm_model",
-            "provider": "llm_provider",
-            "service": "service",
-            "session": "session_id",
-            "user": "user_id",
-            "error": "error_type",
-            "category": "error_category",
-            "code": "error_code",
-            "emitter": "emitter_id",
-        }
-    )
-} AS tags
+        _tags(
+            {
+                "agent": "agent_name",
+                "pipeline": "pipeline_type",
+                "model": "llm_model",
+                "provider": "llm_provider",
+                "service": "service",
+                "session": "session_id",
+                "user": "user_id",
+                "error": "error_type",
+                "category": "error_category",
+                "code": "error_code",
+                "emitter": "emitter_id",
+            }
+        )
+    } AS tags{sums}
 FROM
 (
     SELECT
         * EXCEPT payload,
-        {nano_usd("llm_cost_usd")} AS nano_usd,
+        {cost} AS nano_usd,{columns}
         left(multiIf(
             event_type = '{semconv.PIPELINE_STARTED}', JSONExtractString(payload, 'user_prompt'),
             event_type = '{semconv.EXECUTION_STARTED}', JSONExtractString(payload, 'input_summary'),
@@ -122,7 +133,10 @@ FROM
 ) AS agent_events
 GROUP BY tenant, hour, trace_id, day"""
 
-SPAN_SUMMARIES: Final = f"""SELECT
+
+def span_summaries(*, cost: str, sums: str = "") -> str:
+    """The same from spans of other instrumentations."""
+    return f"""SELECT
     TenantId AS tenant,
     toStartOfHour({in_reach("Timestamp")}) AS hour,
     TraceId AS trace_id,
@@ -130,12 +144,12 @@ SPAN_SUMMARIES: Final = f"""SELECT
     toDateTime64(min(Timestamp), 9, 'UTC') AS started,
     fromUnixTimestamp64Nano(max(toUnixTimestamp64Nano(Timestamp) + toInt64(Duration)), 'UTC') AS ended,
     max(if(ParentSpanId = '', concat('0', {
-    _clock("toUnixTimestamp64Nano(Timestamp)", earliest=True)
-},
+        _clock("toUnixTimestamp64Nano(Timestamp)", earliest=True)
+    },
         SpanName, '\\t'), '')) AS opening,
     max(if(ParentSpanId = '', concat('0', {
-    _clock("toUnixTimestamp64Nano(Timestamp)", earliest=False)
-},
+        _clock("toUnixTimestamp64Nano(Timestamp)", earliest=False)
+    },
         if(StatusCode = 'Error', 'failed', 'success')), '')) AS closing,
     toInt64(0) AS pipelines_open,
     toInt64(0) AS executions_open,
@@ -152,27 +166,31 @@ SPAN_SUMMARIES: Final = f"""SELECT
     sum(ifNull(TotalTokens, 0)) AS span_tokens,
     toInt64(0) AS call_nano_usd,
     toInt64(0) AS execution_nano_usd,
-    sum({nano_usd("CostUsd")}) AS span_nano_usd,
+    sum({cost}) AS span_nano_usd,
     toFloat64(2) AS confidence,
     '' AS parent_trace_id,
     CAST([], 'Array(String)') AS otel_trace_ids,
     {
-    _tags(
-        {
-            "agent": "AgentName",
-            "pipeline": "WorkflowName",
-            "model": "if(ModelServed = '', ModelRequested, ModelServed)",
-            "provider": "Provider",
-            "service": "ServiceName",
-            "session": "SessionId",
-            "user": "UserId",
-            "error": "ErrorType",
-        }
-    )
-} AS tags
+        _tags(
+            {
+                "agent": "AgentName",
+                "pipeline": "WorkflowName",
+                "model": "if(ModelServed = '', ModelRequested, ModelServed)",
+                "provider": "Provider",
+                "service": "ServiceName",
+                "session": "SessionId",
+                "user": "UserId",
+                "error": "ErrorType",
+            }
+        )
+    } AS tags{sums}
 FROM otel_spans
 WHERE {FROM_OTLP}
 GROUP BY tenant, hour, trace_id, day"""
 
-FRAGMENTS: Final = {"event_summaries": EVENT_SUMMARIES, "span_summaries": SPAN_SUMMARIES}
+
+FRAGMENTS: Final = {
+    "event_summaries": event_summaries(cost=nano_usd("llm_cost_usd")),
+    "span_summaries": span_summaries(cost=nano_usd("CostUsd")),
+}
 """What the `.sql` files call `$name`."""

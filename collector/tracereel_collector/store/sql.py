@@ -7,7 +7,13 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-from tracereel_collector.store import otlp_signals, rollup_agents, rollup_texts, rollups
+from tracereel_collector.store import (
+    otlp_signals,
+    rollup_agents,
+    rollup_costs,
+    rollup_texts,
+    rollups,
+)
 from tracereel_collector.store.dialects import columns, content, own, own_columns
 from tracereel_collector.store.otlp_types import FRAGMENTS
 
@@ -27,6 +33,7 @@ _VALUES = {
     **own_columns.FRAGMENTS,
     **rollups.FRAGMENTS,
     **rollup_agents.FRAGMENTS,
+    **rollup_costs.FRAGMENTS,
     **rollup_texts.FRAGMENTS,
     "merge_tree_settings": MERGE_TREE_SETTINGS,
     "max_unix_nano": "9223372036854775807",

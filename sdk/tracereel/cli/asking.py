@@ -30,6 +30,10 @@ _FILTERS: Final = {
 _RANGES: Final = ("duration_ms", "cost_usd", "tokens", "confidence")
 _LEAST: Final = ("errors", "retries", "fallbacks")
 """Of whole runs: at least so many."""
+_OF_SCORES: Final = {
+    "score": ("NAME", "Name of a score; may be given several times."),
+    "score_category": ("CATEGORY", "Category that was given as a score; the same."),
+}
 
 
 def add_options(parser: argparse.ArgumentParser, *, json_help: str) -> None:
@@ -49,11 +53,17 @@ def add_filters(parser: argparse.ArgumentParser, **other_help: str) -> None:
             _add_figure(chosen, f"{end}_{name}", f"{text} this {name.replace('_', ' in ')}.")
 
 
-def add_least(parser: argparse.ArgumentParser) -> None:
+def add_run_filters(parser: argparse.ArgumentParser) -> None:
     """Add what only whole runs are chosen by."""
     chosen = parser.add_argument_group("filters by what went wrong")
     for name in _LEAST:
         _add_figure(chosen, f"min_{name}", f"At least so many {name}.")
+    scored = parser.add_argument_group("filters by what somebody thinks of a run or its steps")
+    for name, (value, text) in _OF_SCORES.items():
+        option = f"--{name.replace('_', '-')}"
+        scored.add_argument(option, action="append", dest=name, metavar=value, help=text)
+    _add_figure(scored, "min_score", "Scored at least so; yes is 1, no is 0.")
+    _add_figure(scored, "max_score", "Scored at most so.")
 
 
 def _add_figure(group: Any, name: str, text: str) -> None:
@@ -69,8 +79,8 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 
 def filters_of(args: argparse.Namespace, *more: str) -> dict[str, Any]:
     """The filters that were given."""
-    ranges = (f"{end}_{name}" for end in ("min", "max") for name in (*_RANGES, *_LEAST))
-    names = (*_FILTERS, "q", *ranges, *more)
+    ranges = (f"{end}_{name}" for end in ("min", "max") for name in (*_RANGES, *_LEAST, "score"))
+    names = (*_FILTERS, *_OF_SCORES, "q", *ranges, *more)
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from tracereel.cli.asking import (
     add_filters,
-    add_least,
     add_options,
+    add_run_filters,
     add_window,
     asked,
     filters_of,
@@ -61,7 +61,7 @@ _COLUMNS: Final = (
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_options(parser, json_help="Print the runs as JSON, one a line.")
     add_filters(parser)
-    add_least(parser)
+    add_run_filters(parser)
     add_window(parser)
     parser.add_argument("--sort", choices=_SORTS, default="started_at", help="What to sort by.")
     parser.add_argument("--reverse", action="store_true", help="The least or oldest first.")

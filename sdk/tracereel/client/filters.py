@@ -43,6 +43,12 @@ class RunFilters(Filters, total=False):
 
     since: Moment
     until: Moment
+    score: Words
+    """Names of scores; one score must be of such a name and all that is asked of it here."""
+    score_category: Words
+    min_score: float
+    """`true` is 1, `false` 0."""
+    max_score: float
     min_errors: float
     min_retries: float
     min_fallbacks: float

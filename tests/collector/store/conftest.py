@@ -103,7 +103,7 @@ def told(migrated, sequence, tenant):
 
     def insert(*events, tenant=tenant):
         data = b"\n".join(json.dumps(each).encode() for each in events)
-        _insert(migrated, Kind.EVENTS, data, len(events), tenant, sequence)
+        insert_body(migrated, Kind.EVENTS, data, len(events), tenant, sequence)
 
     return insert
 
@@ -113,7 +113,7 @@ def spans(migrated, sequence, tenant):
     """Stores the spans of an OTLP request."""
 
     def insert(request, tenant=tenant):
-        _insert(migrated, Kind.SPANS, request, 1, tenant, sequence)
+        insert_body(migrated, Kind.SPANS, request, 1, tenant, sequence)
 
     return insert
 
@@ -128,12 +128,12 @@ def beat(migrated, sequence, tenant):
         said["recorded"] = recorded
         # Now: what emitters said long ago is forgotten.
         data, received = json.dumps(said).encode(), time.time_ns()
-        _insert(migrated, Kind.HEARTBEATS, data, 1, tenant, sequence, received=received)
+        insert_body(migrated, Kind.HEARTBEATS, data, 1, tenant, sequence, received=received)
 
     return insert
 
 
-def _insert(store, kind, data, records, tenant, sequence, *, received=RECEIVED):
+def insert_body(store, kind, data, records, tenant, sequence, *, received=RECEIVED):
     number = next(sequence)
     body = QueuedBody(
         id=number,

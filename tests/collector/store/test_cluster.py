@@ -96,8 +96,10 @@ class Cluster:
         self.statements.append(statement)
         if statement.startswith("SELECT count()"):
             return b"7\n"
-        if statement in (query("gone_span_names"), query("gone_agents")):
-            return b'["a name"]\n'
+        if statement in (query("gone_span_names"), query("emptied_agents")):
+            return b'["a name"]\n' if parameters.get("after") != "a name" else b""
+        if statement == query("agents_with_events"):
+            return b""
         # Every table has two partitions with something too old, and nothing else is in the first.
         return b"20260101\n" if "HAVING" in statement else b"20260101\t5\n20260102\t3\n"
 

@@ -1,6 +1,7 @@
 """The tables behind Jaeger's APIs: types of attributes, names, spans that events let be known."""
 
 import json
+import time
 import uuid
 
 import pytest
@@ -64,6 +65,28 @@ def test_a_span_that_is_closed_hides_the_one_that_began(store, queued, token):
     store.insert(Kind.EVENTS, [queued(json.dumps(ended).encode())], token=f"{token}2")
     (trace,) = jaeger.traces("default", ["c" * 32])
     assert [(each.name, each.took, each.is_open) for each in trace.spans] == [("n", 9, False)]
+
+
+def test_a_goodbye_that_overtakes_the_last_events_makes_no_span_crashed(
+    migrated, told, beat, tenant
+):
+    """As in the list of runs: what an emitter claims and is not stored is still on its way."""
+    began = {**EXAMPLES[0], "trace_id": "late", "span_id": "a" * 16, "otel_trace_id": "d" * 32}
+    told({**began, "emitter_id": "emt_1", "emitter_seq": 1})
+    jaeger = Jaeger(migrated, now_unix_nano=time.time_ns)
+
+    def shown():
+        ((span,),) = (each.spans for each in jaeger.traces(tenant, ["d" * 32]))
+        return span.attributes["tracereel.state"], span.status
+
+    beat("emt_1", "ended", recorded=2)
+    assert shown() == ("running", "Unset")
+
+    told({**began, "trace_id": "other", "emitter_id": "emt_2", "otel_trace_id": "e" * 32})
+    beat("emt_2", "ended")
+    (other,) = jaeger.traces(tenant, ["e" * 32])
+    assert other.spans[0].attributes["tracereel.state"] == "crashed"
+    assert other.spans[0].status == "Error"
 
 
 def test_an_event_as_odd_as_can_be_does_not_stop_the_view(store, queued, token):

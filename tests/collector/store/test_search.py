@@ -174,6 +174,18 @@ def test_pages_hold_every_run_once_and_in_order(told, search):
         assert values == sorted(values, reverse=order == "desc")
 
 
+@pytest.mark.parametrize("sort", [*SORTED_BY, "tokens", "events"])
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_a_long_window_is_sorted_from_its_beginning_to_its_end(told, search, sort, order):
+    """Without an end, too: what is sorted by something else may have begun at any time in it."""
+    days = {"first": -6.9, "middle": -3, "last": 0}
+    for name, begin in days.items():
+        told(*run(name, begin=int(begin * 86_400)))
+
+    for window in ({"start": at(-7 * 86_400)}, {"start": at(-7 * 86_400), "end": at(3600)}):
+        assert sorted(ids(search(sort=sort, order=order, **window))) == sorted(days)
+
+
 def test_runs_that_come_in_between_do_not_shift_the_pages(told, search):
     told(*run("1"), *run("2", begin=10), *run("3", begin=20))
     first = search(limit=2)

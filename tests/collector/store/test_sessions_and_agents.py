@@ -140,6 +140,17 @@ def test_conversations_come_by_what_happened_last_with_all_their_turns(told, ses
     ]
 
 
+def test_a_turn_that_began_before_the_window_leaves_the_conversation_its_prompt(
+    told, sessions, tenant
+):
+    told(*run("cut", begin=-4000, took=3800, session_id="s", prompt="before"))
+    told(*run("next", begin=60, session_id="s", prompt="any slot?"))
+
+    (found,) = listed(sessions, tenant)["sessions"]
+
+    assert (found["turns"], found["name"], found["first_prompt"]) == (2, "booking", "any slot?")
+
+
 def test_a_conversation_that_nobody_had_is_not_found(told, sessions, tenant):
     told(*run("theirs", session_id="s"), tenant="bravo")
 

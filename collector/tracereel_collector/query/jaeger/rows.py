@@ -78,6 +78,15 @@ class EmitterRow(msgspec.Struct, array_like=True, gc=False):
     state: str
     heard: int
     interval_seconds: float
+    missing: int
+    """Events that it claims and that are not stored yet."""
+
+    def is_gone(self, now: int) -> bool:
+        """Whether nothing more is to come of it: as `gone_emitters.sql` has it for lists of runs."""
+        if self.state == "alive":
+            return now > self.heard + 3e9 * self.interval_seconds
+        # A goodbye may overtake the last events, which say how it all ended.
+        return self.missing <= 0
 
 
 class OutlineRow(msgspec.Struct, array_like=True, gc=False):
@@ -124,9 +133,7 @@ def tell_open(spans: Iterable[SpanRow], emitters: Iterable[EmitterRow], *, now: 
         if not span.is_open:
             continue
         emitter = known.get(span.emitter)
-        alive = emitter is None or (
-            emitter.state == "alive" and now <= emitter.heard + 3e9 * emitter.interval_seconds
-        )
+        alive = emitter is None or not emitter.is_gone(now)
         until = now if emitter is None or alive else emitter.heard
         span.took = max(0, until - span.began)
         span.attributes = {**span.attributes, STATE: RUNNING if alive else CRASHED}

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from string import Template
 from typing import Any, Protocol
 
 import msgspec
 
 from tracereel._clock import otel_trace_id
 from tracereel_collector.errors import NotFoundError
+from tracereel_collector.query.costs import NANO_USD
 from tracereel_collector.query.run.events import EventRow as EventRow
 from tracereel_collector.query.run.events import StoredEvent, event_rows
 from tracereel_collector.store.sql import query
@@ -112,6 +114,8 @@ class Counts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     said_tokens: int | None
     said_cost: float | None
     otel_trace_ids: list[str]
+    unpriced: int
+    """Calls whose sender said how many tokens they took, and not what they cost."""
 
 
 class Cursor(msgspec.Struct, frozen=True, order=True):
@@ -229,6 +233,20 @@ class RunReader:
             fmt="JSONCompactEachRow",
         )
         return _COUNTS.decode(answer), trace_ids
+
+    def cost(self, tenant: str, trace_ids: Iterable[str], counts: Counts) -> float | None:
+        """What runs cost, by the price of the day where nobody has said it; without reading them."""
+        answer = self.store.select(
+            Template(query("run_cost")).substitute(nano_usd=NANO_USD),
+            {
+                "tenant": tenant,
+                "trace_ids": sorted({*trace_ids, *counts.otel_trace_ids}),
+                "began": counts.began,
+                "ended": counts.ended,
+            },
+            fmt="TabSeparated",
+        )
+        return int(answer) / 1e9 if int(answer) else None
 
     def payloads(
         self, tenant: str, trace_id: str, numbers: Sequence[int]

@@ -15,7 +15,8 @@ SELECT
     sumIf(llm_cost_usd, event_type = 'agent.llm.called') AS call_cost,
     sumIf(llm_tokens_used, event_type = 'agent.execution.completed') AS said_tokens,
     sumIf(llm_cost_usd, event_type = 'agent.execution.completed') AS said_cost,
-    groupUniqArray(1000)(otel_trace_id) AS otel_trace_ids
+    groupUniqArray(1000)(otel_trace_id) AS otel_trace_ids,
+    countIf(event_type = 'agent.llm.called' AND isNull(llm_cost_usd) AND isNotNull(llm_tokens_used)) AS unpriced
 FROM
 (
     SELECT

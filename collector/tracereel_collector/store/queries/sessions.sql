@@ -11,7 +11,8 @@ SELECT
     sum(r.nano_usd) AS nano_usd,
     arraySort(groupUniqArrayIf(20)(substring(r.user_tag, 6), r.user_tag != '')) AS users,
     argMax(r.run, r.started) AS last_run,
-    substring(argMin(r.opening, r.started), 18) AS opened
+    -- Of a turn that began before the window, its beginning is not among what is read.
+    substring(argMinIf(r.opening, r.started, r.opening != ''), 18) AS opened
 FROM
 (
     SELECT

@@ -1,10 +1,10 @@
--- Agents of the tenant of whom nothing is left: all that was summed up was taken away again.
+-- Agents of the tenant of whom all that was summed up was taken away again; by name, behind a name.
 SELECT toString(agent) AS name
-FROM agent_minutes
-WHERE tenant = {tenant:String}
+FROM agent_hours
+WHERE tenant = {tenant:String} AND name > {after:String}
 GROUP BY name
 HAVING sum(started) = 0 AND sum(succeeded) = 0 AND sum(failed) = 0 AND sum(cancelled) = 0
    AND sum(retries) = 0 AND sum(fallbacks) = 0 AND sum(decisions) = 0
    AND sum(model_calls) = 0 AND sum(tool_calls) = 0
-   AND name NOT IN (SELECT toString(agent_name) FROM agent_events WHERE tenant = {tenant:String})
+ORDER BY name
 LIMIT {limit:UInt32}

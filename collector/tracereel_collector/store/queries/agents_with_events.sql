@@ -1,0 +1,5 @@
+-- Which of some agents events still name: some kinds of events are in no sum.
+SELECT toString(agent_name) AS name
+FROM agent_events
+WHERE tenant = {tenant:String} AND agent_name IN {names:Array(String)}
+GROUP BY agent_name

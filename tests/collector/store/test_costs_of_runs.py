@@ -1,0 +1,162 @@
+"""What a run cost is the same wherever it is asked: in lists, in the run, in its replay, in pages of it."""
+
+import json
+
+import pytest
+
+from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
+from tracereel_collector.query import replay as replaying
+from tracereel_collector.query.filters import Filters
+from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.run.rows import Cursor, RunReader
+from tracereel_collector.query.search import Question, Search
+from tracereel_collector.query.sessions import Sessions
+from tracereel_collector.query.trace import Traces
+from tracereel_collector.query.window import Window, parse_window
+from tracereel_collector.store.prices import COLUMNS, load_prices, parse
+
+PRICES = f"""{",".join(COLUMNS)}
+openai -,house-model,2020-01-01,10,20,1,12,us
+openai -,house-model,2026-01-24,100,200,,,us
+anthropic,claude-*,2020-01-01,3,15,0.3,3.75,us
+"""
+DAY = 86_400
+
+
+@pytest.fixture(scope="module")
+def priced(migrated):
+    load_prices(migrated, parse(PRICES, name="own"))
+    return migrated
+
+
+@pytest.fixture
+def costs(priced, tenant):
+    """The cost of every run, which is the same by every way of asking."""
+
+    def ask(monkeypatch):
+        reader = RunReader(priced)
+        traces = Traces(reader, lambda: NOW)
+        replay = Replay(reader, traces)
+        found = Search(priced, lambda: NOW).answer(tenant, Question())["traces"]
+        listed = {each["trace_id"]: each["cost_usd"] for each in found}
+        told_by_events = {each["trace_id"] for each in found if each["events"]}
+        for trace_id, cost in listed.items():
+            shown = json.loads(traces.document(tenant, trace_id))["summary"]["llm_cost_usd"]
+            told = json.loads(replay.document(tenant, trace_id))["summary"]["llm_cost_usd"]
+            with monkeypatch.context() as patched:
+                patched.setattr(replaying, "WHOLE_EVENTS", 0)
+                page = replay.page(tenant, trace_id, after=Cursor(), limit=1)
+            assert page.summary.get("in_short", False) is (trace_id in told_by_events)
+            assert shown == told == pytest.approx(cost, abs=2e-9), trace_id
+            assert page.summary["llm_cost_usd"] == pytest.approx(cost, abs=2e-9), trace_id
+        return {name: cost and round(cost, 6) for name, cost in listed.items()}
+
+    return ask
+
+
+def calls(trace_id, *usages, begin=0, **common):
+    """A run with calls of a model inside of it."""
+    events = run(trace_id, begin=begin, cost=None, **common)
+    closing = {**events[0], "event_type": "agent.llm.called", "span_name": "chat house-model"}
+    made = [
+        {**closing, "operation": "chat", "llm_provider": "openai", "llm_model": "house-model"}
+        | {"event_id": f"{trace_id}-call-{number}", "span_id": f"{number + 1:016x}"}
+        | {"otel_trace_id": (trace_id.encode() * 16)[:16].hex(), "status": "success"}
+        | {"span_start_unix_nano": _nano(begin), "span_end_unix_nano": _nano(begin + 1)}
+        | {"parent_span_id": "f" * 16, "timestamp": at(begin + 1), **usage}
+        for number, usage in enumerate(usages)
+    ]
+    return [*events[:2], *made, *events[2:]]
+
+
+def _nano(seconds):
+    return parse_window(at(seconds), None, now=0).start
+
+
+def used(prompt, completion, **more):
+    total = prompt + (completion or 0)
+    return {
+        "llm_prompt_tokens": prompt,
+        "llm_completion_tokens": completion,
+        "llm_tokens_used": total,
+        **more,
+    }
+
+
+def test_calls_that_nobody_sent_a_cost_of(told, costs, monkeypatch):
+    told(*calls("plain", used(1000, 100), used(1000, 0)))
+    told(*calls("mixed", used(1000, 100), used(500, 5, llm_cost_usd=0.25), begin=10))
+    told(*calls("sent", used(1000, 100, llm_cost_usd=0.5), begin=20))
+    told(*calls("nobody's", used(9, 9, llm_model="unheard-of"), begin=40))
+    told(*calls("later", used(1000, 100), begin=DAY))
+    cached = {"llm_cached_tokens": 400, "llm_cache_write_tokens": 100}
+    told(*calls("cached", used(1000, 100, **cached), begin=50))
+    apart = {**used(200, 100, **cached), "llm_tokens_used": 800}
+    told(*calls("apart", apart, begin=60))
+    claude = {"llm_provider": "anthropic", "llm_model": "claude-x"}
+    told(*calls("claude", used(1_000_000, 0, **claude), begin=70))
+    told(
+        *calls("asked", used(1000, 0, llm_model=None, llm_model_requested="house-model"), begin=80)
+    )
+
+    assert costs(monkeypatch) == {
+        "plain": 0.022,
+        "mixed": 0.262,
+        "sent": 0.5,
+        "nobody's": None,
+        "later": 0.12,
+        "cached": round((500 * 10 + 400 * 1 + 100 * 12 + 100 * 20) / 1e6, 6),
+        "apart": round((200 * 10 + 400 * 1 + 100 * 12 + 100 * 20) / 1e6, 6),
+        "claude": 3.0,
+        "asked": 0.01,
+    }
+
+
+def test_a_cost_that_was_sent_is_not_a_little_less_in_the_list(told, priced, tenant):
+    told(*run("exact", cost=0.0009832))
+    least = Question(filters=Filters(least={"cost_usd": 0.0009832}))
+
+    (found,) = Search(priced, lambda: NOW).answer(tenant, least)["traces"]
+
+    assert found["cost_usd"] == 0.0009832
+
+
+def test_spans_of_others_that_nobody_sent_a_cost_of(spans, costs, monkeypatch):
+    usage = {"gen_ai.usage.input_tokens": 1000, "gen_ai.usage.output_tokens": 100}
+    call = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", **usage}
+    spans(
+        spans_request(span(1), span(2, parent=1, **call, **{"gen_ai.request.model": "house-model"}))
+    )
+    assert costs(monkeypatch) == {"ab" * 16: 0.012}
+
+
+def test_runs_are_found_sorted_and_summed_up_by_what_they_cost(told, priced, tenant):
+    told(*calls("cheap", used(10, 1), session_id="s"))
+    told(*calls("dear", used(100_000, 1), begin=10, session_id="s"))
+    told(*calls("sent", used(1, 1, llm_cost_usd=0.5), begin=20, session_id="s"))
+    search = Search(priced, lambda: NOW)
+
+    def ids(**asked):
+        return [each["trace_id"] for each in search.answer(tenant, Question(**asked))["traces"]]
+
+    assert ids(filters=Filters(least={"cost_usd": 0.4})) == ["sent", "dear"]
+    assert ids(filters=Filters(most={"cost_usd": 0.4})) == ["cheap"]
+    window = Window(start=_nano(-10))
+    assert ids(sort="cost_usd", window=window) == ["dear", "sent", "cheap"]
+    sessions = Sessions(priced, search).list_document(tenant, window, user="", limit=5, cursor=None)
+    (session,) = json.loads(sessions)["sessions"]
+    assert session["cost_usd"] == pytest.approx(1.00002 + 0.00012 + 0.5)
+
+
+def test_a_price_that_comes_later_holds_for_what_was_stored_before(told, priced, tenant):
+    told(*calls("waits", used(1000, 0, llm_model="new-model")))
+    search = Search(priced, lambda: NOW)
+
+    def cost():
+        (found,) = search.answer(tenant, Question())["traces"]
+        return found["cost_usd"]
+
+    assert cost() is None
+    load_prices(priced, parse(f"{PRICES}openai,new-model,2020-01-01,7,7,,,us\n", name="own"))
+    assert cost() == pytest.approx(0.007)
+    load_prices(priced, parse(PRICES, name="own"))

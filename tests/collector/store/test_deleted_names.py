@@ -1,0 +1,94 @@
+"""Names stand apart from what bears them: they go with the last of it, and finding out which is cheap."""
+
+import pytest
+
+from tests.collector.store.runs_to_find import run, span, spans_request
+from tests.support.contract import EXAMPLES
+from tracereel_collector.store import deletion
+from tracereel_collector.store.deletion import delete_rows, runs_of
+
+
+class Overheard:
+    """A real store, with the questions that were put to it."""
+
+    def __init__(self, store):
+        self._store = store
+        self.asked = []
+
+    def rows(self, statement):
+        return self._store.rows(statement)
+
+    def select(self, statement, parameters, *, fmt):
+        self.asked.append(statement)
+        return self._store.select(statement, parameters, fmt=fmt)
+
+    def change(self, statement, parameters):
+        self._store.change(statement, parameters)
+
+
+def custom(agent, trace_id="noted"):
+    """An event that is in no sum."""
+    return {**EXAMPLES[0], "event_type": "custom.note", "event_id": agent, "agent_name": agent} | {
+        "trace_id": trace_id
+    }
+
+
+@pytest.fixture
+def agents(migrated, tenant):
+    def known():
+        answer = migrated.select(
+            "SELECT DISTINCT agent FROM agent_hours WHERE tenant = {tenant:String} ORDER BY agent",
+            {"tenant": tenant},
+            fmt="TabSeparated",
+        )
+        return answer.decode().split()
+
+    return known
+
+
+@pytest.mark.parametrize("most", [1, 2, 5_000])
+def test_agents_go_with_the_last_that_names_them(migrated, told, tenant, agents, monkeypatch, most):
+    """However many names one question is about, and whoever else stays."""
+    monkeypatch.setattr(deletion, "MAX_NAMES", most)
+    for name in ("a", "b", "c", "d"):
+        told(*run(f"of-{name}", agent=name))
+    told(*run("of-a-too", agent="a"))
+    told(custom("b"), custom("c"))
+
+    delete_rows(migrated, runs_of(migrated, tenant, [f"of-{name}" for name in "abcd"]))
+
+    assert agents() == ["a", "b", "c"]
+    delete_rows(migrated, runs_of(migrated, tenant, ["of-a-too", "noted"]))
+    assert agents() == []
+
+
+def test_the_events_are_not_asked_about_agents_where_nobody_has_gone(migrated, told, tenant):
+    told(*run("one"), *run("two"), *run("three", agent="other"))
+    store = Overheard(migrated)
+
+    def about_agents():
+        return [each for each in store.asked if "agent_name" in each]
+
+    delete_rows(store, runs_of(migrated, tenant, ["one"]))
+    assert not about_agents()
+    delete_rows(store, runs_of(migrated, tenant, ["three"]))
+    assert len(about_agents()) == 1
+
+
+def test_names_of_spans_go_with_the_last_of_them_whoever_told_it(migrated, told, spans, tenant):
+    told(*run("one", agent="a"), *run("two", agent="b"))
+    spans(spans_request(span(1, name="GET /eva"), span(2, name="work"), trace=b"\x01" * 16))
+    spans(spans_request(span(1, name="work"), trace=b"\x02" * 16))
+
+    def names():
+        answer = migrated.select(
+            "SELECT DISTINCT SpanName FROM span_names WHERE TenantId = {tenant:String}",
+            {"tenant": tenant},
+            fmt="TabSeparated",
+        )
+        return set(answer.decode().splitlines())
+
+    assert {"GET /eva", "work", "invoke_agent a", "invoke_agent b"} <= names()
+    delete_rows(migrated, runs_of(migrated, tenant, ["one", "01" * 16]))
+    assert {"work", "invoke_agent b"} <= names()
+    assert not names() & {"GET /eva", "invoke_agent a"}
