@@ -39,7 +39,10 @@ class _Asked(Arguments):
 
     def question(self) -> str | None:
         """What was asked, in the words of who asked, by its own name or in the body of a request."""
-        for asked in (self.find(*QUESTIONS), *(get(self.find(name), *QUESTIONS) for name in BODIES)):
+        for asked in (
+            self.find(*QUESTIONS),
+            *(get(self.find(name), *QUESTIONS) for name in BODIES),
+        ):
             if isinstance(asked, str) and asked:
                 return asked
         return None
