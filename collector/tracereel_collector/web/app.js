@@ -25,6 +25,7 @@ const PARENTS = { run: "runs", compare: "runs", agent: "agents", session: "sessi
 const main = document.getElementById("main");
 let shown = { key: null, update: null, stop: null };
 let away = false;
+let nextCheck;
 
 /** A view is `show(place, address, signal, begun)`; it may give back `update(address)` for changes of the query. */
 async function follow() {
@@ -69,7 +70,7 @@ async function follow() {
     if (stop.signal.aborted || error.name === "AbortError") return;
     if (!(error instanceof Refusal)) console.error(error);
     place.replaceChildren(failure(error, again));
-    if (error.kind === "away" && !(await isThere())) away = true;
+    if (error.kind === "away") checkHealth();
   }
 }
 
@@ -91,7 +92,8 @@ async function checkHealth() {
   }
   place.className = `health ${state}`;
   if (place.textContent !== text) place.textContent = text;
-  setTimeout(checkHealth, document.hidden ? 30_000 : 5_000);
+  clearTimeout(nextCheck);
+  nextCheck = setTimeout(checkHealth, document.hidden ? 30_000 : 5_000);
 }
 
 document.getElementById("skip").addEventListener("click", (event) => {

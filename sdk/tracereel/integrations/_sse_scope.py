@@ -3,18 +3,21 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tracereel import _guard
+from tracereel import _guard, _values
 from tracereel._recorder import Recorder
 from tracereel._scopes.agent import AgentScope, AgentSpec
-from tracereel._scopes.arguments import Arguments, Ids, check, put
+from tracereel._scopes.arguments import IDS, Arguments, Ids, check, put
 from tracereel._scopes.base import Scope, Spec
 from tracereel._scopes.output import Stream
 from tracereel._scopes.steps import StepScope, StepSpec
 from tracereel.integrations._sse_run import Rounds, SseRun
 from tracereel.integrations._sse_tools import inside
 from tracereel.providers.reading import get
+from tracereel.semconv import SUMMARY_LIMIT
 
 THREADS: Final = ("thread_id", "threadId")
+QUESTIONS: Final = ("message", "question", "user_prompt", "prompt")
+BODIES: Final = ("body", "request", "payload")
 
 
 class _Asked(Arguments):
@@ -29,10 +32,37 @@ class _Asked(Arguments):
     def thread(self) -> Any:
         """The thread that is asked to go on, by its own name or in the body of a request."""
         thread = self.find(*THREADS)
-        for name in ("body", "request", "payload"):
+        for name in BODIES:
             if thread is None:
                 thread = get(self.find(name), *THREADS)
         return thread
+
+    def question(self) -> str | None:
+        """What was asked, in the words of who asked, by its own name or in the body of a request."""
+        for asked in (
+            self.find(*QUESTIONS),
+            *(get(self.find(name), *QUESTIONS) for name in BODIES),
+        ):
+            if isinstance(asked, str) and asked:
+                return asked
+        return None
+
+    def summary(self) -> str:
+        """The question as people read it; what else was given is on a line of its own."""
+        question = self.question()
+        if question is None:
+            return _values.call_summary(self.pairs())
+        given = self.pairs()
+        for name, value in given:
+            if name in BODIES and type(value) is dict:
+                given = [pair for pair in given if pair[0] != name] + list(value.items())
+        known = (*QUESTIONS, *THREADS, *IDS)
+        others = [(name, value) for name, value in given if name not in known and value is not None]
+        words = _values.text(question, SUMMARY_LIMIT)
+        rest = SUMMARY_LIMIT - len(words) - 1
+        if not others or rest < 1:
+            return words
+        return f"{words}\n{_values.call_summary(others, rest)}"
 
 
 class SseSpec(AgentSpec):
@@ -106,6 +136,12 @@ class SseScope(AgentScope):
         self.run.begin(self, records_tools=spec.records_tools)
         self.stream = self.run
         self.execution.notes[RUN] = self.run, self
+
+    def opening(self) -> dict[str, Any]:
+        event = super().opening()
+        if self.captures and isinstance(self.arguments, _Asked):
+            event["input_summary"] = self.arguments.summary()
+        return event
 
     def listen(self, kind: str) -> Stream:
         del kind  # the answer is what counts, not what carries it

@@ -61,7 +61,7 @@ def test_the_frames_become_tools_rounds_answer_sources_and_thread(events):
     )
 
     started, done = only(events, STARTED), only(events, DONE)
-    assert "¿Días?" in started["input_summary"]
+    assert started["input_summary"] == "¿Días?"
     assert done["output_summary"] == "Desde 2021 son 16 semanas."
     assert (done["output_type"], done["output_items"]) == ("sse", 2)
     assert (done["sources"], done["source_count"]) == ([SOURCE], 1)
@@ -75,6 +75,38 @@ def test_the_frames_become_tools_rounds_answer_sources_and_thread(events):
     assert {search["status"], article["status"]} == {"success"}
     assert {search["ended_by"], article["ended_by"]} == {"next_frame"}
     assert search["parent_span_id"] == started["span_id"]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"message": "How long?", "thread_id": "t"}, "How long?"),
+        ({"question": "How long?", "topic": "leave", "top": None}, "How long?\ntopic: 'leave'"),
+        ({"body": {"message": "How long?", "threadId": "t", "k": 3}}, "How long?\nk: 3"),
+        ({"message": ["How", "long?"]}, "message: ['How', 'long?']"),
+        ({"message": "x" * 200, "topic": "leave"}, "x" * 200),
+        ({"topic": "leave"}, "topic: 'leave'"),
+    ],
+)
+def test_the_question_is_told_in_its_own_words_and_other_arguments_below(events, given, shown):
+    list(wrap(iter(ANSWER), "ss-expert", inputs=given))
+
+    assert only(events, STARTED)["input_summary"] == shown
+
+
+def test_a_long_question_is_cut(events):
+    list(wrap(iter(ANSWER), "ss-expert", inputs={"message": "long " * 100, "topic": "leave"}))
+
+    started = only(events, STARTED)
+    assert len(started["input_summary"]) <= 200
+    assert started["input_summary"].startswith("long long")
+
+
+def test_a_question_is_not_told_where_content_is_not_wanted(registry):
+    with EventRecorder(registry=registry, capture_content=False) as recorder:
+        list(wrap(iter(ANSWER), "ss-expert", inputs={"message": "How long?", "topic": "leave"}))
+
+    assert only(recorder, STARTED)["input_summary"] == ""
 
 
 def test_a_thread_that_is_known_only_at_the_end_is_the_session_from_there_on(events):

@@ -17,7 +17,7 @@ export function sparkline(executions, failed, label) {
   return svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label }, bars.filter(Boolean));
 }
 
-const [WIDTH, HEIGHT, LEFT, BOTTOM] = [520, 160, 76, 22];
+const [WIDTH, HEIGHT, LEFT, BOTTOM] = [560, 160, 64, 22];
 
 function frame(label, most, shown, children, foot, above = 0) {
   const inner = HEIGHT - BOTTOM;
@@ -102,7 +102,9 @@ export function tenths(counts, label) {
 
 const OCTAVE = 8;
 const MOST_BARS = 48;
-const LABELS = 22;
+const LABELS = 18;
+/** How wide the name of a percentile is. */
+const NAME = 28;
 const [P50, P95, P99] = ["p50_ms", "p95_ms", "p99_ms"];
 
 /** Buckets as they are counted, or two, four, … of them together where there are too many to be seen. */
@@ -137,11 +139,13 @@ export function spread(buckets, latency, label, shown) {
   const most = roundedCount(Math.max(...drawn.map((each) => each.executions)));
   const room = inner - 8 - LABELS;
   const columns = drawn.map(({ from, to, executions }) => svg("rect", { class: "ok", x: x(from) + .5, width: Math.max(1, x(to) - x(from) - 1), y: inner - (executions / most) * room, height: (executions / most) * room }));
-  const lines = [P50, P95, P99].filter((name) => latency[name] != null).map((name, at) => {
-    const place = x(Math.log2(latency[name]));
-    const before = place > WIDTH - 40;
-    return [svg("line", { class: "percentile", x1: place, x2: place, y1: 2 + at * 11, y2: inner }),
-      svg("text", { class: "percentile-name", x: place + (before ? -4 : 4), y: 10 + at * 11, "text-anchor": before ? "end" : "start" }, name.replace("_ms", ""))];
+  // Names stand in a row above their lines; those that would cover the one before stand beside it.
+  let free = LEFT;
+  const known = [P50, P95, P99].filter((name) => latency[name] != null).map((name) => ({ name: name.replace("_ms", ""), place: x(Math.log2(latency[name])) }));
+  const lines = known.map(({ name, place }, at) => {
+    const left = Math.min(Math.max(free, place - NAME / 2), WIDTH - NAME * (known.length - at));
+    free = left + NAME;
+    return [svg("line", { class: "percentile", x1: place, x2: place, y1: LABELS - 2, y2: inner }), svg("text", { class: "percentile-name", x: left + NAME / 2, y: 11, "text-anchor": "middle" }, name)];
   });
   const foot = marksBetween(low, high).map((each) => svg("text", { x: x(Math.log2(each)), y: HEIGHT - 4, "text-anchor": x(Math.log2(each)) > WIDTH - 24 ? "end" : "middle" }, tick(shown)(each)));
   return frame(label, most, (value) => String(Math.round(value)), [columns, lines], foot, LABELS);

@@ -73,6 +73,11 @@ function worse(delta) {
   return !delta ? "quiet" : delta > 0 ? "warn" : "good";
 }
 
+/** A hundredth more or less is how clocks are read, not a difference. */
+function slight(took) {
+  return took?.delta != null && Math.abs(took.delta) < Math.max(took.a ?? 0, took.b ?? 0) / 100;
+}
+
 function signed(delta, shown) {
   if (delta == null) return "–";
   return delta > 0 ? `+${shown(delta)}` : delta === 0 ? "±0" : `−${shown(-delta)}`;
@@ -91,7 +96,7 @@ function rowOf(step, first) {
     h("span", { class: "diff-name", vars: { "--depth": Math.min(step.depth, 12) } }, h("span", { class: "dot", vars: { "--agent": colourOf(step.agent ?? step.name) } }), plain(step.name), h("small", { class: "quiet" }, ` ${kindName(step.kind)}`), first && h("span", { class: "first-mark" }, "first difference")),
     h("span", { class: "quiet diff-what" }, fields.map(([name]) => name).join(", ") || (step.change === "same" ? "" : SAID[step.change])),
     h("span", { class: "number" }, duration(step.duration_ms?.a)), h("span", { class: "number" }, duration(step.duration_ms?.b)),
-    h("span", { class: `number ${step.duration_ms?.delta ? "" : "quiet"}` }, signed(step.duration_ms?.delta, duration)),
+    slight(step.duration_ms) ? h("span", { class: "number quiet", title: signed(step.duration_ms.delta, duration) }, "±0") : h("span", { class: `number ${step.duration_ms?.delta ? "" : "quiet"}` }, signed(step.duration_ms?.delta, duration)),
   ];
   if (!fields.length) return h("div", { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" }, h("div", { class: "diff-line" }, line));
   return h("div", { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" }, h("details", { open: first },

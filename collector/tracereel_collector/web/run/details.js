@@ -5,6 +5,8 @@ import { agentName, badge } from "../shell/pieces.js";
 import { NONE, confidence, cost, count, duration, kindName, laidOut, plain } from "../shell/words.js";
 
 const LONG = 6_000;
+/** How much of a text the collector tells with a step, at most. */
+const CUT = 2_000;
 
 export function block(title, value, { open = true } = {}) {
   if (value == null || value === "" || (Array.isArray(value) && !value.length)) return null;
@@ -60,6 +62,24 @@ function failureOf(step, stack) {
       stack && folding(h("details", { open: true }, h("summary", {}, h("h3", {}, "Stack trace")), h("pre", { class: "value", tabindex: "0" }, plain(stack))), "Stack trace", stack)));
 }
 
+/** Where events keep what went in and what came out, in the order in which the collector looks there. */
+const GIVEN = ["arguments", "input_messages", "query", "user_prompt", "input_data", "input_summary"];
+const MADE = ["result", "output_messages", "documents", "output_data", "output_summary", "result_summary", "fallback_output_summary"];
+
+/** A step has the beginning of a long text; its events have all of it. */
+function whole(text, entries, names) {
+  if (typeof text !== "string" || text.length < CUT) return text;
+  for (const { details } of entries) {
+    const found = names.map((name) => details[name]).find((each) => each != null && each !== "");
+    const all = typeof found === "string" ? found : JSON.stringify(found ?? "");
+    if (all.length > text.length) return all;
+  }
+  return text;
+}
+
+export const wentIn = (step, entries) => whole(step.input, entries, GIVEN);
+export const cameOut = (step, entries) => whole(step.output, entries, MADE);
+
 /** `entries` are those of the replay that belong to the step, as far as they are read. */
 export function stepDetails(step, entries, { onZoom, onSeek, chain }) {
   const stack = entries.map((each) => each.details.stack_trace).find(Boolean);
@@ -85,7 +105,7 @@ export function stepDetails(step, entries, { onZoom, onSeek, chain }) {
       ["Parent", step.missing_parent_id ? `${plain(step.missing_parent_id)}, which is not known` : null],
     ]),
     chain,
-    block("Input", step.input), block("Output", step.output), block("Reasoning", step.reasoning),
+    block("Input", wentIn(step, entries)), block("Output", cameOut(step, entries)), block("Reasoning", step.reasoning),
     decisions(step, entries),
     messages.map(({ details }) => block(`Message: ${plain(details.role ?? details.message_type)}`, details.content)),
     rawBlock(raw));

@@ -17,7 +17,7 @@ export function linesOf(timeline, completeness) {
   const lines = [];
   for (const entry of timeline) {
     const { details, event, step = {} } = entry;
-    lines.push({ at: Math.max(0, step.offset_ms ?? 0), step: step.id, event, kind: kindOf(event, details), agent: details.agent_name ?? step.agent ?? details.primary_agent ?? "", text: textOf(event, details) });
+    lines.push({ at: Math.max(0, step.offset_ms ?? 0), step: step.id, event, kind: kindOf(event, details), agent: details.agent_name ?? step.agent ?? details.primary_agent ?? "", of: calledBy(event, details), text: textOf(event, details) });
     const gap = gaps.get(`${details.emitter_id} ${details.trace_seq}`);
     if (gap) {
       lines.push({ at: Math.max(0, step.offset_ms ?? 0), event: "gap", kind: "error", agent: plain(gap.emitter.service ?? ""), gap: true,
@@ -35,6 +35,18 @@ function kindOf(event, details) {
   return "other";
 }
 
+/** What was called, where an event is of a call. */
+function calledBy(event, details) {
+  const { tool_name: tool, llm_model: model, retrieval_name: retriever, step_name: step } = details;
+  return { "agent.tool.called": tool, "agent.llm.called": model, "agent.retrieval.completed": retriever, "agent.step.completed": step }[event] ?? "";
+}
+
+/** A text in a list of its own is that text. */
+function wordsOf(value) {
+  if (typeof value === "string") return value;
+  return Array.isArray(value) && value.length === 1 && typeof value[0] === "string" ? value[0] : JSON.stringify(value);
+}
+
 function textOf(event, details) {
   const parts = [];
   if (event === "agent.retry.attempted") parts.push(`attempt ${details.retry_attempt} failed, again in ${duration(details.delay_seconds * 1000)}`);
@@ -44,7 +56,7 @@ function textOf(event, details) {
   const said = details.error_message ?? details.reasoning ?? details.content ?? details.output_summary ?? details.result_summary
     ?? details.input_summary ?? details.user_prompt ?? details.original_error ?? details.primary_error ?? details.query
     ?? details.arguments ?? details.output_messages ?? details.name;
-  if (said != null) parts.push(typeof said === "string" ? said : JSON.stringify(said));
+  if (said != null) parts.push(wordsOf(said));
   return plain(parts.join(" · ")).slice(0, 400);
 }
 
@@ -119,7 +131,7 @@ export class Events {
   #draw(line, index) {
     const row = h("div", { class: `event-row e-${line.kind}${line.gap ? " gap" : ""}`, role: "option", id: `event-${index}`, "aria-selected": String(index === this.taken) },
       h("span", { class: "event-at" }, duration(line.at)),
-      h("span", { class: "event-name" }, line.agent && h("span", { class: "dot", vars: { "--agent": colourOf(line.agent) } }), h("b", {}, SHORT[line.event] ?? plain(line.event)), " ", h("span", { class: "quiet" }, plain(line.agent))),
+      h("span", { class: "event-name" }, line.agent && h("span", { class: "dot", vars: { "--agent": colourOf(line.agent) } }), h("b", {}, SHORT[line.event] ?? plain(line.event)), " ", line.of && h("span", { class: "event-of" }, `${plain(line.of)} `), h("span", { class: "quiet" }, plain(line.agent))),
       h("span", { class: "event-text", title: line.text }, line.text));
     row.line = line;
     this.#paint(row, index);

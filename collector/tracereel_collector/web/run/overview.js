@@ -4,7 +4,9 @@ import { address } from "../shell/address.js";
 import { button, h, link } from "../shell/elements.js";
 import { agentName, badge, facts, notice } from "../shell/pieces.js";
 import { NONE, confidence, cost, count, duration, plain, several } from "../shell/words.js";
-import { block } from "./details.js";
+import { block, cameOut, wentIn } from "./details.js";
+
+const MOST_CLOCKS = 4;
 
 export function figures(run) {
   const { summary, steps } = run;
@@ -44,11 +46,8 @@ export function warnings(run, completeness, { onSelect }) {
   }
   if (run.state === "crashed") made.push(notice("bad", h("span", {}, h("b", {}, "The process is gone."), " It stopped speaking before this run ended.")));
   if (run.state === "unknown") made.push(notice("warn", h("span", {}, h("b", {}, "The end is not known."), " It may still be on its way.")));
-  const shifts = Object.entries(summary.clock_shifts_ms ?? {});
-  if (shifts.length) {
-    made.push(notice("warn", h("span", {}, h("b", {}, "Clocks disagree."), " Steps were moved so that they fit: ",
-      shifts.slice(0, 4).map(([who, by]) => `${plain(who)} by ${duration(by)}`).join(", "), ".")));
-  }
+  const clocks = wrongClocks(summary, completeness);
+  if (clocks.length) made.push(notice("warn", h("span", {}, h("b", {}, "Clocks disagree."), ` ${clocks.slice(0, MOST_CLOCKS).join(" ")}`)));
   if (summary.truncated) made.push(notice("warn", h("span", {}, h("b", {}, "Not all of it is shown."), " The run is larger than one answer may be.")));
   return made;
 }
@@ -56,6 +55,17 @@ export function warnings(run, completeness, { onSelect }) {
 function gapsOf(completeness) {
   return (completeness?.emitters ?? []).filter((each) => each.missing).slice(0, 3).map((each) =>
     h("span", { class: "quiet" }, ` ${plain(each.service || each.emitter_id)}: number ${each.gaps.slice(0, 5).map(([a, b]) => (a === b ? a : `${a}–${b}`)).join(", ")}.`));
+}
+
+/** A sentence for each clock that contradicts the others, or the collector's. */
+function wrongClocks(summary, completeness) {
+  const services = new Map((completeness?.emitters ?? []).map((each) => [each.emitter_id, each.service]));
+  const nameOf = (clock) => plain(services.get(clock) || clock.replace(/^service:/, ""));
+  const off = (by) => `${duration(Math.abs(by))} ${by > 0 ? "ahead" : "behind"}`;
+  const moved = Object.entries(summary.clock_shifts_ms ?? {}).map(([clock, by]) => `That of ${nameOf(clock)} is at least ${off(-by)}: its steps were moved to where they fit.`);
+  const wrong = (completeness?.clocks ?? []).filter((each) => each.ahead_of_collector_ms != null && each.moved_by_ms == null)
+    .map((each) => `That of ${nameOf(each.clock)} is ${off(each.ahead_of_collector_ms)} ${each.ahead_of_collector_ms > 0 ? "of " : ""}the collector's: times of day are as it told them.`);
+  return [...moved, ...wrong];
 }
 
 /** A chain of tries as one line. */
@@ -83,7 +93,8 @@ function waitsOf(path) {
 
 const ARRIVED = { complete: "all have arrived", open: "none is missing so far", incomplete: "some are missing", unknown: "not numbered, so nobody knows whether all have arrived" };
 
-export function overview(run, { onSelect, more = [] }) {
+/** `entries` are those of the run as a step, as far as they are read. */
+export function overview(run, { onSelect, more = [], entries = [] }) {
   const root = run.steps[0] ?? {};
   const { summary, document } = run;
   const longest = waitsOf(summary.critical_path ?? []).slice(0, 6);
@@ -99,7 +110,7 @@ export function overview(run, { onSelect, more = [] }) {
     agents.set(step.name, sum);
   }
   return h("div", { class: "details" }, h("h2", { class: "hidden-visually" }, "The run as a whole"),
-    block("Asked", root.input), block("Answered", root.output ?? root.outcome),
+    block("Asked", wentIn(root, entries)), block("Answered", cameOut(root, entries) ?? root.outcome),
     (document.chains ?? []).length > 0 && h("section", {}, h("h3", { class: "quiet" }, "Tried more than once"), document.chains.slice(0, 20).map((chain) => chainLine(chain, { onSelect }))),
     agents.size > 0 && h("section", {}, h("h3", { class: "quiet" }, "Agents"), h("table", { class: "grid tight" }, h("thead", {}, h("tr", {}, ["Agent", "Times", "Time", "Cost"].map((each, at) => h("th", { scope: "col", class: at ? "number" : "" }, each)))),
       h("tbody", {}, [...agents].slice(0, 40).map(([name, sum]) => h("tr", {},

@@ -53,7 +53,9 @@ export class Player {
     this.figures.ended.textContent = count(sums.ended);
     this.figures.ended.nextSibling.textContent = sums.ended === 1 ? " step done" : " steps done";
     this.figures.going.textContent = count(Math.max(0, sums.going));
-    this.figures.tokens.textContent = count(Math.round(sums.tokens));
+    const counted = this.run.summary.llm_tokens_used != null;
+    this.figures.tokens.textContent = counted ? count(Math.round(sums.tokens)) : "";
+    this.figures.tokens.nextSibling.textContent = counted ? " tokens" : "tokens not known";
     const known = this.run.summary.llm_cost_usd != null;
     this.figures.cost.textContent = known ? cost(sums.cost) : "";
     this.figures.cost.nextSibling.textContent = known ? " cost" : "cost not known";

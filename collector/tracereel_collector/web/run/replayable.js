@@ -21,7 +21,7 @@ export function replaySections(found) {
   const replays = found.replays.filter((each) => !each.branch);
   return [
     h("section", { class: "again" }, h("h3", { class: "quiet" }, "Run it again"),
-      found.command ? h("div", { class: "command" }, h("code", {}, plain(found.command).split(" ").map((word, at) => [at ? " " : "", h("span", {}, word)])), copyButton(found.command, "Copy command")) : null,
+      found.command ? h("div", { class: "command" }, h("code", {}, plain(found.command).split(" ").map((word, at) => [at ? " " : "", h("span", {}, word)])), copyButton(found.command, "Copy", "command")) : null,
       h("p", {}, sentence(found)),
       found.reasons.length > 0 && h("ul", { class: "reasons" }, found.reasons.slice(0, 8).map((each) => h("li", {}, plain(each))))),
     replays.length > 0 && h("section", { class: "replays" }, h("h3", { class: "quiet" }, "Replays"), h("ol", {}, replays.slice(-6).reverse().map(replayLine))),

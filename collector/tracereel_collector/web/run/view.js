@@ -70,7 +70,7 @@ export async function show(place, address, signal, begun) {
       if (run.outlined) eventsOfLong ??= readLong().catch(told);
     }
     else if (tab === "step") showStep();
-    else replace(panel, overview(run, { onSelect: select, more: replaySections(replayable) }));
+    else replace(panel, overview(run, { onSelect: select, more: replaySections(replayable), entries: ofStep.get(run.steps[0]?.id) }));
     panel.classList.toggle("fixed", tab === "events");
   }
 
@@ -130,8 +130,9 @@ export async function show(place, address, signal, begun) {
       await readDetails(run.steps[0]);
       if (tab === "run") show("run");
     }
-    // The ledger of a run that is complete has nothing to add, and takes as long as the run itself.
-    const asked = [run.summary.completeness?.verdict !== "complete" && `${where}/completeness`, `${where}/replayable`];
+    // The ledger of a long run that is complete takes as long as the run itself, and has little to add.
+    const whole = run.outlined && run.summary.completeness?.verdict === "complete";
+    const asked = [!whole && `${where}/completeness`, `${where}/replayable`];
     [completeness, replayable] = await Promise.all(asked.map((each) => (each ? ask(each, { signal }).catch(() => null) : null)));
     drawHead();
     if (tab === "run") show("run");
@@ -143,6 +144,7 @@ export async function show(place, address, signal, begun) {
     events.set(linesOf(read, completeness), several(read.length, "event"));
     drawTabs();
     if (tab === "step") showStep();
+    else if (tab === "run") show("run");
     player.set(run, moments());
   }
 

@@ -5,6 +5,8 @@ import { colourOf, cost, count, duration, kindName, plain, roundStep, signOf } f
 import { Rows } from "./rows.js";
 
 export const ROW = 25;
+/** Parts of the critical path below this share of the picture are left out: dots say nothing. */
+const SPECK = .4;
 const KINDS = {
   pipeline: "▤", agent: "◆", llm: "✦", tool: "⚙", retrieval: "⌕", step: "▸", attempt: "↻", retry: "↻", fallback: "⤷",
 };
@@ -84,7 +86,7 @@ export class Waterfall {
     });
     const critical = (step.critical ?? []).map(({ offset_ms: at, duration_ms: long }) => {
       const [a, b] = [Math.max(0, this.#part(at)), Math.min(100, this.#part(at + long))];
-      return b > 0 && a < 100 ? h("i", { class: "critical", vars: { left: `${a}%`, width: `${b - a}%` } }) : null;
+      return b > 0 && a < 100 && b - a > SPECK ? h("i", { class: "critical", vars: { left: `${a}%`, width: `${b - a}%` } }) : null;
     });
     const beside = outside ? null : right < 78
       ? h("span", { class: "bar-text", vars: { left: `calc(${Math.max(0, right)}% + 6px)` } }, this.#text(step))
@@ -95,15 +97,15 @@ export class Waterfall {
       class: `step-row${step.id === this.selected ? " selected" : ""}${step.wasted ? " wasted" : ""}`, id: `step-${step.index}`, role: "treeitem",
       "aria-level": step.depth + 1, "aria-selected": String(step.id === this.selected),
       "aria-expanded": step.children ? String(!this.folded.has(step.id)) : null,
-      "aria-label": `${name}${attempt} ${outside ? "" : this.#text(step)}, ${kindName(step.kind)}, ${step.status.replaceAll("_", " ")}, at ${duration(step.begin)}${step.critical ? ", on the critical path" : ""}`,
+      "aria-label": `${name}${attempt} ${outside ? "" : this.#text(step)}, ${kindName(step.kind)}, ${step.status.replaceAll("_", " ")}, at ${duration(step.begin)}${step.critical ? ", on the critical path" : ""}${step.clock_shift_ms ? `, moved by ${duration(step.clock_shift_ms)} because clocks disagree` : ""}`,
       "data-index": step.index,
     },
     h("span", { class: "names", vars: { "--depth": step.depth } },
       step.children ? h("button", { type: "button", class: "fold", tabindex: "-1", "aria-hidden": "true" }, this.folded.has(step.id) ? "▸" : "▾") : h("span", { class: "fold" }),
       h("span", { class: "kind", title: kindName(step.kind), "aria-hidden": "true", vars: { "--agent": colour } }, KINDS[step.kind] ?? "○"),
-      h("span", { class: "step-name", title: name }, name, attempt && h("small", {}, attempt)),
+      h("span", { class: "step-name", title: name }, name), attempt && h("small", { class: "attempt" }, attempt),
       kind !== "success" && h("span", { class: `sign s-${kind}`, title: kind.replaceAll("_", " "), "aria-hidden": "true" }, signOf(kind)),
-      step.clock_shift_ms && h("span", { class: "sign warn", "aria-hidden": "true", title: `Moved by ${duration(step.clock_shift_ms)}: the clocks disagree` }, "⧗")),
+      step.clock_shift_ms && h("span", { class: "sign warn", "aria-hidden": "true", title: `Moved by ${duration(step.clock_shift_ms)}: the clocks disagree` }, "±")),
     " ", h("span", { class: "track", "aria-hidden": "true" }, bar, critical, beside));
     row.step = step;
     this.#paint(row);

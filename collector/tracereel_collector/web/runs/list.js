@@ -168,7 +168,7 @@ function cellsOf(run) {
     h("td", { class: "c-agents" }, agentStrip(run)),
     h("td", { class: "c-time quiet", title: run.started_at }, clock(run.started_at)),
     h("td", { class: "c-num c-duration" }, run.status === "running" && !run.duration_ms ? NONE : duration(run.duration_ms)),
-    h("td", { class: "c-num c-cost" }, cost(run.cost_usd)),
+    h("td", { class: `c-num c-cost${run.cost_usd == null ? " unknown" : ""}` }, cost(run.cost_usd)),
     h("td", { class: "c-num c-tokens" }, compact(run.tokens || null)),
     h("td", { class: "c-num c-confidence" }, confidence(run.lowest_confidence)),
     trouble(run.errors, "error", "errors"), trouble(run.retries, "retry", "retries"), trouble(run.fallbacks, "fallback", "fallbacks"),

@@ -57,8 +57,10 @@ export async function show(place, address, signal, begun) {
       const { traces } = await ask("/v1/traces?limit=1", { signal });
       if (traces.length) below.replaceChildren(h("p", {}, "No run began in this window."), button("Show the last 7 days", () => change({ from: "7d", to: null })));
       else below.replaceChildren(noData());
+      frame.classList.toggle("untouched", !traces.length);
     }
     frame.classList.toggle("empty", !list.size);
+    if (list.size || filtered) frame.classList.remove("untouched");
   }
 
   async function guarded(act) {

@@ -31,6 +31,12 @@ function turnOf(turn, at) {
       turn.rounds.map((round) => h("div", { class: "round" },
         h("p", {}, agentName(round.agent ?? ""), " ", h("code", {}, plain(round.model ?? "")), h("span", { class: "quiet" }, [round.duration_ms != null && ` ${duration(round.duration_ms)}`, round.tokens && ` · ${several(round.tokens, "token")}`]), round.status && round.status !== "success" && badge(round.status)),
         round.tools.map((tool) => h("details", { class: "tool" }, h("summary", {}, "⚙ ", h("code", {}, plain(tool.tool)), h("span", { class: "quiet" }, ` ${duration(tool.duration_ms)} `), tool.status !== "success" && badge(tool.status)),
-          h("pre", { class: "value", tabindex: "0", "aria-label": "Arguments" }, laidOut(tool.arguments)), h("pre", { class: "value", tabindex: "0", "aria-label": "Result" }, laidOut(tool.result))))))),
+          toolValue("Arguments", tool.arguments), toolValue("Result", tool.result)))))),
     turn.answer ? h("div", { class: "said answer" }, plain(turn.answer)) : turn.error_types?.length ? h("div", { class: "said answer bad" }, "✕ ", turn.error_types.map(plain).join(", ")) : null);
+}
+
+function toolValue(title, value) {
+  const text = laidOut(value);
+  if (!text) return null;
+  return [h("p", { class: "value-name quiet" }, title), h("pre", { class: "value", tabindex: "0", "aria-label": title }, text)];
 }

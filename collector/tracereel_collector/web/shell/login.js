@@ -3,7 +3,7 @@
 import { h } from "./elements.js";
 import { ask } from "./ask.js";
 
-export function showLogin(again, error) {
+export function showLogin(again) {
   const field = h("input", { id: "key", type: "password", autocomplete: "current-password", required: true, spellcheck: "false" });
   const said = h("p", { class: "bad", role: "alert" });
   async function submit(event) {
@@ -15,7 +15,8 @@ export function showLogin(again, error) {
       noteLogin(true);
       again?.();
     } catch (refusal) {
-      said.textContent = [refusal.message, refusal.kind === "key" ? "" : refusal.hint].filter(Boolean).join(" · ");
+      const words = [refusal.message, refusal.kind === "key" ? "" : refusal.hint].filter(Boolean).join(" · ");
+      said.textContent = words.charAt(0).toUpperCase() + words.slice(1);
       field.select();
     }
   }
@@ -25,8 +26,7 @@ export function showLogin(again, error) {
     h("form", { class: "login", on: { submit } }, h("label", { for: "key" }, "Key"), field,
       h("button", { class: "primary" }, "Log in")),
     said,
-    h("p", { class: "quiet" }, "An operator makes one with ", h("code", {}, "tracereel keys create --scope read"),
-      error?.message ? ` · ${error.message}` : ""));
+    h("p", { class: "quiet" }, "An operator makes one with ", h("code", {}, "tracereel keys create --scope read"), "."));
 }
 
 /** Whether the button to log out is there; remembered, because scripts cannot see the cookie. */

@@ -5,7 +5,7 @@ import { showLogin } from "./login.js";
 
 const LINES = `import tracereel
 
-@tracereel.traced_agent("parsing_agent", version="1.0.0")
+@tracereel.traced_agent("parsing_agent")
 def parse(prompt: str) -> dict: ...`;
 
 function state(title, ...rest) {
@@ -58,10 +58,10 @@ function said(text) {
 
 /** Explains a failure and offers what can be done about it. */
 export function failure(error, again) {
-  if (error.kind === "key") return showLogin(again, error);
+  if (error.kind === "key") return showLogin(again);
   const [title, text] = TEXTS[error.kind] ?? ["This page has a fault", "Please report it."];
   const made = h("section", { class: "state", role: "alert" }, h("h1", {}, title), h("p", {}, text),
-    said([error.message, error.hint].filter(Boolean).join(" · ")),
+    error.kind !== "away" && said([error.message, error.hint].filter(Boolean).join(" · ")),
     h("p", { class: "acts" }, again && button("Try again", again, { class: "primary" }),
       ["bad", "missing"].includes(error.kind) && link("#/runs", "All runs"),
       error.kind === "fault" && link("#/collector", "Collector")));
