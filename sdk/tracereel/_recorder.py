@@ -101,10 +101,12 @@ class Recorder:
         self.closed = False
         self.tape: Session | None = None
         """What records calls for re-execution, or serves them; null when neither is wanted."""
+        self.choice: dict[str, Any] = {}
+        """What a run's first and last events say of which runs get a tape, where not all do."""
         if config.record != "off":
-            from tracereel.tape import recordings_of
+            from tracereel.tape import choice_of, recordings_of
 
-            self.tape = recordings_of(self)
+            self.tape, self.choice = recordings_of(self), choice_of(config)
         asked = weakref.WeakMethod(self._tell)
         self.metrics.ask_when_collected(lambda: (tell := asked()) and tell())
         _guard.listen(self.metrics.count_internal_error)

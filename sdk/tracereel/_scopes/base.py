@@ -175,6 +175,8 @@ class Scope:
         self.opened()
         event = self.opening()
         if event is not None:
+            if (parent is None or parent.trace is not trace) and self.recorder.choice:
+                event.update(self.recorder.choice)
             self._emit(event, self._start_ns)
 
     def _identify(self, execution: Execution, made: str) -> None:
@@ -332,6 +334,9 @@ class Scope:
                     event["attempt"] = execution.attempt
                 parent = execution.parent
                 closes = parent is None or parent.trace is not execution.trace
+                if closes and self.recorder.choice:
+                    # Again: a call outside of every agent has no event of its beginning.
+                    event.update(self.recorder.choice)
                 self._emit(event, end_ns, closes_run=closes, seconds=seconds)
         finally:
             # After the event, which has cleaned what goes onto the span as well.

@@ -379,9 +379,7 @@ def fetched(client: "Client", trace_id: str) -> Tape:
             reasons = ()
         if not reasons:
             raise
-        raise TapeError(
-            f"the run {trace_id} has no tape: {'; '.join(reasons)}, before it runs"
-        ) from None
+        raise TapeError(f"the run {trace_id} has no tape: {'; '.join(reasons)}") from None
     return tape_format.parse(lines, where=f"trace {trace_id}")
 
 
