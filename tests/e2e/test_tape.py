@@ -156,19 +156,21 @@ def test_whether_a_run_that_was_not_recorded_can_be_replayed_is_said(collector):
         assert "the run trc_not_recorded has no tape: it was not recorded" in told.stderr
 
 
+NOT_CHOSEN = (
+    "recording was on for a share of the runs (record=sampled, record_rate=0), and this run is not"
+    " among them"
+)
+DID_NOT_FAIL = (
+    "recording was on for runs in which something fails (record=errors), and nothing failed in this"
+    " one"
+)
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        (
-            {"record": "sampled", "record_rate": 0.0},
-            "recording was on for a share of the runs (record=sampled, record_rate=0), and this run"
-            " is not among them",
-        ),
-        (
-            {"record": "errors"},
-            "recording was on for runs in which something fails (record=errors), and nothing failed"
-            " in this one",
-        ),
+        ({"record": "sampled", "record_rate": 0.0}, NOT_CHOSEN),
+        ({"record": "errors"}, DID_NOT_FAIL),
     ],
 )
 @pytest.mark.parametrize("begins", ["agent", "tool"])

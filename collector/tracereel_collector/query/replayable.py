@@ -17,15 +17,16 @@ MAX_GENERATIONS: Final = 12
 MAX_BRANCHES: Final = 200
 MAX_REPLAYS: Final = 50
 _UNRECORDED: Final = (
-    "it was not recorded: tracereel.configure(record=…) has to be errors, sampled or all before it runs"
+    "it was not recorded: tracereel.configure(record=…) has to be errors, sampled or all,"
+    " before it runs"
 )
 _NOT_CHOSEN: Final = (
     "recording was on for a share of the runs (record=sampled, record_rate={rate:g}), and this run is"
-    " not among them: for every run, tracereel.configure(record=\"all\")"
+    ' not among them: for every run, tracereel.configure(record="all")'
 )
 _DID_NOT_FAIL: Final = (
     "recording was on for runs in which something fails (record=errors), and nothing failed in this"
-    " one: for every run, tracereel.configure(record=\"all\")"
+    ' one: for every run, tracereel.configure(record="all")'
 )
 
 

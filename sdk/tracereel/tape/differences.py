@@ -40,19 +40,23 @@ class Difference:
 
 
 _NEW_IN_EVERY_RUN: Final = re.compile(
-    r'"?('
+    r"(?<![0-9A-Za-z])(?:"
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
-    r"|(?:uuid|datetime)\(.+\)"
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*"
+    r"|(?:uuid|datetime)\([^()]+\)"
+    r"|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
     r"|1[5-9]\d{8}(?:\.\d+|\d{3}|\d{9})?"
-    r')"?'
+    r")(?![0-9A-Za-z])"
 )
 
 
 def is_new_in_every_run(difference: Difference) -> bool:
-    """Whether both values look like ids or times."""
-    pair = difference.recorded, difference.now
-    return all(each is not None and _NEW_IN_EVERY_RUN.fullmatch(each) for each in pair)
+    """Whether two values, or texts around them, differ in nothing but ids and times."""
+    if difference.recorded is None or difference.now is None:
+        return False
+    recorded, now = (
+        _NEW_IN_EVERY_RUN.sub("#", each) for each in (difference.recorded, difference.now)
+    )
+    return recorded == now and "#" in recorded
 
 
 def differences(recorded: Any, now: Any) -> tuple[Difference, ...]:

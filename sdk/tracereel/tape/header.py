@@ -182,7 +182,13 @@ def about() -> dict[str, Any]:
 def other_than(recorded: Mapping[str, Any]) -> list[str]:
     """What is not as it was when a tape was recorded: things that may be why a run goes another way."""
     now = about()
-    found = []
+    origin = recorded.get("forked_from") or {}
+    found = [
+        f"Note: in this branch the decision {each['target']} was forced, and is not so by itself:"
+        f" --choose '{each['target']}={each['chosen']}'."
+        for each in origin.get("overrides") or ()
+        if "chosen" in each
+    ]
     was, here = str(recorded.get("python", "")), str(now["python"])
     if was and was.split(".")[:2] != here.split(".")[:2]:
         found.append(f"Note: it was recorded with Python {was}; this is {here}.")

@@ -79,6 +79,8 @@ class Player:
     _decisions: dict[tuple[int, str], int] = field(init=False, default_factory=dict)
     _first_thread: int = field(init=False, default_factory=threading.get_ident)
     _rooted: bool = field(init=False, default=False)
+    _ended_at: str = field(init=False, default="")
+    """The first call that nothing could be given for."""
 
     def __post_init__(self) -> None:
         self.report = Report(self.tape.trace_id, branch=self.options.branch)
@@ -121,6 +123,9 @@ class Player:
                     f"{path} is not called: the replay of {self.tape.trace_id} is over, and this"
                     " task or thread is left of it"
                 )
+            if self._stopped():
+                # The program has caught the divergence, or tasks beside it go on: they get no further.
+                raise DivergenceError(self.report.divergences[0])
             digest = hash_of(data)
             call = parent.exact(kind, name, digest)
             if call is None:
@@ -246,9 +251,11 @@ class Player:
             and self.reel.has_given(call.end)
         ]
         if not before:
-            self.report.notes.append(
-                f"Note: the run went no further: the tape has nothing to give for {path}."
-            )
+            if not self._ended_at:
+                self._ended_at = path
+                self.report.notes.append(
+                    f"Note: the run went no further: the tape has nothing to give for {path}."
+                )
             raise DivergenceError(self.report.divergences[-1])
         self.report.notes.append(f"Note: {path} was given what {name} gave before, to go on.")
         self.report.served += 1
@@ -299,16 +306,23 @@ class Player:
         raise TapeEndedError(f"the tape of {self.tape.trace_id} ends here: {self.tape.reasons[0]}")
 
     def diverged(self, divergence: Divergence) -> None:
-        """Note a divergence; in strict mode this is the end."""
+        """Note a divergence; in strict mode the first is the end, and what follows from it is not told."""
         if self.options.branch and divergence.kind in _EXPECTED:
             return
         with self._lock:
-            self.report.divergences.append(divergence)
+            if not self._stopped():
+                self.report.divergences.append(divergence)
         if self.options.mode == "strict" and not self.over:
-            raise DivergenceError(divergence)
+            raise DivergenceError(self.report.divergences[0])
+
+    def _stopped(self) -> bool:
+        """Whether the run has come to its end by a divergence."""
+        return self.options.mode == "strict" and bool(self.report.divergences)
 
     def _stalled(self, given: Given | None) -> BaseException | None:
         """What becomes of a run that nothing on the tape moves on; null if it goes on out of order."""
+        if self._stopped():
+            return DivergenceError(self.report.divergences[0])
         if self._judge.suspicion is not None:
             return None
         if not self.tape.complete:
@@ -318,8 +332,12 @@ class Player:
         if given is not None:
             call = self.tape.calls[given.call]
             divergence = Divergence("stalled", call.name, call.name, 0, detail=self._awaits(given))
-        self.report.divergences.append(divergence)
-        return DivergenceError(divergence)
+        missing = None
+        if given is None or given.call not in self._asked:
+            missing = self._judge.first_missing(lambda call: call.number in self._asked)
+        found = [divergence] if missing is None else [missing, divergence]
+        self.report.divergences += found[:1] if self.options.mode == "strict" else found
+        return DivergenceError(found[0])
 
     def _awaits(self, given: Given | None) -> str:
         if given is None:
@@ -334,7 +352,7 @@ class Player:
     def ended(self, how: str, value: Any) -> None:
         """The outermost call has ended: compare how."""
         closed = self.tape.closed
-        if closed is None or self.live:
+        if closed is None or self.live or self._stopped():
             return
         with self._lock:
             self._judge.at_the_end(lambda call: call.number in self._asked)
