@@ -192,8 +192,11 @@ def _shown(trace_id: str, notes: Notes, made: dict[str, Any] | None) -> dict[str
 def _command(trace_id: str, tape: Tape | None) -> str | None:
     if tape is None or tape.state == "no":
         return None
-    # A run that began with a block has no function to call: the reader has to name one.
-    entry = "" if tape.header.get("entry") else " module:function"
+    # A run that began with a block, or a method, has no function to call: the reader has to name one.
+    module, _, name = str(tape.header.get("entry") or "").partition(":")
+    entry = "" if module else " module:function"
+    if module and tape.header.get("object"):
+        entry = f" {module}:OBJECT.{name.rpartition('.')[2]}"
     return f"tracereel replay {trace_id} --run{entry}"
 
 

@@ -67,7 +67,7 @@ def differences(recorded: Any, now: Any) -> tuple[Difference, ...]:
 
 
 def _compare(where: str, old: Any, new: Any, found: list[Difference]) -> None:
-    if (old == new and type(old) is type(new)) or len(found) >= MAX_DIFFERENCES:
+    if len(found) >= MAX_DIFFERENCES or payloads.same(old, new):
         return
     inside = _inside(old), _inside(new)
     if inside[0] is not None and inside[1] is not None and _class(old) == _class(new):
@@ -98,7 +98,7 @@ def _inside(data: Any) -> Any:
     if tag in ("dataclass", "model", "record"):
         more = {key: item for key, item in data.items() if key not in (TAG, "c", "v")}
         return {**data["v"], **more} if isinstance(data["v"], dict) else None
-    if tag in ("tuple", "deque", "namedtuple"):
+    if tag in ("tuple", "deque", "namedtuple", "namespace"):
         return data["v"]
     if tag in ("map", "OrderedDict", "Counter", "defaultdict"):
         return {_text(key): item for key, item in data["v"]}

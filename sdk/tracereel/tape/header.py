@@ -91,6 +91,8 @@ class Settings:
         if function is not None:
             record["entry"] = path_of(function)
             record["code"] = source_hash(function)
+            if needs_object(function):
+                record["object"] = True
             if folder := classes.folder_of_program():
                 record["folder"] = folder
         tape.begin(record)
@@ -218,6 +220,15 @@ def _commit() -> str | None:
             if head.exists():
                 return None
     return None
+
+
+@lru_cache(maxsize=1024)
+def needs_object(function: Any) -> bool:
+    """Whether a function is a method of objects, none of which is on a tape."""
+    inner = inspect.unwrap(function)
+    code = getattr(inner, "__code__", None)
+    named = "." in getattr(inner, "__qualname__", "").rpartition("<locals>.")[2]
+    return named and code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",)
 
 
 @lru_cache(maxsize=1024)

@@ -20,7 +20,7 @@ from tracereel.tape.judge import Judge
 from tracereel.tape.keys import Place
 from tracereel.tape.loops import Clock, Loops
 from tracereel.tape.overrides import Override, Overrides
-from tracereel.tape.payloads import hash_of, pack
+from tracereel.tape.payloads import Packed, hash_of, pack, same
 from tracereel.tape.reel import Reel
 from tracereel.tape.serving import Forced, LiveCall, RepeatedCall, RootCall, ServedCall
 from tracereel.tape.taped import Live
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Mode = Literal["strict", "report", "live-after"]
 MODES: Final = ("strict", "report", "live-after")
 HARMLESS: Final = ("pure", "read")
+MAX_NOTES: Final = 20
 _EXPECTED: Final = frozenset({"changed", "extra", "missing", "out of order", "decision", "output"})
 """What a branch is made for."""
 _RUNS: Final = Live()
@@ -112,7 +113,8 @@ class Player:
         """A call begins; gives what serves it, or lets it run."""
         self.loops.adopt()
         given = arguments.items() if isinstance(arguments, dict) else arguments
-        data = pack(dict(given), self.privacy).data
+        packed = pack(dict(given), self.privacy)
+        data = packed.data
         with self._lock:
             parent = self._place_of(around)
             path = parent.step(kind, name)
@@ -126,6 +128,7 @@ class Player:
             if self._stopped():
                 # The program has caught the divergence, or tasks beside it go on: they get no further.
                 raise DivergenceError(self.report.divergences[0])
+            self._note_unread(f"an argument of {name}", packed)
             digest = hash_of(data)
             call = parent.exact(kind, name, digest)
             if call is None:
@@ -159,6 +162,18 @@ class Player:
             self.report.served += 1
             self.loops.reach(call.at)
             return ServedCall(self, call)
+
+    def _note_unread(self, what: str, packed: Packed) -> None:
+        """Say of which objects nothing but the type is compared."""
+        for problem in packed.problems:
+            note = (
+                f"Note: {what} is compared by its type only: {problem} (tracereel.tape.register)."
+            )
+            ours = not problem.startswith(
+                "builtins:"
+            )  # functions and generators: nothing to compare
+            if ours and note not in self.report.notes and len(self.report.notes) < MAX_NOTES:
+                self.report.notes.append(note)
 
     def _forks_here(self, name: str) -> bool:
         """Whether the call that has begun is the one from which everything runs."""
@@ -358,10 +373,12 @@ class Player:
             self._judge.at_the_end(lambda call: call.number in self._asked)
             if not self.options.compare_output or closed["how"] == "block":
                 return
-            now = pack(value, self.privacy).data
+            packed = pack(value, self.privacy)
+            now = packed.data
+            self._note_unread("the result of the run", packed)
             recorded = self.tape.data(closed["v"]) if closed.get("v") else None
             if closed["how"] == how and (
-                now == recorded or (how == "raised" and _alike(now, recorded))
+                same(now, recorded) or (how == "raised" and _alike(now, recorded))
             ):
                 return
             name = str(self.tape.header.get("name"))
@@ -428,16 +445,16 @@ class Player:
             parent = place.call.number if place.call is not None else 0
             number = self._decisions.get((parent, decision_type), 0)
             self._decisions[parent, decision_type] = number + 1
-            same = [
+            taken = [
                 each
                 for each in self.tape.decisions
                 if each.parent == parent and each.type == decision_type
             ]
-            if self.live or self._overrides.decides(decision_type) or number >= len(same):
+            if self.live or self._overrides.decides(decision_type) or number >= len(taken):
                 return
-            recorded = self.tape.data(same[number].value)
+            recorded = self.tape.data(taken[number].value)
             now = pack(result, self.privacy).data
-            if recorded != now:
+            if not same(recorded, now):
                 self._judge.certain()
                 path = f"{place.path} / {decision_type}"
                 self.diverged(

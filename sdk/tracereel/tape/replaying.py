@@ -273,6 +273,7 @@ class Replaying:
         except TapeError as error:
             # The report says so too, if the program or its test swallows it.
             self.report.notes.append(f"Note: {error}.")
+            self.report.refused = str(error)
             raise
         recorded = self.original.header.get("code")
         inner = inspect.unwrap(target)

@@ -326,3 +326,63 @@ def test_the_line_of_a_call_is_never_one_of_the_recorder() -> None:
     assert found[0] is None
     assert found[1] is not None
     assert found[1].endswith("in reporter, run in a thread")
+
+
+class Document:
+    """A class that the codec does not know."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def test_objects_of_which_only_the_type_is_compared_are_named(taped: Any) -> None:
+    @traced_agent("files")
+    def files(text: str) -> Document:
+        weather(Document(text))
+        weather(lambda: None)
+        return Document(text)
+
+    _, tape = taped(lambda: files("one"))
+    found = report(tape, lambda: files("two"))
+
+    known = f"{__name__}:Document is of a type that is not known (tracereel.tape.register)."
+    assert found.notes == [
+        f"Note: an argument of weather is compared by its type only: {known}",
+        f"Note: the result of the run is compared by its type only: {known}",
+    ]
+
+
+def test_a_result_that_is_not_on_the_tape_says_so_where_the_program_uses_it(taped: Any) -> None:
+    @traced_tool("open", effect="read")
+    def opened() -> Document:
+        return Document("one")
+
+    @traced_agent("files")
+    def files() -> str:
+        return opened().text
+
+    _, tape = taped(files)
+    run = tracereel.replay(tape)
+    with pytest.raises(DivergenceError), run:
+        files()
+
+    assert f"there is no 'text': this stands for {__name__}:Document" in str(run.report)
+
+
+@pytest.mark.parametrize(("recorded", "now"), [(1, True), ({"a": [1]}, {"a": [1.0]})])
+def test_numbers_that_only_python_takes_for_the_same_are_differences(
+    taped: Any, recorded: Any, now: Any
+) -> None:
+    decide = traced_decision("number", candidates=[])(lambda value: value)
+
+    @traced_agent("counter")
+    def counter(value: Any) -> Any:
+        return decide(value)
+
+    _, tape = taped(lambda: counter(recorded))
+    found = report(tape, lambda: counter(now)).divergences
+
+    assert [(each.kind, len(each.differences)) for each in found] == [
+        ("decision", 1),
+        ("output", 1),
+    ]
