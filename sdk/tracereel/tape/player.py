@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tracereel.tape import codec
+from tracereel.tape.comparing import ends_alike, note_unread
 from tracereel.tape.differences import differences
 from tracereel.tape.divergence import (
     Divergence,
@@ -20,7 +21,7 @@ from tracereel.tape.judge import Judge
 from tracereel.tape.keys import Place
 from tracereel.tape.loops import Clock, Loops
 from tracereel.tape.overrides import Override, Overrides
-from tracereel.tape.payloads import Packed, hash_of, pack, same
+from tracereel.tape.payloads import hash_of, pack, same
 from tracereel.tape.reel import Reel
 from tracereel.tape.serving import Forced, LiveCall, RepeatedCall, RootCall, ServedCall
 from tracereel.tape.taped import Live
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 Mode = Literal["strict", "report", "live-after"]
 MODES: Final = ("strict", "report", "live-after")
 HARMLESS: Final = ("pure", "read")
-MAX_NOTES: Final = 20
 _EXPECTED: Final = frozenset({"changed", "extra", "missing", "out of order", "decision", "output"})
 """What a branch is made for."""
 _RUNS: Final = Live()
@@ -128,7 +128,7 @@ class Player:
             if self._stopped():
                 # The program has caught the divergence, or tasks beside it go on: they get no further.
                 raise DivergenceError(self.report.divergences[0])
-            self._note_unread(f"an argument of {name}", packed)
+            note_unread(self.report, f"an argument of {name}", packed)
             digest = hash_of(data)
             call = parent.exact(kind, name, digest)
             if call is None:
@@ -162,18 +162,6 @@ class Player:
             self.report.served += 1
             self.loops.reach(call.at)
             return ServedCall(self, call)
-
-    def _note_unread(self, what: str, packed: Packed) -> None:
-        """Say of which objects nothing but the type is compared."""
-        for problem in packed.problems:
-            note = (
-                f"Note: {what} is compared by its type only: {problem} (tracereel.tape.register)."
-            )
-            ours = not problem.startswith(
-                "builtins:"
-            )  # functions and generators: nothing to compare
-            if ours and note not in self.report.notes and len(self.report.notes) < MAX_NOTES:
-                self.report.notes.append(note)
 
     def _forks_here(self, name: str) -> bool:
         """Whether the call that has begun is the one from which everything runs."""
@@ -334,12 +322,17 @@ class Player:
         """Whether the run has come to its end by a divergence."""
         return self.options.mode == "strict" and bool(self.report.divergences)
 
-    def _stalled(self, given: Given | None) -> BaseException | None:
+    def _stalled(self, given: Given | None, *, hopeless: bool = False) -> BaseException | None:
         """What becomes of a run that nothing on the tape moves on; null if it goes on out of order."""
         if self._stopped():
             return DivergenceError(self.report.divergences[0])
         if self._judge.suspicion is not None:
-            return None
+            if not hopeless:
+                return None
+            try:
+                self._judge.certain()
+            except DivergenceError as error:
+                return error
         if not self.tape.complete:
             self.report.ended_early = True
             return TapeEndedError(f"the tape of {self.tape.trace_id} ends here")
@@ -375,11 +368,9 @@ class Player:
                 return
             packed = pack(value, self.privacy)
             now = packed.data
-            self._note_unread("the result of the run", packed)
+            note_unread(self.report, "the result of the run", packed)
             recorded = self.tape.data(closed["v"]) if closed.get("v") else None
-            if closed["how"] == how and (
-                same(now, recorded) or (how == "raised" and _alike(now, recorded))
-            ):
+            if closed["how"] == how and ends_alike(how, now, recorded):
                 return
             name = str(self.tape.header.get("name"))
             detail = "" if closed["how"] == how else f"it {how}, and {closed['how']} on the tape"
@@ -481,11 +472,3 @@ class Player:
 def changes_something(kind: str, effect: str) -> bool:
     """Whether a call may change the world; a tool that does not say is taken to."""
     return effect not in HARMLESS if kind == "tool" else effect in ("write", "irreversible")
-
-
-def _alike(now: Any, recorded: Any) -> bool:
-    """Whether two exceptions are the same but for what hangs on them."""
-    keys = ("c", "args", "text")
-    return all(isinstance(each, dict) for each in (now, recorded)) and all(
-        now.get(key) == recorded.get(key) for key in keys
-    )
