@@ -16,16 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
-from tracereel import (
-    _exits,
-    _goals,
-    _guard,
-    _memory_segments,
-    _native,
-    _stand_ins,
-    _values,
-    failures,
-)
+from tracereel import _exits, _goals, _guard, _memory_segments, _native, _stand_ins, failures
 from tracereel import config as _config
 from tracereel._clock import HybridClock, random_id
 from tracereel._context import Trace
@@ -37,6 +28,7 @@ from tracereel._sender import Sender
 from tracereel._shipper import FlushResult, Shipper, ship_at_exit
 from tracereel._spool import SPOOL_ERROR, Spool
 from tracereel._traces import RememberedTraces
+from tracereel._values import encode
 from tracereel.config import Config
 from tracereel.errors import ConfigurationError
 from tracereel.failures import FailureRule
@@ -112,10 +104,12 @@ class Recorder:
         self.closed = False
         self.tape: Session | None = None
         """What records calls for re-execution, or serves them; null when neither is wanted."""
+        self.choice: dict[str, Any] = {}
+        """What a run's first and last events say of which runs get a tape, where not all do."""
         if config.record != "off":
-            from tracereel.tape import recordings_of
+            from tracereel.tape import choice_of, recordings_of
 
-            self.tape = recordings_of(self)
+            self.tape, self.choice = recordings_of(self), choice_of(config)
         asked = weakref.WeakMethod(self._tell)
         self.metrics.ask_when_collected(lambda: (tell := asked()) and tell())
         _guard.listen(self.metrics.count_internal_error)
@@ -176,7 +170,7 @@ class Recorder:
                 self.record(event, trace)
             self.record(events[-1], trace, closes_run=closes_run, seconds=seconds)
             return
-        self.write_all(list(map(_values.encode, events)), trace, closes_run=closes_run)
+        self.write_all(list(map(encode, events)), trace, closes_run=closes_run)
         for event in events:
             self._tell_of(event, seconds if event is events[-1] else None)
 

@@ -157,3 +157,16 @@ def test_a_run_that_can_be_replayed_in_part_or_not_says_why(visit, collector, tr
     expect(page.locator(".run-title .replay-no")).to_have_text(re.compile("not replayable"))
     expect(page.locator(".reasons li")).to_contain_text("it was not recorded")
     expect(page.locator(".command")).to_have_count(0)
+
+    passed_over = f"{trace_id}-errors"
+    begun = {**started(passed_over), "recording": "errors"}
+    assert collector.post_events([begun, ended(passed_over)]).status == 200
+    page = visit.open(f"#/run/{passed_over}")
+    expect(page.locator(".reasons li")).to_contain_text("and nothing failed in this one")
+
+    method = f"{trace_id}-method"
+    run_with(collector, method, {"entry": "shop.clerks:Clerk.handle", "object": True}, CLOSED)
+    page = visit.open(f"#/run/{method}")
+    expect(page.locator(".command code")).to_have_text(
+        f"tracereel replay {method} --run shop.clerks:OBJECT.handle"
+    )

@@ -161,6 +161,46 @@ def test_whether_a_run_that_was_not_recorded_can_be_replayed_is_said(collector):
         assert "the run trc_not_recorded has no tape: it was not recorded" in told.stderr
 
 
+NOT_CHOSEN = (
+    "recording was on for a share of the runs (record=sampled, record_rate=0), and this run is not"
+    " among them"
+)
+DID_NOT_FAIL = (
+    "recording was on for runs in which something fails (record=errors), and nothing failed in this"
+    " one"
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"record": "sampled", "record_rate": 0.0}, NOT_CHOSEN),
+        ({"record": "errors"}, DID_NOT_FAIL),
+    ],
+)
+@pytest.mark.parametrize("begins", ["agent", "tool"])
+def test_a_run_that_was_not_chosen_for_a_tape_says_so(
+    collector, tmp_path, trace_id, settings, why, begins
+):
+    before = _recorder._active
+    tracereel.configure(endpoint=collector.url, spool_dir=tmp_path, **settings)
+    if begins == "agent":
+        traced_agent("outer", trace_id=trace_id)(lambda: player(2))()
+    else:
+        with tracereel.traced_tool("alone", trace_id=trace_id):
+            pass
+    assert tracereel.flush(30).spooled == 0
+    tracereel.shutdown(5)
+    _recorder._active = before
+
+    found = stored(collector, trace_id, lambda found: "reasons" in found, "no run")
+    assert (found["replayable"], found["recorded"], found["command"]) == ("no", False, None)
+    assert found["reasons"] == [f'{why}: for every run, tracereel.configure(record="all")']
+    told = tracereel_command("replay", trace_id, "--run", "--endpoint", collector.url)
+    assert told.returncode == 1
+    assert f"the run {trace_id} has no tape: {why}" in told.stderr
+
+
 def test_a_run_without_a_tape_is_a_404(collector):
     answer = http("GET", f"{collector.url}/v1/traces/nobody/tape")
 

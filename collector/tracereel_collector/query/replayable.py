@@ -17,7 +17,16 @@ MAX_GENERATIONS: Final = 12
 MAX_BRANCHES: Final = 200
 MAX_REPLAYS: Final = 50
 _UNRECORDED: Final = (
-    "it was not recorded: tracereel.configure(record=…) has to be errors, sampled or all"
+    "it was not recorded: tracereel.configure(record=…) has to be errors, sampled or all,"
+    " before it runs"
+)
+_NOT_CHOSEN: Final = (
+    "recording was on for a share of the runs (record=sampled, record_rate={rate:g}), and this run is"
+    ' not among them: for every run, tracereel.configure(record="all")'
+)
+_DID_NOT_FAIL: Final = (
+    "recording was on for runs in which something fails (record=errors), and nothing failed in this"
+    ' one: for every run, tracereel.configure(record="all")'
 )
 
 
@@ -67,7 +76,7 @@ class Replayable:
             "trace_id": trace_id,
             "replayable": tape.state if tape is not None else "no",
             "recorded": tape is not None,
-            "reasons": list(tape.reasons) if tape is not None else [_UNRECORDED],
+            "reasons": self._reasons(tenant, trace_id, tape),
             "calls": notes.calls,
             "entry": header.get("entry"),
             "command": _command(trace_id, tape),
@@ -78,6 +87,19 @@ class Replayable:
             "branches": family if family["branches"] else None,
         }
         return msgspec.json.encode(answer)
+
+    def _reasons(self, tenant: str, trace_id: str, tape: Tape | None) -> list[str]:
+        """Why it cannot be replayed, or only in part; without a tape, why there is none."""
+        if tape is not None:
+            return list(tape.reasons)
+        asked = {"tenant": tenant, "trace_id": trace_id}
+        answer = self.store.select(query("run_recording"), asked, fmt="JSONCompactEachRow")
+        for recording, rate in _CHOICES.decode_lines(answer):
+            if recording == "sampled":
+                return [_NOT_CHOSEN.format(rate=rate)]
+            if recording == "errors":
+                return [_DID_NOT_FAIL]
+        return [_UNRECORDED]
 
     def fork_of(self, tenant: str, a: str, b: str) -> dict[str, Any] | None:
         """How one of two runs came to be a branch of the other, if it is one."""
@@ -170,9 +192,13 @@ def _shown(trace_id: str, notes: Notes, made: dict[str, Any] | None) -> dict[str
 def _command(trace_id: str, tape: Tape | None) -> str | None:
     if tape is None or tape.state == "no":
         return None
-    # A run that began with a block has no function to call: the reader has to name one.
-    entry = "" if tape.header.get("entry") else " module:function"
+    # A run that began with a block, or a method, has no function to call: the reader has to name one.
+    module, _, name = str(tape.header.get("entry") or "").partition(":")
+    entry = "" if module else " module:function"
+    if module and tape.header.get("object"):
+        entry = f" {module}:OBJECT.{name.rpartition('.')[2]}"
     return f"tracereel replay {trace_id} --run{entry}"
 
 
+_CHOICES: Final = msgspec.json.Decoder(tuple[str, float])
 _ROWS: Final = msgspec.json.Decoder(tuple[str, str, int | str, list[str], int | str])

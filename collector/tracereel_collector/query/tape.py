@@ -34,7 +34,7 @@ class Tapes:
         if not rows:
             raise NotFoundError(
                 f"no tape of trace {trace_id!r}",
-                hint="runs are recorded where the SDK is configured with record=errors, sampled or all",
+                hint=f"why there is none: GET /v1/traces/{trace_id}/replayable",
             )
         return b"".join(row[0].encode().rstrip() + b"\n" for row in rows)
 

@@ -193,6 +193,8 @@ class Scope:
         if event is not None:
             if execution.repeats is not None:
                 event["repeats_execution_id"] = execution.repeats.execution_id
+            if (parent is None or parent.trace is not trace) and self.recorder.choice:
+                event.update(self.recorder.choice)
             self._emit(event, self._start_ns)
 
     def _identify(self, execution: Execution, made: str) -> None:
@@ -356,7 +358,11 @@ class Scope:
                     event.setdefault("retry_count", execution.retry_count)
                     event["repeats_execution_id"] = former.execution_id
                     event["repeats_status"] = former.status
-                self._emit(event, end_ns, closes_run=self.closes_run(), seconds=seconds)
+                closes = self.closes_run()
+                if closes and self.recorder.choice:
+                    # Again: a call outside of every agent has no event of its beginning.
+                    event.update(self.recorder.choice)
+                self._emit(event, end_ns, closes_run=closes, seconds=seconds)
         finally:
             # After the event, which has cleaned what goes onto the span as well.
             try:

@@ -26,7 +26,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tracereel.tape.export import export, redacted
+    from tracereel.tape.export import export, of_object, redacted
 
     try:
         tape = rerun.tape_of(args)
@@ -42,6 +42,11 @@ def _run(args: argparse.Namespace) -> int:
         print(f"tracereel export: {clean(str(error))}", file=sys.stderr)
         return 1
     print(f"wrote {files.test} and {files.tape.name}; run it with: pytest {files.test}")
+    if (method := of_object(tape)) is not None:
+        print(
+            f"note: the run began with {clean(method)}, whose object is not on the tape: the test"
+            " passes once it makes one and names its method"
+        )
     for reason in tape.reasons:
         print(f"note: {clean(reason)}")
     return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tracereel._recorder import Recorder
+    from tracereel.config import Config
     from tracereel.tape.classes import declare
     from tracereel.tape.codec import Opaque, register
     from tracereel.tape.divergence import (
@@ -37,6 +38,7 @@ __all__ = [
     "TapeEndedError",
     "TapeError",
     "boundary",
+    "choice_of",
     "declare",
     "fork",
     "load",
@@ -73,6 +75,13 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"tracereel.tape.{home}"), name)
     globals()[name] = value
     return value
+
+
+def choice_of(config: "Config") -> dict[str, Any]:
+    """Fields for the events of runs of which only some have a tape: why one may have none."""
+    if config.record == "sampled":
+        return {"recording": config.record, "record_rate": config.record_rate}
+    return {"recording": config.record} if config.record == "errors" else {}
 
 
 def recordings_of(recorder: "Recorder") -> "Session":

@@ -41,6 +41,15 @@ class Opaque:
     type: str
     reason: str = ""
 
+    def __getattr__(self, name: str) -> Any:
+        # The program gets this where it looks for its own object, in a replay.
+        if name in ("type", "reason"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"there is no {name!r}: this stands for {self.type}, whose content is not on the tape"
+            f" ({self.reason}); tracereel.tape.register teaches a type"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Codec:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -270,6 +271,14 @@ add(
     )
 )
 add(Codec("dataclass", is_dataclass, _fields, _dataclass))
+add(
+    Codec(
+        "namespace",
+        _exactly(SimpleNamespace),
+        lambda v, pack: {"v": pack(dict(vars(v)))},
+        lambda d, unpack: SimpleNamespace(**unpack(d["v"])),
+    )
+)
 
 
 def _record(value: Any, pack: Any) -> dict[str, Data]:

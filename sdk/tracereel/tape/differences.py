@@ -40,19 +40,23 @@ class Difference:
 
 
 _NEW_IN_EVERY_RUN: Final = re.compile(
-    r'"?('
+    r"(?<![0-9A-Za-z])(?:"
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
-    r"|(?:uuid|datetime)\(.+\)"
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*"
+    r"|(?:uuid|datetime)\([^()]+\)"
+    r"|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
     r"|1[5-9]\d{8}(?:\.\d+|\d{3}|\d{9})?"
-    r')"?'
+    r")(?![0-9A-Za-z])"
 )
 
 
 def is_new_in_every_run(difference: Difference) -> bool:
-    """Whether both values look like ids or times."""
-    pair = difference.recorded, difference.now
-    return all(each is not None and _NEW_IN_EVERY_RUN.fullmatch(each) for each in pair)
+    """Whether two values, or texts around them, differ in nothing but ids and times."""
+    if difference.recorded is None or difference.now is None:
+        return False
+    recorded, now = (
+        _NEW_IN_EVERY_RUN.sub("#", each) for each in (difference.recorded, difference.now)
+    )
+    return recorded == now and "#" in recorded
 
 
 def differences(recorded: Any, now: Any) -> tuple[Difference, ...]:
@@ -63,7 +67,7 @@ def differences(recorded: Any, now: Any) -> tuple[Difference, ...]:
 
 
 def _compare(where: str, old: Any, new: Any, found: list[Difference]) -> None:
-    if (old == new and type(old) is type(new)) or len(found) >= MAX_DIFFERENCES:
+    if len(found) >= MAX_DIFFERENCES or payloads.same(old, new):
         return
     inside = _inside(old), _inside(new)
     if inside[0] is not None and inside[1] is not None and _class(old) == _class(new):
@@ -94,7 +98,7 @@ def _inside(data: Any) -> Any:
     if tag in ("dataclass", "model", "record"):
         more = {key: item for key, item in data.items() if key not in (TAG, "c", "v")}
         return {**data["v"], **more} if isinstance(data["v"], dict) else None
-    if tag in ("tuple", "deque", "namedtuple"):
+    if tag in ("tuple", "deque", "namedtuple", "namespace"):
         return data["v"]
     if tag in ("map", "OrderedDict", "Counter", "defaultdict"):
         return {_text(key): item for key, item in data["v"]}

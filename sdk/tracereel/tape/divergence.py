@@ -4,6 +4,7 @@ import linecache
 import re
 import sys
 import sysconfig
+from asyncio import _get_running_loop
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -48,7 +49,10 @@ class Divergence:
         lines += [f"  {line}" for line in self.detail.splitlines()]
         lines += [f"  {line}" for each in self.differences for line in each.lines()]
         if self.differences and all(map(is_new_in_every_run, self.differences)):
-            lines.append("  ids and times are new in every run, unless a traced tool gives them")
+            lines.append(
+                "  ids and times are new in every run, unless a traced tool gives them;"
+                " dates are those of the recording with freeze=True (--freeze)"
+            )
         if self.location:
             lines.append(f"  at {self.location}")
             lines += [f"     {line}" for line in _source(self.location)]
@@ -173,6 +177,7 @@ def location(function: Any = None) -> str | None:
             library = library or found
         frame = frame.f_back
     code = getattr(function, "__code__", None)
-    if code is None:
+    if code is None or code.co_filename.startswith(_OWN):
         return library
-    return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}, run as a task"
+    how = "as a task" if _get_running_loop() is not None else "in a thread"
+    return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}, run {how}"

@@ -16,6 +16,9 @@ from tracereel.tape.payloads import Payloads, hash_of
 SUFFIX: Final = ".tape.ndjson"
 
 _RETURNED: Final = "    tape_run.call()"
+_METHOD: Final = """    # The run began with {method}, whose object is not on the tape:
+    # make one like it, and name its method: tape_run.call(made.{name})
+"""
 _RAISED: Final = """    # The recorded run raised {raised}: the report says whether it did so again.
     with suppress(Exception):
         tape_run.call()"""
@@ -102,6 +105,9 @@ def export(tape: Tape, folder: str | Path, *, name: str | None = None) -> Export
     files = Exported(folder / f"test_{label}.py", folder / f"{label}{SUFFIX}")
     clean.save(files.tape)
     raised = _raised(clean)
+    call = _RETURNED if raised is None else _RAISED.format(raised=raised)
+    if (method := of_object(clean)) is not None:
+        call = _METHOD.format(method=method, name=method.rpartition(".")[2]) + call
     files.test.write_text(
         _TEST.format(
             trace_id=clean.header["trace_id"],
@@ -110,12 +116,19 @@ def export(tape: Tape, folder: str | Path, *, name: str | None = None) -> Export
             tape=files.tape.name,
             function=label.lower(),
             calls=_listed(clean),
-            call=_RETURNED if raised is None else _RAISED.format(raised=raised),
+            call=call,
             imports="import pytest" if raised is None else _SUPPRESSES,
         ),
         encoding="utf-8",
     )
     return files
+
+
+def of_object(tape: Tape) -> str | None:
+    """The method that a run began with, if it is one of an object: nobody can call it by itself."""
+    if not tape.header.get("object"):
+        return None
+    return str(tape.header.get("entry")).partition(":")[2]
 
 
 def relisted(source: str, old: Tape, new: Tape) -> str:

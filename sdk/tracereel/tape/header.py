@@ -91,6 +91,8 @@ class Settings:
         if function is not None:
             record["entry"] = path_of(function)
             record["code"] = source_hash(function)
+            if needs_object(function):
+                record["object"] = True
             if folder := classes.folder_of_program():
                 record["folder"] = folder
         tape.begin(record)
@@ -182,7 +184,13 @@ def about() -> dict[str, Any]:
 def other_than(recorded: Mapping[str, Any]) -> list[str]:
     """What is not as it was when a tape was recorded: things that may be why a run goes another way."""
     now = about()
-    found = []
+    origin = recorded.get("forked_from") or {}
+    found = [
+        f"Note: in this branch the decision {each['target']} was forced, and is not so by itself:"
+        f" --choose '{each['target']}={each['chosen']}'."
+        for each in origin.get("overrides") or ()
+        if "chosen" in each
+    ]
     was, here = str(recorded.get("python", "")), str(now["python"])
     if was and was.split(".")[:2] != here.split(".")[:2]:
         found.append(f"Note: it was recorded with Python {was}; this is {here}.")
@@ -212,6 +220,15 @@ def _commit() -> str | None:
             if head.exists():
                 return None
     return None
+
+
+@lru_cache(maxsize=1024)
+def needs_object(function: Any) -> bool:
+    """Whether a function is a method of objects, none of which is on a tape."""
+    inner = inspect.unwrap(function)
+    code = getattr(inner, "__code__", None)
+    named = "." in getattr(inner, "__qualname__", "").rpartition("<locals>.")[2]
+    return named and code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",)
 
 
 @lru_cache(maxsize=1024)

@@ -27,6 +27,8 @@ class Suspicion:
     call: Call
     arguments: Any = None
     """Of a call with other arguments: those."""
+    skipped: tuple[Call, ...] = ()
+    """Calls that come before it on the tape and had not been made then."""
 
 
 class Judge:
@@ -52,17 +54,12 @@ class Judge:
             return
         expected = self._next()
         if expected is not None and not _together(expected, call) and suspicion is None:
-            self.suspicion = Suspicion(
-                Divergence(
-                    "missing",
-                    expected.name,
-                    _path(self._tape, expected),
-                    self._position[expected.number] + 1,
-                    location=location(),
-                    detail=f"{path} was called in its place\n{self._recorded(expected)}",
-                ),
-                expected,
-            )
+            came = path
+            if call.name == expected.name:
+                came = f"{path}, as {shown_call(call.name, self._arguments(call))},"
+            detail = f"{came} was called in its place\n"
+            missing = self._missing(expected, detail=detail, location=location())
+            self.suspicion = Suspicion(missing, expected)
         self._seen.add(call.number)
 
     def comes_after_all(self, call: Call) -> None:
@@ -91,8 +88,19 @@ class Judge:
             differences(recorded, arguments),
             location(),
         )
+        skipped = self._skipped(call)
         self._seen.add(call.number)
-        self.suspicion = Suspicion(divergence, call, arguments)
+        self.suspicion = Suspicion(divergence, call, arguments, skipped)
+
+    def _skipped(self, call: Call) -> tuple[Call, ...]:
+        """What was to be called before a call of the tape, and has not been."""
+        position = self._position.get(call.number)
+        if position is None:
+            return ()
+        before = self._expected[self._at : position]
+        return tuple(
+            each for each in before if each.number not in self._seen and not _together(each, call)
+        )
 
     def not_there(
         self, name: str, path: str, arguments: Any, location: str | None, *, lost: bool = False
@@ -114,8 +122,16 @@ class Judge:
     def certain(self) -> None:
         """Something else went wrong: the suspicion stands as it is."""
         if self.suspicion is not None:
-            self._seen.add(self.suspicion.call.number)  # it is told once
-            self._settle(self.suspicion.divergence)
+            suspicion, self.suspicion = self.suspicion, None
+            self._seen.add(suspicion.call.number)  # it is told once
+            for call in suspicion.skipped:
+                if call.number not in self._seen:
+                    # What it gave was wanted for the arguments that are others, as likely as not.
+                    self._seen.add(call.number)
+                    detail = f"{suspicion.divergence.path} was called in its place\n"
+                    where = suspicion.divergence.location
+                    self._found(self._missing(call, detail=detail, location=where))
+            self._found(suspicion.divergence)
 
     def at_the_end(self, asked: Callable[[Call], bool]) -> None:
         """The run is over: what was not called is missing, in the order of the tape."""
@@ -123,8 +139,29 @@ class Judge:
         for position, call in enumerate(self._tape.boundaries(), 1):
             if call.number not in self._seen and not asked(call):
                 self._seen.add(call.number)
-                path, recorded = _path(self._tape, call), self._recorded(call)
-                self._found(Divergence("missing", call.name, path, position, detail=recorded))
+                self._found(self._missing(call, position))
+
+    def first_missing(self, asked: Callable[[Call], bool]) -> Divergence | None:
+        """The first call of the tape that was not made, if any was not; it is told once."""
+        for position, call in enumerate(self._tape.boundaries(), 1):
+            if call.number not in self._seen and not asked(call):
+                self._seen.add(call.number)
+                return self._missing(call, position)
+        return None
+
+    def _missing(
+        self,
+        call: Call,
+        position: int | None = None,
+        *,
+        detail: str = "",
+        location: str | None = None,
+    ) -> Divergence:
+        if position is None:
+            position = self._position[call.number] + 1
+        detail += self._recorded(call)
+        path = _path(self._tape, call)
+        return Divergence("missing", call.name, path, position, location=location, detail=detail)
 
     def _arguments(self, call: Call) -> Any:
         try:
@@ -162,9 +199,16 @@ def _together(expected: Call, call: Call) -> bool:
 
 
 def _path(tape: Tape, call: Call) -> str:
+    """Where a call is on the tape, its scopes numbered as those of the run are."""
     names = []
     at: Call | None = call
     while at is not None:
-        names.append(at.name)
-        at = tape.calls.get(at.parent)
+        around = tape.calls.get(at.parent)
+        beside = around.children if around is not None else tape.roots()
+        number = 1 + sum(
+            (each.kind, each.name) == (at.kind, at.name) and each.number < at.number
+            for each in beside
+        )
+        names.append(at.name if number == 1 else f"{at.name} #{number}")
+        at = around
     return " / ".join(reversed(names))

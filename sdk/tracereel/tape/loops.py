@@ -21,6 +21,10 @@ SLACK: Final = 0.002
 LIMIT_SLACK: Final = 0.02
 """The same for a time limit: that the result came says that it came in time."""
 _LIMITS: Final = frozenset({"_release_waiter", "_on_timeout"})
+PATIENCE: Final = 3600.0
+"""Seconds of the run that timers may go on without any call or result; and they are spent quickly."""
+WORKING: Final = 60
+"""How many times longer it takes until a run is given up that has threads or files beside it."""
 GRACE: Final = 0.01
 """Seconds that threads get to do something before the clock moves."""
 _NAP: Final = 0.005
@@ -70,7 +74,7 @@ class Loops:
         reel: Reel,
         clock: Clock,
         *,
-        stalled: Callable[[Given | None], BaseException | None],
+        stalled: Callable[..., BaseException | None],
         stall_seconds: float,
         has_threads: Callable[[], bool],
     ) -> None:
@@ -82,6 +86,8 @@ class Loops:
         self._taken: dict[int, tuple[Any, Any]] = {}
         self._pumping: set[int] = set()
         self._over = False
+        self._moved = (-1, 0.0, 0.0)
+        """How far the run had come when it last came further, and when, by both clocks."""
         reel.on_arrival = self.adopt
 
     def adopt(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -152,7 +158,10 @@ class Loops:
                     return events
                 continue
             if timeout is not None and (given is not None or not self._elsewhere(loop)):
-                self._clock.skip(timeout)
+                alone = not self._has_threads() and self._bare(selector)
+                if alone and self._reel.pass_over(self._clock.elapsed() + timeout):
+                    continue
+                self._spend(timeout, alone=alone)
                 return []
             if self._reel.cancel_due(loop):
                 return []
@@ -165,8 +174,28 @@ class Loops:
             if events := selector.select(_NAP):
                 return events
             if timeout is not None and now - stalled_at > self._stall_seconds:
-                self._clock.skip(timeout)
+                self._spend(timeout, alone=alone)
                 return []
+
+    def _spend(self, seconds: float, *, alone: bool) -> None:
+        """Let time pass up to a timer; not for ever, where timers lead nowhere.
+
+        Threads, files and other programs may be at work for long: where there are any, they get time.
+
+        Raises:
+            BaseException: what `stalled` says.
+        """
+        self._clock.skip(seconds)
+        now, given = time.monotonic(), self._reel.progress
+        if given != self._moved[0]:
+            self._moved = given, now, self._clock.elapsed()
+        _, since, elapsed = self._moved
+        limit = self._stall_seconds * (1 if alone else WORKING)
+        if now - since > limit and self._clock.elapsed() - elapsed > PATIENCE:
+            error = self._stalled(self._reel.next, hopeless=True)
+            self._reel.give_up()
+            if error is not None:
+                raise error
 
     def _comes_first(self, loop: Any, given: Given, timeout: float) -> bool:
         """Whether a result comes before the timer that is next."""

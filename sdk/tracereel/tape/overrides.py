@@ -48,6 +48,7 @@ class Overrides:
         self._called: dict[str, None] = {}
         """Names of the calls that came by, in their order; likewise the decisions."""
         self._decided: dict[str, None] = {}
+        self._last = 0
 
     def _of(self, name: str, number: int) -> list[Override]:
         return [each for each in self._all if each.target in (name, number)]
@@ -55,6 +56,7 @@ class Overrides:
     def result_of(self, name: str, number: int) -> Override | None:
         """What a call that came by gives instead of its own result, if anything."""
         self._called[name] = None
+        self._last = number
         for each in self._of(name, number):
             if each.result is not NOTHING or each.raises is not None:
                 self._used.add(id(each))
@@ -89,6 +91,12 @@ class Overrides:
         for each in self._all:
             if id(each) in self._used:
                 continue
+            if each.arguments and self._came_by(each.target):
+                notes.append(
+                    f"Note: {each.target!r} was served, not made: what a call is given can be changed"
+                    " only where it is made, in a fork (--fork)."
+                )
+                continue
             decides = each.chosen is not NOTHING
             kind, came = ("decision", self._decided) if decides else ("call", self._called)
             there = f"there were {', '.join(came)}" if came else "there was none"
@@ -97,6 +105,9 @@ class Overrides:
                 " what was to be changed there was not."
             )
         return notes
+
+    def _came_by(self, target: str | int) -> bool:
+        return target in self._called or (isinstance(target, int) and target <= self._last)
 
 
 def result_like(tape: "Tape", target: str | int, changes: Any) -> Any:

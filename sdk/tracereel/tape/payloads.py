@@ -92,6 +92,11 @@ def hash_of(arguments: Mapping[str, Any]) -> str:
     return _digest(_sorted.encode(arguments))
 
 
+def same(one: Any, other: Any) -> bool:
+    """Whether two pieces of data are the same; 1, 1.0 and true are not, whatever Python says."""
+    return _sorted.encode(one) == _sorted.encode(other)
+
+
 def text_of(data: Any) -> str:
     """Data as JSON text."""
     return _encoder.encode(data).decode()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tracereel.tape import codec
+from tracereel.tape.comparing import ends_alike, note_unread
 from tracereel.tape.differences import differences
 from tracereel.tape.divergence import (
     Divergence,
@@ -20,7 +21,7 @@ from tracereel.tape.judge import Judge
 from tracereel.tape.keys import Place
 from tracereel.tape.loops import Clock, Loops
 from tracereel.tape.overrides import Override, Overrides
-from tracereel.tape.payloads import hash_of, pack
+from tracereel.tape.payloads import hash_of, pack, same
 from tracereel.tape.reel import Reel
 from tracereel.tape.serving import Forced, LiveCall, RepeatedCall, RootCall, ServedCall
 from tracereel.tape.taped import Live
@@ -79,6 +80,8 @@ class Player:
     _decisions: dict[tuple[int, str], int] = field(init=False, default_factory=dict)
     _first_thread: int = field(init=False, default_factory=threading.get_ident)
     _rooted: bool = field(init=False, default=False)
+    _ended_at: str = field(init=False, default="")
+    """The first call that nothing could be given for."""
 
     def __post_init__(self) -> None:
         self.report = Report(self.tape.trace_id, branch=self.options.branch)
@@ -110,7 +113,8 @@ class Player:
         """A call begins; gives what serves it, or lets it run."""
         self.loops.adopt()
         given = arguments.items() if isinstance(arguments, dict) else arguments
-        data = pack(dict(given), self.privacy).data
+        packed = pack(dict(given), self.privacy)
+        data = packed.data
         with self._lock:
             parent = self._place_of(around)
             path = parent.step(kind, name)
@@ -121,6 +125,10 @@ class Player:
                     f"{path} is not called: the replay of {self.tape.trace_id} is over, and this"
                     " task or thread is left of it"
                 )
+            if self._stopped():
+                # The program has caught the divergence, or tasks beside it go on: they get no further.
+                raise DivergenceError(self.report.divergences[0])
+            note_unread(self.report, f"an argument of {name}", packed)
             digest = hash_of(data)
             call = parent.exact(kind, name, digest)
             if call is None:
@@ -246,9 +254,11 @@ class Player:
             and self.reel.has_given(call.end)
         ]
         if not before:
-            self.report.notes.append(
-                f"Note: the run went no further: the tape has nothing to give for {path}."
-            )
+            if not self._ended_at:
+                self._ended_at = path
+                self.report.notes.append(
+                    f"Note: the run went no further: the tape has nothing to give for {path}."
+                )
             raise DivergenceError(self.report.divergences[-1])
         self.report.notes.append(f"Note: {path} was given what {name} gave before, to go on.")
         self.report.served += 1
@@ -299,18 +309,30 @@ class Player:
         raise TapeEndedError(f"the tape of {self.tape.trace_id} ends here: {self.tape.reasons[0]}")
 
     def diverged(self, divergence: Divergence) -> None:
-        """Note a divergence; in strict mode this is the end."""
+        """Note a divergence; in strict mode the first is the end, and what follows from it is not told."""
         if self.options.branch and divergence.kind in _EXPECTED:
             return
         with self._lock:
-            self.report.divergences.append(divergence)
+            if not self._stopped():
+                self.report.divergences.append(divergence)
         if self.options.mode == "strict" and not self.over:
-            raise DivergenceError(divergence)
+            raise DivergenceError(self.report.divergences[0])
 
-    def _stalled(self, given: Given | None) -> BaseException | None:
+    def _stopped(self) -> bool:
+        """Whether the run has come to its end by a divergence."""
+        return self.options.mode == "strict" and bool(self.report.divergences)
+
+    def _stalled(self, given: Given | None, *, hopeless: bool = False) -> BaseException | None:
         """What becomes of a run that nothing on the tape moves on; null if it goes on out of order."""
+        if self._stopped():
+            return DivergenceError(self.report.divergences[0])
         if self._judge.suspicion is not None:
-            return None
+            if not hopeless:
+                return None
+            try:
+                self._judge.certain()
+            except DivergenceError as error:
+                return error
         if not self.tape.complete:
             self.report.ended_early = True
             return TapeEndedError(f"the tape of {self.tape.trace_id} ends here")
@@ -318,8 +340,12 @@ class Player:
         if given is not None:
             call = self.tape.calls[given.call]
             divergence = Divergence("stalled", call.name, call.name, 0, detail=self._awaits(given))
-        self.report.divergences.append(divergence)
-        return DivergenceError(divergence)
+        missing = None
+        if given is None or given.call not in self._asked:
+            missing = self._judge.first_missing(lambda call: call.number in self._asked)
+        found = [divergence] if missing is None else [missing, divergence]
+        self.report.divergences += found[:1] if self.options.mode == "strict" else found
+        return DivergenceError(found[0])
 
     def _awaits(self, given: Given | None) -> str:
         if given is None:
@@ -334,17 +360,17 @@ class Player:
     def ended(self, how: str, value: Any) -> None:
         """The outermost call has ended: compare how."""
         closed = self.tape.closed
-        if closed is None or self.live:
+        if closed is None or self.live or self._stopped():
             return
         with self._lock:
             self._judge.at_the_end(lambda call: call.number in self._asked)
             if not self.options.compare_output or closed["how"] == "block":
                 return
-            now = pack(value, self.privacy).data
+            packed = pack(value, self.privacy)
+            now = packed.data
+            note_unread(self.report, "the result of the run", packed)
             recorded = self.tape.data(closed["v"]) if closed.get("v") else None
-            if closed["how"] == how and (
-                now == recorded or (how == "raised" and _alike(now, recorded))
-            ):
+            if closed["how"] == how and ends_alike(how, now, recorded):
                 return
             name = str(self.tape.header.get("name"))
             detail = "" if closed["how"] == how else f"it {how}, and {closed['how']} on the tape"
@@ -410,16 +436,16 @@ class Player:
             parent = place.call.number if place.call is not None else 0
             number = self._decisions.get((parent, decision_type), 0)
             self._decisions[parent, decision_type] = number + 1
-            same = [
+            taken = [
                 each
                 for each in self.tape.decisions
                 if each.parent == parent and each.type == decision_type
             ]
-            if self.live or self._overrides.decides(decision_type) or number >= len(same):
+            if self.live or self._overrides.decides(decision_type) or number >= len(taken):
                 return
-            recorded = self.tape.data(same[number].value)
+            recorded = self.tape.data(taken[number].value)
             now = pack(result, self.privacy).data
-            if recorded != now:
+            if not same(recorded, now):
                 self._judge.certain()
                 path = f"{place.path} / {decision_type}"
                 self.diverged(
@@ -446,11 +472,3 @@ class Player:
 def changes_something(kind: str, effect: str) -> bool:
     """Whether a call may change the world; a tool that does not say is taken to."""
     return effect not in HARMLESS if kind == "tool" else effect in ("write", "irreversible")
-
-
-def _alike(now: Any, recorded: Any) -> bool:
-    """Whether two exceptions are the same but for what hangs on them."""
-    keys = ("c", "args", "text")
-    return all(isinstance(each, dict) for each in (now, recorded)) and all(
-        now.get(key) == recorded.get(key) for key in keys
-    )

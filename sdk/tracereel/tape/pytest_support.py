@@ -53,8 +53,11 @@ def around(run: "Replaying | Updating") -> Iterator[None]:
         with run:
             yield
     except _ENDS as error:
-        told = isinstance(error, DivergenceError) and run.report.divergences
-        text = str(run.report) if told else f"{error}\n\n{run.report}"
+        text = str(run.report)
+        if str(error) not in text and not (
+            isinstance(error, DivergenceError) and run.report.divergences
+        ):
+            text = f"{error}\n\n{text}"
         # Told once, and not again with every exception on the way here.
         raise pytest.fail.Exception(text, pytrace=False) from None
 

@@ -17,6 +17,8 @@ STALL_SECONDS: Final = 10.0
 """How long a thread waits for others without anything happening."""
 SETTLE: Final = 0.003
 """Seconds after a result reached a thread until the next may reach another one."""
+LATE: Final = 0.05
+"""Seconds after which a call that was made earlier on the tape does not come any more."""
 NOT_GIVEN: Final = ("cancelled", "closed")
 """Ends that come from the program, not from the call."""
 
@@ -76,6 +78,7 @@ class Reel:
         for call in tape.boundaries():
             self._begun.setdefault(call.lane, _Begun()).expected.append(call.number)
         self._lanes = {call.number: call.lane for call in tape.boundaries()}
+        self._times = {call.number: call.at / 1e6 for call in tape.boundaries()}
         self._place = {(each.call, each.index): i for i, each in enumerate(self.order)}
         self._done = [False] * len(self.order)
         self._at = 0
@@ -91,6 +94,12 @@ class Reel:
         """The first result that has not been given."""
         return self.order[self._at] if self._at < len(self.order) else None
 
+    @property
+    def progress(self) -> int:
+        """How many calls have begun and results been given."""
+        with self.condition:
+            return self._at + sum(len(each.seen) for each in self._begun.values())
+
     def begun(self, number: int) -> None:
         """A call of the tape has been made."""
         with self.condition:
@@ -101,6 +110,28 @@ class Reel:
         with self.condition:
             first = self._begun[self._lanes[given.call]].first_missing()
         return first is None or first > given.after
+
+    def pass_over(self, moment: float) -> bool:
+        """Go on without a call that the next result waits for, if it will not be made any more.
+
+        Nothing happens before `moment`, and on the tape the call was made well before that: the time
+        of a re-execution is never ahead of the tape's while the program does the same.
+        """
+        with self.condition:
+            given = self.next
+            if given is None:
+                return False
+            lane = self._begun[self._lanes[given.call]]
+            first = lane.first_missing()
+            if first is None or first > max(given.after, given.call):
+                return False
+            if self._times[first] + LATE > moment:
+                return False
+            lane.seen.add(first)
+            for each in self.order[self._at :]:
+                if each.call == first:
+                    self.done(each)
+            return True
 
     def has_given(self, given: Given | None) -> bool:
         """Whether a result has been given, and by the call: not broken off."""

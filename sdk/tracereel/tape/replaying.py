@@ -273,11 +273,18 @@ class Replaying:
         except TapeError as error:
             # The report says so too, if the program or its test swallows it.
             self.report.notes.append(f"Note: {error}.")
+            self.report.refused = str(error)
             raise
         recorded = self.original.header.get("code")
         inner = inspect.unwrap(target)
-        if recorded is not None and header.source_hash(inner) not in (None, recorded):
-            name = getattr(inner, "__qualname__", str(inner))
+        name = getattr(inner, "__qualname__", str(inner))
+        # A plain function that is called instead only leads to the code that was recorded.
+        stands_for_it = inner is not target or function is None
+        if (
+            stands_for_it
+            and recorded is not None
+            and header.source_hash(inner) not in (None, recorded)
+        ):
             self.report.notes.append(f"Note: the code of {name} is not that of the recording.")
         return self.run_with(target, arguments, items=self.original.items_read())
 
@@ -379,9 +386,7 @@ def fetched(client: "Client", trace_id: str) -> Tape:
             reasons = ()
         if not reasons:
             raise
-        raise TapeError(
-            f"the run {trace_id} has no tape: {'; '.join(reasons)}, before it runs"
-        ) from None
+        raise TapeError(f"the run {trace_id} has no tape: {'; '.join(reasons)}") from None
     return tape_format.parse(lines, where=f"trace {trace_id}")
 
 

@@ -141,6 +141,8 @@ class ServedCall:
             if error is not None:
                 raise error from None
             self._player.reel.done(given)
+        # The call took its time on the tape, and a program that looks at the clock next sees that.
+        self._player.loops.reach(given.at)
         return self._player.value(given)
 
     async def give_async(self) -> Any:
@@ -181,5 +183,5 @@ class ServedCall:
             player.reel.done(given)
         if call.end is not None and call.end.how == "returned" and not player.over:
             player.report.notes.append(
-                f"The stream of {call.name} was closed early, and read to its end on the tape."
+                f"Note: the stream of {call.name} was closed early, and read to its end on the tape."
             )

@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -149,6 +150,7 @@ def test_sets_come_back_and_are_written_alike_whatever_their_order(value: Any) -
     [
         OrderedDict(b=1, a=2),
         Counter("aab"),
+        SimpleNamespace(text="hello", usage=SimpleNamespace(tokens=3), at=date(2026, 1, 2)),
         Text("t"),
         bytearray(b"\xff"),
         datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Madrid")),

@@ -248,3 +248,12 @@ def test_what_cannot_be_called_says_why_and_what_to_do(
         entry_point(with_entry(tape, entry=entry))
 
     assert said in str(refused.value)
+
+
+def test_a_run_that_could_not_be_called_has_not_gone_as_recorded(taped: Any) -> None:
+    _, tape = taped(lambda: DESK.serve("hello"))
+    with pytest.raises(TapeError, match="is a method"), tracereel.replay(tape) as again:
+        again.call()
+
+    assert not again.report.identical
+    assert "was stopped: 0 calls served" in str(again.report)

@@ -315,3 +315,61 @@ def test_the_commands_export_and_re_execute(
     assert (folder / "tests" / "test_trip.py").exists()
     assert main(["export", str(path), "--tape", str(folder / "copy.tape.ndjson")]) == 0
     assert load(folder / "copy.tape.ndjson").trace_id == tape.trace_id
+
+
+METHOD = """
+from tracereel import traced_agent, traced_tool
+
+
+@traced_tool("count", effect="read")
+def count(text):
+    return len(text)
+
+
+class Clerk:
+    def __init__(self, name):
+        self.name = name
+
+    @traced_agent("clerk")
+    def serve(self, text):
+        return f"{self.name} counts {count(text)}"
+
+    @classmethod
+    @traced_agent("chief")
+    def lead(cls, text):
+        return count(text)
+"""
+
+
+def test_a_run_of_a_method_is_a_test_that_says_which_object_is_to_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import importlib
+
+    (tmp_path / "clerks.py").write_text(METHOD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("clerks")
+    tapes = []
+    for begin in (module.Clerk("Ann").serve, module.Clerk.lead):
+        with recording() as events:
+            begin("hello")
+        tapes.append(tape_format.parse(events))
+    sys.modules.pop("clerks", None)
+    file = tmp_path / "run.tape.ndjson"
+    tapes[0].save(file)
+    assert main(["export", str(file), "--pytest", str(tmp_path / "tests"), "--name", "it"]) == 0
+    assert (
+        "the run began with Clerk.serve, whose object is not on the tape" in capsys.readouterr().out
+    )
+    export(tapes[1], tmp_path / "tests", name="lead")
+
+    done = run_pytest(tmp_path)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert done.stdout.count("Clerk.serve is a method, and its object is not on the tape") == 1
+
+    test = tmp_path / "tests" / "test_it.py"
+    source = test.read_text()
+    assert "tape_run.call(made.serve)" in source
+    made = "    import clerks\n\n    tape_run.call(clerks.Clerk('Ann').serve)\n"
+    test.write_text(source.replace("    tape_run.call()\n", made))
+    assert "2 passed" in run_pytest(tmp_path).stdout

@@ -77,3 +77,24 @@ def test_what_was_imported_by_name_and_what_tells_the_time_is_frozen_too(taped: 
         assert texts[0] == "2020-02-02"
         assert all("2020" in str(each) for each in texts)
     assert before == (clock, uuid4, time.strftime, np.random.get_state()[1].tolist())
+
+
+def test_a_frozen_run_that_keeps_to_a_time_makes_as_many_calls_as_it_did(taped: Any) -> None:
+    @traced_tool("step", effect="read")
+    def step(number: int) -> int:
+        time.sleep(0.4)
+        return number
+
+    @traced_agent("hurried")
+    def hurried() -> int:
+        end = time.time() + 1
+        made = 0
+        while time.time() < end:
+            made = step(made) + 1
+        return made
+
+    made, tape = taped(hurried)
+    with tracereel.replay(tape, freeze=True) as run:
+        assert hurried() == made
+
+    assert run.report.identical
