@@ -1,15 +1,19 @@
 """What runs cost, as SQL over their summaries: as was sent, and the rest by the price of the day."""
 
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from tracereel_collector.store.sql import query
 
-_PRICES: Final = query("prices_by_token").strip()
+MAX_BOUND: Final = 16_384
+"""Characters of prices that are sent along with a question; more of them are left to be looked up."""
 
 
-def _priced(tokens: str) -> str:
+def _priced(tokens: str, prices: str) -> str:
     """SQL for nanodollars of tokens by model; a model without a price adds nothing."""
-    price = f"arrayLast(since -> since.1 <= s.hour, ({_PRICES})[name]).2"
+    known = f"JSONExtract({prices}, 'Map(String, Array(Tuple(UInt32, Float64)))')"
+    price = f"arrayLast(since -> since.1 <= toUnixTimestamp(s.hour), {known}[name]).2"
     each = f"arraySum((name, tokens) -> tokens * {price}, mapKeys({tokens}), mapValues({tokens}))"
     return f"toInt64(round(sum({each})))"
 
@@ -19,16 +23,53 @@ def _finest(calls: str, spans: str) -> str:
     return f"multiIf({calls} != 0, {calls}, {spans} != 0, {spans}, sum(s.execution_nano_usd))"
 
 
-SENT_NANO_USD: Final = _finest("sum(s.call_nano_usd)", "sum(s.span_nano_usd)")
-"""Where every cost was sent: prices take the store some 30 ms to find."""
-NANO_USD: Final = _finest(
-    f"(sum(s.call_nano_usd) + {_priced('s.call_unpriced')})",
-    f"(sum(s.span_nano_usd) + {_priced('s.span_unpriced')})",
-)
+def _with_prices(prices: str) -> str:
+    return _finest(
+        f"(sum(s.call_nano_usd) + {_priced('s.call_unpriced', prices)})",
+        f"(sum(s.span_nano_usd) + {_priced('s.span_unpriced', prices)})",
+    )
+
+
+_SENT: Final = _finest("sum(s.call_nano_usd)", "sum(s.span_nano_usd)")
+_BOUND: Final = _with_prices("{prices:String}")
+NANO_USD: Final = _with_prices(f"assumeNotNull(({query('prices_by_token').strip()}))")
+"""With prices that the statement finds by itself, which takes the store some 40 ms."""
 COST: Final = "$nano_usd"
-"""Stands for one of the two, until it is known which."""
+"""Stands for one of them, until it is known which."""
 
 
-def with_costs(statement: str, *, unpriced: bool) -> str:
-    """A statement over runs; `unpriced` says whether tokens without a cost are among them."""
-    return statement.replace(COST, NANO_USD if unpriced else SENT_NANO_USD)
+class Selects(Protocol):
+    """What is asked for prices."""
+
+    def select(self, statement: str, parameters: Mapping[str, Any], *, fmt: str) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """How a statement over runs works out what they cost."""
+
+    nano_usd: str = _SENT
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def put_into(self, statement: str) -> str:
+        """The statement with it."""
+        return statement.replace(COST, self.nano_usd)
+
+
+class Prices:
+    """What tokens cost of every model that was called: found once, and again when anything has changed."""
+
+    def __init__(self, store: Selects) -> None:
+        self._store = store
+        self._known: tuple[bytes, Costs] | None = None
+
+    def costs(self) -> Costs:
+        """For runs with model calls of which nobody said what they cost."""
+        state = self._store.select(query("prices_state"), {}, fmt="TabSeparated")
+        if self._known is None or self._known[0] != state:
+            found = self._store.select(query("prices_by_token"), {}, fmt="TabSeparatedRaw")
+            prices = found.decode().strip()
+            bound = len(prices) <= MAX_BOUND
+            made = Costs(_BOUND, {"prices": prices}) if bound else Costs(NANO_USD)
+            self._known = state, made
+        return self._known[1]

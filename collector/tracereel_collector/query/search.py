@@ -1,7 +1,7 @@
 """Finds runs: lists with filters, order and pages, counts of what was found, and when it happened."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from string import Template
 from typing import Any, Literal, Protocol
 
@@ -10,7 +10,7 @@ import msgspec
 from tracereel._clock import otel_trace_id
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query import cursor as cursors
-from tracereel_collector.query.costs import with_costs
+from tracereel_collector.query.costs import Costs, Prices
 from tracereel_collector.query.counting import (
     FACET_VALUES,
     Steps,
@@ -80,8 +80,7 @@ class Reach:
     newest: int
     linked: bool
     """Whether spans have to be brought to the runs that were in their OpenTelemetry traces."""
-    unpriced: bool
-    """Whether any has model calls of which nobody said what they cost."""
+    costs: Costs
 
     def fill(self, name: str, *, first: str = "", **fragments: str) -> str:
         """A query over the rows of runs, with fragments of our own in it.
@@ -92,7 +91,7 @@ class Reach:
         filled = Template(query(name)).substitute(
             rows=rows.substitute(first=first and f"PREWHERE {first}").rstrip(), **fragments
         )
-        return with_costs(filled, unpriced=self.unpriced)
+        return self.costs.put_into(filled)
 
 
 class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -141,6 +140,10 @@ class Search:
 
     store: Selects
     now_unix_nano: Callable[[], int]
+    prices: Prices = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prices", Prices(self.store))
 
     def document(self, tenant: str, question: Question) -> bytes:
         """The answer as JSON: `traces`, `next`, `window`, and `facets` or `histogram` if asked for."""
@@ -195,7 +198,7 @@ class Search:
             oldest=oldest * SECOND,
             newest=newest * SECOND,
             linked=bool(linked),
-            unpriced=bool(unpriced),
+            costs=self.prices.costs() if unpriced else Costs(),
         )
 
     def _page(
@@ -299,6 +302,7 @@ class Search:
                 "runs": list(places),
                 "first_hour": hour_of(min(places.values()) - REACH),
                 "last_hour": hour_of(ends),
+                **reach.costs.parameters,
             },
             fmt="JSONCompactEachRow",
         )
@@ -359,7 +363,11 @@ class Search:
             conditions=" AND ".join(conditions),
             **fragments,
         )
-        return self.store.select(statement, {**chosen.parameters, **more}, fmt="JSONCompactEachRow")
+        return self.store.select(
+            statement,
+            {**chosen.parameters, **reach.costs.parameters, **more},
+            fmt="JSONCompactEachRow",
+        )
 
 
 def _in_window(condition: Condition, window: Window) -> Condition:

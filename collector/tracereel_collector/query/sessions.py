@@ -107,7 +107,7 @@ class Sessions:
         fragments = {name: COLUMNS[name] for name in ("status", "tokens", "nano_usd")}
         answer = self.store.select(
             reach.fill("sessions", first=_NAMED if lately else "", **fragments),
-            {**asked, "user": user},
+            {**asked, **reach.costs.parameters, "user": user},
             fmt="JSONCompactEachRow",
         )
         rows: list[_Session] = _SESSIONS.decode_lines(answer)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
+from tracereel_collector.query import costs as pricing
 from tracereel_collector.query import replay as replaying
 from tracereel_collector.query.filters import Filters
 from tracereel_collector.query.replay import Replay
@@ -160,3 +161,24 @@ def test_a_price_that_comes_later_holds_for_what_was_stored_before(told, priced,
     load_prices(priced, parse(f"{PRICES}openai,new-model,2020-01-01,7,7,,,us\n", name="own"))
     assert cost() == pytest.approx(0.007)
     load_prices(priced, parse(PRICES, name="own"))
+
+
+def test_a_model_that_is_called_for_the_first_time_has_its_price_at_once(told, priced, tenant):
+    search = Search(priced, lambda: NOW)
+
+    def listed():
+        found = search.answer(tenant, Question())["traces"]
+        return {each["trace_id"]: each["cost_usd"] for each in found}
+
+    told(*calls("known", used(1000, 0)))
+    assert listed() == {"known": pytest.approx(0.01)}
+    first = {"llm_provider": "anthropic", "llm_model": "claude-never-seen"}
+    told(*calls("new", used(1_000_000, 0, **first), begin=10))
+    assert listed() == {"known": pytest.approx(0.01), "new": pytest.approx(3.0)}
+
+
+def test_more_prices_than_can_be_sent_along_are_looked_up(told, costs, monkeypatch):
+    monkeypatch.setattr(pricing, "MAX_BOUND", 0)
+    told(*calls("plain", used(1000, 100)))
+
+    assert costs(monkeypatch) == {"plain": 0.012}

@@ -1,10 +1,10 @@
 -- What a token of each model that was called costs in nanodollars, and since when: the oldest price first.
-SELECT mapFromArrays(groupArray(name), groupArray(since))
+SELECT toJSONString(mapFromArrays(groupArray(name), groupArray(since)))
 FROM
 (
     SELECT
         concat(toString(Provider), '\t', left(toString(Model), 256), '\t', price.1) AS name,
-        arraySort(groupArray((toDateTime(ValidFrom, 'UTC'), price.2 * 1000))) AS since
+        arraySort(groupArray((toUnixTimestamp(ValidFrom), price.2 * 1000))) AS since
     FROM priced_models
     ARRAY JOIN [('input', Input), ('cache_read', ifNull(CacheRead, Input)),
                 ('cache_write', ifNull(CacheWrite, Input)), ('output', Output)] AS price
