@@ -5,6 +5,7 @@ from random import Random
 
 import msgspec
 import pytest
+import structlog
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
@@ -201,6 +202,7 @@ def spans():
 @pytest.mark.parametrize("kind", CALLS)
 def test_spans_lines_and_series_are_the_same(kind, spans, caplog):
     exporter, provider = spans
+    structlog.reset_defaults()  # others in this process may have set it up
     registry = CollectorRegistry()
     answer = msgspec.json.encode(ANSWERS[kind])
     seen = []
