@@ -253,17 +253,14 @@ def difference(before, after):
     }
 
 
-def test_what_is_written_is_delivered_and_numbered():
+def test_what_is_written_is_delivered_and_numbered(tmp_path, monkeypatch):
+    monkeypatch.setattr(_recorder, "_active", "unset")
     answer = msgspec.json.encode(CHAT)
     with IngestSink() as sink:
-        tracereel.configure(endpoint=sink.url, registry=CollectorRegistry())
-        try:
-            ways = [call("chat", answer) for _ in range(5)]
-            assert tracereel.flush(20).spooled == 0
-        finally:
-            tracereel.shutdown(5)
-            _recorder._set_active(None)
-            _recorder._active = "unset"
+        tracereel.configure(endpoint=sink.url, spool_dir=tmp_path, registry=CollectorRegistry())
+        ways = [call("chat", answer) for _ in range(5)]
+        assert tracereel.flush(20).spooled == 0
+        tracereel.shutdown(5)
         events = list(sink.events)
     assert ways == [False, True, True, True, True]
     assert [event["emitter_seq"] for event in events] == list(range(1, 11))

@@ -4,6 +4,7 @@ import threading
 
 from prometheus_client import CollectorRegistry, Counter
 
+from tests.support.waiting import wait_until
 from tracereel import _cells, _guard, metrics, semconv, traced_agent, traced_tool
 from tracereel.metrics import set_tokens_remaining
 
@@ -94,6 +95,6 @@ def test_agents_are_counted_when_the_delivery_has_come_round(recorded, registry)
     plan()
     recorded()
 
-    assert len(_cells.in_turn._waiting) == 0
+    wait_until(lambda: not _cells.in_turn._waiting, message="what was delivered is not counted")
     labels = {"agent_name": "planner", "status": "success"}
     assert registry.get_sample_value("agent_executions_total", labels) == 1
