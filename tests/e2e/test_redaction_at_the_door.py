@@ -9,6 +9,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from tests.support.collector import CollectorProcess, http
 from tests.support.contract import example
 from tests.support.secret_samples import CORPUS, leaks
+from tests.support.waiting import wait_until
 
 EVENT = example("agent.execution.completed")
 
@@ -20,6 +21,22 @@ def redacting(tmp_path_factory):
     ).start()
     yield running
     running.stop()
+
+
+def contents(folder):
+    """Every file below a folder: read until none was replaced by the store meanwhile."""
+    found = {}
+
+    def look():
+        found.clear()
+        try:
+            found.update((file, file.read_bytes()) for file in folder.rglob("*") if file.is_file())
+        except FileNotFoundError:
+            return False
+        return True
+
+    wait_until(look, timeout=30, message="files of the store go while they are read")
+    return found
 
 
 def test_no_secret_reaches_the_queue_the_store_the_log_or_an_answer(redacting):
@@ -55,8 +72,8 @@ def test_no_secret_reaches_the_queue_the_store_the_log_or_an_answer(redacting):
     assert leaks(replayed.body.decode()) == []
     assert leaks(answer.body.decode()) == []
     assert leaks("\n".join(redacting.output)) == []
-    files = [file for file in redacting.data_dir.rglob("*") if file.is_file()]
+    files = contents(redacting.data_dir)
     assert any(file.name.startswith("queue.sqlite") for file in files)
-    for file in files:
-        assert leaks(file.read_bytes().decode("latin-1")) == [], file.name
+    for file, content in files.items():
+        assert leaks(content.decode("latin-1")) == [], file.name
     assert redacting.metric("tracereel_redactions_total", rule="email") >= 18
