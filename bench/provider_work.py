@@ -133,7 +133,8 @@ def of_calls(name: str) -> Callable[[], None]:
 
     def call() -> None:
         work = begin()
-        work.answered(decoded(answer))
+        if not work.answered_plainly(answer):
+            work.answered(decoded(answer))
         work.detach()
 
     return call
@@ -165,7 +166,8 @@ def of_conversation(turns: int) -> Callable[[], None]:
     def call() -> None:
         work: Any = _model_call.begin(_dialects.ANTHROPIC, body, model="bench", memory=memory)
         work.sent(request)
-        work.answered(decoded(answer))
+        if not work.answered_plainly(answer):
+            work.answered(decoded(answer))
         work.detach()
 
     return call
