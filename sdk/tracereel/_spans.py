@@ -75,29 +75,35 @@ class Spans:
         start_ns: int,
         context: Context | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
+        ids: dict[str, str] | None = None,
     ) -> StartedSpan:
-        """Begin a span under whatever span is current, or under that of a context."""
+        """Begin a span under whatever span is current, or under that of a context.
+
+        `ids` are attributes as well: they are put to the others only where somebody would see them.
+        """
         tracer = self._choose()
         here = otel_context.get_current() if context is None else context
         current = here.get(_SPAN)
+        if tracer is None:
+            return _unseen(here, current)
         around = (current if isinstance(current, Span) else INVALID_SPAN).get_span_context()
         span: Span | None = None
         records = True
-        if tracer is None:
-            span, records = NonRecordingSpan(_ids_within(around)), False
-        elif self._quick is not None:
+        if ids is not None:
+            attributes = {**attributes, **ids}
+        if self._quick is not None:
             span = self._quick.start(name, attributes, start_ns, around, kind)
         if span is None:
             span = self._start_publicly(tracer, name, attributes, start_ns, context, kind)
             records = span.is_recording()
-        ids = span.get_span_context()
-        if not ids.is_valid or ids.span_id == around.span_id:
+        own = span.get_span_context()
+        if not own.is_valid or own.span_id == around.span_id:
             # A no-op provider hands back an invalid span, or the one around: ids of our own.
-            ids = _ids_within(around)
+            own = _ids_within(around)
         return StartedSpan(
             self._handed_out(span) if records else span,
-            f"{ids.trace_id:032x}",
-            f"{ids.span_id:016x}",
+            f"{own.trace_id:032x}",
+            f"{own.span_id:016x}",
             f"{around.span_id:016x}" if around.is_valid else None,
             Context({**here, _SPAN: span}),
             records,
@@ -158,6 +164,27 @@ def _global_provider() -> trace.TracerProvider | None:
             return provider
     _asked.append(True)
     return trace.get_tracer_provider()
+
+
+def _unseen(here: Context, current: object) -> StartedSpan:
+    """A span that is only its ids, in a context where this span is current."""
+    around = current.get_span_context() if isinstance(current, Span) else None
+    if around is not None and around.is_valid:
+        own = _ids_within(around)
+        trace_id, span_id = own.trace_id, own.span_id
+        parent_span_id = f"{around.span_id:016x}"
+    else:
+        trace_id, span_id, parent_span_id = random_id(128), random_id(64), None
+        own = SpanContext(trace_id, span_id, False, _SAMPLED)  # noqa: FBT003, RUF100
+    span = NonRecordingSpan(own)
+    return StartedSpan(
+        span,
+        f"{trace_id:032x}",
+        f"{span_id:016x}",
+        parent_span_id,
+        Context({**here, _SPAN: span}),
+        False,  # noqa: FBT003, RUF100 - nobody could see what is written on it
+    )
 
 
 def _ids_within(around: SpanContext) -> SpanContext:

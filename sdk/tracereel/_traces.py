@@ -26,22 +26,22 @@ class RememberedTraces:
         A request id is made for a new one, from the suffix of another id if there is one.
         """
         self.opened += 1
-        found = self.known.get(trace_id)
-        return found if found is not None else self._remember(trace_id, suffix)
+        known = self.known
+        if (found := known.get(trace_id)) is not None:
+            return found
+        # Two halves instead of an order of use: what was not asked for during one half's time goes.
+        with self._lock:
+            known = self.known
+            found = known.get(trace_id) or self.older.get(trace_id)
+            if found is None:
+                found = Trace(trace_id, f"req_{suffix}" if suffix else sortable_id("req"))
+            known[trace_id] = found
+            if len(known) >= MAX_REMEMBERED_TRACES // 2:
+                self.known, self.older = {}, known
+            return found
 
     def reopen(self, trace: Trace) -> None:
         """Another run goes on with a trace that is at hand, also if it has been forgotten here."""
         self.opened += 1
         with self._lock:
             self.known.setdefault(trace.trace_id, trace)
-
-    def _remember(self, trace_id: str, suffix: str | None) -> Trace:
-        # Two halves instead of an order of use: what was not asked for during one half's time goes.
-        with self._lock:
-            found = self.known.get(trace_id) or self.older.get(trace_id)
-            if found is None:
-                found = Trace(trace_id, f"req_{suffix}" if suffix else sortable_id("req"))
-            self.known[trace_id] = found
-            if len(self.known) >= MAX_REMEMBERED_TRACES // 2:
-                self.known, self.older = {}, self.known
-            return found

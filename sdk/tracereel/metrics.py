@@ -28,8 +28,7 @@ _TOKEN_HEADERS: Final = (
 """OpenAI and those alike; Anthropic; Anthropic where only the two parts are told: the lesser."""
 _RAW_TOKEN_HEADERS: Final = tuple(tuple(map(str.encode, names)) for names in _TOKEN_HEADERS)
 _TOKEN_NAMES: Final = frozenset(name for names in _RAW_TOKEN_HEADERS for name in names)
-_name: Final = itemgetter(0)
-_value: Final = itemgetter(1)
+_lowered_and_value: Final = itemgetter(1, 2)
 _TOKEN_HEADER_NAMES: Final = tuple(name for names in _TOKEN_HEADERS for name in names)
 
 
@@ -323,9 +322,9 @@ def tokens_remaining(headers: object) -> int | None:
     return None
 
 
-def tokens_remaining_raw(headers: list[tuple[bytes, bytes]]) -> int | None:
-    """The same of headers as they came over the wire, without a step for each: asked of every answer."""
-    found = dict(zip(map(bytes.lower, map(_name, headers)), map(_value, headers), strict=True))
+def tokens_remaining_raw(headers: list[tuple[bytes, bytes, bytes]]) -> int | None:
+    """The same of headers as httpx keeps them, name, lowered name, value: asked of every answer."""
+    found = dict(map(_lowered_and_value, headers))
     if _TOKEN_NAMES.isdisjoint(found):
         return None
     if len(found) == len(headers):
@@ -336,7 +335,8 @@ def tokens_remaining_raw(headers: list[tuple[bytes, bytes]]) -> int | None:
             if told:
                 return min(told)
         return None
-    return tokens_remaining([(name.decode(), value.decode("latin-1")) for name, value in headers])
+    said = [(name.decode(), value.decode("latin-1")) for _, name, value in headers]
+    return tokens_remaining(said)
 
 
 def _is_count_raw(value: bytes) -> bool:

@@ -143,13 +143,9 @@ class Scope:
                 context, beside = around_it, again[0]
         # The request id that it will have, unless the program gives one.
         made = f"req_{suffix}" if parent is None else parent.trace.request_id
-        attributes = {
-            **view.attributes,
-            semconv.SPAN_EXECUTION_ID: execution_id,
-            semconv.SPAN_REQUEST_ID: made,
-        }
+        ids_on_span = {semconv.SPAN_EXECUTION_ID: execution_id, semconv.SPAN_REQUEST_ID: made}
         started = self.recorder.spans.start(
-            view.span_name, attributes, self._start_ns, context, self.span_kind
+            view.span_name, view.attributes, self._start_ns, context, self.span_kind, ids_on_span
         )
         if again is not None:
             trace = again[0].trace

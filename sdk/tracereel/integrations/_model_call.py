@@ -131,9 +131,12 @@ class ModelCall:
 
     def headers(self, headers: Any) -> None:
         """The head of an answer has come."""
-        raw = getattr(headers, "raw", None)
-        # httpx: reading its headers by name would be dear.
-        left = tokens_remaining_raw(raw) if type(raw) is list else tokens_remaining(headers)
+        kept = getattr(headers, "_list", None)
+        try:
+            # httpx: reading its headers by name would be dear, and `raw` makes them anew.
+            left = tokens_remaining_raw(kept) if type(kept) is list else tokens_remaining(headers)
+        except (IndexError, TypeError, AttributeError):
+            left = tokens_remaining(headers)  # another version keeps them another way
         if left is None:
             return
         self._recorder.metrics.set_tokens(self.provider, left)

@@ -182,26 +182,30 @@ def _told(
         state.add_usage(prompt, completion, total, None)
         stop, word = answer.stop_reason or UNSET, answer.stop_reason_raw
         provider = spec.provider or ""
-        timestamp, mark, tick = rfc3339(end_ns), recorder.mark, recorder.clock.tick
-        service, execution_id = recorder.config.service, state.execution_id
+        mark, tick = recorder.mark, recorder.clock.tick
         session_id: _OptionalText = UNSET
         user_id: _OptionalText = UNSET
         if execution.session_id is not None:
             session_id = recorder.owner("session_id", execution.session_id)
         if execution.user_id is not None:
             user_id = recorder.owner("user_id", execution.user_id)
-        hlc = tick()
-        message = MessageLine(
-            f"evt_{hlc}{mark}",
-            MESSAGE_NORMALIZED,
+        temperature, max_tokens = scope.settings()
+        # What both events have, after their types.
+        both = (
             semconv.EVENT_VERSION,
-            timestamp,
+            rfc3339(end_ns),
             trace.trace_id,
             execution.otel_trace_id,
             execution.span_id,
             execution.parent_span_id,
-            service,
-            execution_id,
+            recorder.config.service,
+            state.execution_id,
+        )
+        hlc = tick()
+        message = MessageLine(
+            f"evt_{hlc}{mark}",
+            MESSAGE_NORMALIZED,
+            *both,
             next(state.indexes),
             hlc,
             session_id,
@@ -235,14 +239,7 @@ def _told(
         call = CallLine(
             f"evt_{hlc}{mark}",
             semconv.LLM_CALLED,
-            semconv.EVENT_VERSION,
-            timestamp,
-            trace.trace_id,
-            execution.otel_trace_id,
-            execution.span_id,
-            execution.parent_span_id,
-            service,
-            execution_id,
+            *both,
             next(state.indexes),
             hlc,
             session_id,
@@ -253,8 +250,8 @@ def _told(
             provider,
             model,
             spec.model,
-            scope.temperature(),
-            scope.max_tokens(),
+            temperature,
+            max_tokens,
             semconv.SUCCESS,
             milliseconds,
             None,

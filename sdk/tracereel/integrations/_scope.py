@@ -11,6 +11,8 @@ from tracereel.providers.base import Failure
 
 _LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 _TEMPERATURE: Final = ("temperature",)
+_CONFIG: Final = "generationConfig"
+_SETTINGS: Final = frozenset({*_LIMITS, *_TEMPERATURE, _CONFIG})
 _MAX_SPECS: Final = 512
 _specs: Final[dict[tuple[str, str, str], LlmSpec]] = {}
 
@@ -107,6 +109,12 @@ class ClientScope(LlmScope):
             event["error_code"] = error.failure.code or event["error_code"]
         return event
 
+    def settings(self) -> tuple[float | None, int | None]:
+        """Temperature and length that were asked for; nearly always neither."""
+        if _SETTINGS.isdisjoint(self.arguments.kwargs):
+            return None, None
+        return self.temperature(), self.max_tokens()
+
     def temperature(self) -> float | None:
         found = self._setting(_TEMPERATURE)
         return None if found is None else _values.real(found)
@@ -121,7 +129,7 @@ class ClientScope(LlmScope):
             for name in names:
                 if (found := body.get(name)) is not None:
                     return found
-        config = body.get("generationConfig")
+        config = body.get(_CONFIG)
         if isinstance(config, dict):
             return next((config[name] for name in names if name in config), None)
         return None

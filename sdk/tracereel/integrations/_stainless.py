@@ -47,11 +47,13 @@ class Recording:
 
     def begin(self, client: Any, options: Any) -> ModelCall | None:
         """A request begins; null where it is none to a model, or nothing is recorded."""
-        if str(options.method).lower() != "post":
+        if options.method != "post" and str(options.method).lower() != "post":
             return None
-        dialect = self.routes.get(str(options.url).partition("?")[0])
+        dialect = self.routes.get(options.url)
         if dialect is None:
-            return None
+            dialect = self.routes.get(str(options.url).partition("?")[0])
+            if dialect is None:
+                return None
         body, more = options.json_data, getattr(options, "extra_json", None)
         if more and isinstance(body, dict):
             body = {**body, **more}
