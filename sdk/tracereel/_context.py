@@ -82,7 +82,6 @@ class Execution:
 
     def __init__(
         self,
-        *,
         kind: Kind,
         name: str,
         trace: Trace,

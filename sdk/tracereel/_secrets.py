@@ -222,9 +222,7 @@ _after_underscore: Final = re.compile(
     r"_(?:(?<=gh[pousr]_)|(?<=[_t]_)(?:(?<=_live_)|(?<=_test_)|(?<=_pat_)|(?<=shpat_))|(?<=hf_)"
     r"|(?<=gsk_)|(?<=trk_)|(?<=r8_)|(?<=npm_)|(?<=whsec_)|(?<=_v1_)|(?<=lsv2_)|(?<=_live_))"
 ).search
-_token: Final = re.compile(r"J(?<=eyJ)").search
 _upper: Final = re.compile(r"A(?:KIA|SIA|ROA|IDA|Iza)").search
-_after_dot: Final = re.compile(r"\.(?:(?<=SG\.)|(?<=ya29\.))").search
 _plus: Final = re.compile(r"\+\d").search
 _area_code: Final = re.compile(r"\) ?\d{3}").search
 _named: Final = re.compile(_look_after_names(":")).search
@@ -250,13 +248,14 @@ def suspicious(text: str) -> bool:
         "@" in text
         or ("-" in text and _after_hyphen(text))
         or ("_" in text and _after_underscore(text))
-        or ("J" in text and _token(text))
+        or "eyJ" in text
         or ("A" in text and _upper(text))
         or ("+" in text and _plus(text))
         or (")" in text and _area_code(text))
         or (":" in text and _named(text))
         or ("=" in text and _assigned(text))
-        or _after_dot(text)
+        or "SG." in text
+        or "ya29." in text
         or "earer " in text
         or _long_number(text)
     )

@@ -75,11 +75,12 @@ class Spans:
         start_ns: int,
         context: Context | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
-        ids: dict[str, str] | None = None,
+        execution_id: str | None = None,
+        request_id: str | None = None,
     ) -> StartedSpan:
         """Begin a span under whatever span is current, or under that of a context.
 
-        `ids` are attributes as well: they are put to the others only where somebody would see them.
+        The two ids are attributes as well, put to the others only where somebody would see them.
         """
         tracer = self._choose()
         here = otel_context.get_current() if context is None else context
@@ -89,8 +90,12 @@ class Spans:
         around = (current if isinstance(current, Span) else INVALID_SPAN).get_span_context()
         span: Span | None = None
         records = True
-        if ids is not None:
-            attributes = {**attributes, **ids}
+        if execution_id is not None:
+            attributes = {
+                **attributes,
+                semconv.SPAN_EXECUTION_ID: execution_id,
+                semconv.SPAN_REQUEST_ID: request_id,
+            }
         if self._quick is not None:
             span = self._quick.start(name, attributes, start_ns, around, kind)
         if span is None:
@@ -102,10 +107,10 @@ class Spans:
             own = _ids_within(around)
         return StartedSpan(
             self._handed_out(span) if records else span,
-            f"{own.trace_id:032x}",
-            f"{own.span_id:016x}",
-            f"{around.span_id:016x}" if around.is_valid else None,
-            Context({**here, _SPAN: span}),
+            own.trace_id.to_bytes(16).hex(),
+            own.span_id.to_bytes(8).hex(),
+            around.span_id.to_bytes(8).hex() if around.is_valid else None,
+            _with_span(here, span),
             records,
         )
 
@@ -166,23 +171,30 @@ def _global_provider() -> trace.TracerProvider | None:
     return trace.get_tracer_provider()
 
 
+def _with_span(here: Context, span: Span) -> Context:
+    """What `trace.set_span_in_context` gives, in one copy instead of two."""
+    context = Context(here)
+    dict.__setitem__(context, _SPAN, span)
+    return context
+
+
 def _unseen(here: Context, current: object) -> StartedSpan:
     """A span that is only its ids, in a context where this span is current."""
     around = current.get_span_context() if isinstance(current, Span) else None
     if around is not None and around.is_valid:
         own = _ids_within(around)
         trace_id, span_id = own.trace_id, own.span_id
-        parent_span_id = f"{around.span_id:016x}"
+        parent_span_id = around.span_id.to_bytes(8).hex()
     else:
         trace_id, span_id, parent_span_id = random_id(128), random_id(64), None
         own = SpanContext(trace_id, span_id, False, _SAMPLED)  # noqa: FBT003, RUF100
     span = NonRecordingSpan(own)
     return StartedSpan(
         span,
-        f"{trace_id:032x}",
-        f"{span_id:016x}",
+        trace_id.to_bytes(16).hex(),
+        span_id.to_bytes(8).hex(),
         parent_span_id,
-        Context({**here, _SPAN: span}),
+        _with_span(here, span),
         False,  # noqa: FBT003, RUF100 - nobody could see what is written on it
     )
 

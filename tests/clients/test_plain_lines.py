@@ -277,3 +277,40 @@ def test_an_error_of_ours_is_counted_and_not_raised(monkeypatch):
         assert call("chat", answer)
         assert len(events) == 0
         assert _recorder.active().drops() == {"internal_error": 2}
+
+
+@pytest.mark.parametrize(
+    ("messages", "texts"),
+    [
+        ('[{"role":"user","content":"hi"},{"content":"ho","role":"assistant"}]', ["hi", "ho"]),
+        ('[{"role": "user", "content": ""}]', [""]),
+    ],
+)
+def test_of_the_plainest_question_only_the_texts_are_looked_at(messages, texts):
+    asked = _dialects.CHAT.asked_plainly(f'{{"model":"m","messages":{messages}}}'.encode())
+
+    assert asked is not None
+    assert (bytes(asked[0]).decode(), asked[1], list(asked[2])) == (messages, texts, [])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"role":"user","content":"ana@example.com","content":"hi"}',
+        '{"role":"user","content":"hi","name":"ana@example.com"}',
+        '{"role":"ana@example.com","content":"hi"}',
+        '{"role":"user","content":[{"type":"text","text":"ana@example.com"}]}',
+    ],
+)
+def test_whatever_else_a_question_says_is_looked_at_whole(message):
+    asked = _dialects.CHAT.asked_plainly(f'{{"messages":[{message}]}}'.encode())
+
+    assert asked is not None
+    assert "ana@example.com" in "".join(asked[1])
+    assert "content" in asked[2]
+
+
+def test_a_question_sent_in_several_lines_is_left_to_others_since_an_event_is_one():
+    body = b'{"messages":[\n{"role":"user","content":"hi"}]}'
+
+    assert _dialects.CHAT.asked_plainly(body) is None

@@ -143,9 +143,14 @@ class Scope:
                 context, beside = around_it, again[0]
         # The request id that it will have, unless the program gives one.
         made = f"req_{suffix}" if parent is None else parent.trace.request_id
-        ids_on_span = {semconv.SPAN_EXECUTION_ID: execution_id, semconv.SPAN_REQUEST_ID: made}
         started = self.recorder.spans.start(
-            view.span_name, view.attributes, self._start_ns, context, self.span_kind, ids_on_span
+            view.span_name,
+            view.attributes,
+            self._start_ns,
+            context,
+            self.span_kind,
+            execution_id,
+            made,
         )
         if again is not None:
             trace = again[0].trace
@@ -160,22 +165,23 @@ class Scope:
         if parent is None or trace is not parent.trace:
             trace.over = False
         around = parent.tally if parent is not None else None
+        # Without their names: for a class Python makes a dictionary of them, and takes it apart again.
         self.execution = execution = Execution(
-            kind=kind,
-            name=spec.name,
-            trace=trace,
-            execution_id=execution_id,
-            span=started.span,
-            otel_trace_id=started.otel_trace_id,
-            span_id=started.span_id,
+            kind,
+            spec.name,
+            trace,
+            execution_id,
+            started.span,
+            started.otel_trace_id,
+            started.span_id,
             # Attempts stand beside each other.
-            parent_span_id=started.parent_span_id if beside is None else beside.parent_span_id,
-            parent=parent,
-            tally=Tally(around) if kind == "pipeline" else around,
-            emitter=_emission.emit,
-            request_id=request_id,
-            session_id=session_id,
-            user_id=user_id,
+            started.parent_span_id if beside is None else beside.parent_span_id,
+            parent,
+            Tally(around) if kind == "pipeline" else around,
+            _emission.emit,
+            request_id,
+            session_id,
+            user_id,
         )
         if again is not None:
             former, execution.attempt = again[0].ended, again[1]

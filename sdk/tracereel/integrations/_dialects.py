@@ -1,9 +1,9 @@
 """How each provider's requests and answers are read: what was asked, what was said, tools' results."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Raw
@@ -23,6 +23,18 @@ class _Asked(msgspec.Struct):
 
     messages: Raw = Raw()
     system: Raw = Raw()
+
+
+class _Turn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What one side said, in the plainest form."""
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str
+
+
+_turns: Final = msgspec.json.Decoder(list[_Turn]).decode
+_QUOTES: Final = 8
+"""Around two keys and two values."""
 
 
 def _wire(messages: str, system: str) -> "msgspec.json.Decoder[_Asked]":
@@ -65,19 +77,33 @@ class Dialect:
     plain: str | None = None
     """How `tracereel.providers.plain_wire` calls answers of this kind."""
 
-    def asked_plainly(self, body: bytes | None) -> tuple[Raw, str, list[str]] | None:
-        """A little that was asked, as it was sent: its JSON, that as a text, and its keys; else null."""
-        if body is None or self.wire is None or len(body) > MIN_WIRE_BYTES or b"\\" in body:
+    def asked_plainly(self, body: bytes | None) -> tuple[Raw, list[str], Sequence[str]] | None:
+        """A little that was asked, as it was sent: its JSON, the texts in it, and its keys; else null."""
+        if body is None or self.wire is None or len(body) > MIN_WIRE_BYTES:
+            return None
+        # Escapes hide what is said, and an event is one line.
+        if b"\\" in body or b"\n" in body:
             return None
         try:
             asked = self.wire.decode(body)
-            text = bytes(asked.messages).decode()
+            if bytes(asked.system):
+                return None
+            messages = bytes(asked.messages)
+            try:
+                turns = _turns(messages)
+            except msgspec.ValidationError:
+                text = messages.decode()
+            else:
+                # A key that is there twice would hide what its first value says.
+                if turns and messages.count(b'"') == _QUOTES * len(turns):
+                    return asked.messages, [turn.content for turn in turns], ()
+                text = messages.decode()
         except (msgspec.DecodeError, RecursionError, UnicodeError):
             return None
         # As many opening brackets as that are certainly not nested too deep.
-        if bytes(asked.system) or text[:2] != "[{" or text.count("{") > 6 or text.count("[") > 6:
+        if text[:2] != "[{" or text.count("{") > 6 or text.count("[") > 6:
             return None
-        return asked.messages, text, _keys(text)
+        return asked.messages, [text], _keys(text)
 
     def brings_results(self, body: Body) -> bool:
         """Whether a request may have results of tools in it; false where a person's words are its end."""

@@ -133,8 +133,7 @@ def tell(scope: ClientScope, answer: PlainWire, requested: str) -> bool:
             return False
         raw, texts, keys = written.raw, list(written.texts), written.keys
     else:
-        raw, text, keys = asked
-        texts = [text]
+        raw, texts, keys = asked
     texts += (answer.content, answer.message_id or "", answer.inner_id)
     if execution.request_id is not execution.trace.request_id:
         texts.append(execution.request_id)
