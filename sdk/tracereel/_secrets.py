@@ -238,7 +238,8 @@ def _long_number(text: str) -> bool:
     Three times as fast as a pattern, because nothing in this is a search by character class.
     """
     shape = text.encode("utf-8", "surrogatepass").translate(_SHAPE)
-    return b"00000000" in shape or b"0000\x000000" in shape
+    # Not by `in`, for which Python raises an error and clears it again.
+    return shape.find(b"00000000") >= 0 or shape.find(b"0000\x000000") >= 0
 
 
 def suspicious(text: str) -> bool:

@@ -53,11 +53,6 @@ SPOOL_ERROR: Final = "spool_error"
 REOPEN_AFTER: Final = 1.0
 """Seconds before a spool that could not be opened is tried again."""
 
-_NUMBERED: Final = b'%b,"emitter_id":"%b","emitter_seq":%d}\n'
-_IN_TRACE: Final = b'%b,"emitter_id":"%b","emitter_seq":%d,"trace_seq":%d}\n'
-_CLOSES_RUN: Final = (
-    b'%b,"emitter_id":"%b","emitter_seq":%d,"trace_seq":%d,"trace_event_count":%d}\n'
-)
 _LOCK_ATTEMPTS: Final = 5
 _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
@@ -150,7 +145,8 @@ class Spool:
         self.memory = MemorySegments()
         """Segments that could not be put on disk."""
         self._in_memory = False
-        self._signature = b""
+        self._signature = ""
+        """What every line goes on with, up to its number."""
         self._emitter_lock: EmitterLock | None = None
         self._file = -1
         self._segment = 0
@@ -215,12 +211,7 @@ class Spool:
                 return SPOOL_ERROR
             if self._file < 0:
                 return SPOOL_ERROR
-        if count == 1:
-            lines = self._finish_line(bodies[0], trace, closes_run)
-        else:
-            finish, last = self._finish_line, count - 1
-            first = [finish(body, trace, False, place) for place, body in enumerate(bodies[:-1])]
-            lines = b"".join([*first, finish(bodies[-1], trace, closes_run, last)])
+        lines = self._lines(bodies, trace, closes_run)
         size = len(lines)
         entry = self._inflight = (
             trace,
@@ -260,24 +251,32 @@ class Spool:
             # Part of a line: readers ignore it at the end of a segment, so this one ends here.
             self._close_segment()
 
-    def _finish_line(
-        self, body: bytes, trace: Trace | None, closes_run: bool, before: int = 0
-    ) -> bytes:
-        """Splice in what only the moment of writing knows: cheaper than encoding under the lock.
+    def _lines(self, bodies: list[bytes], trace: Trace | None, closes_run: bool) -> bytes:
+        """Splice in what only the moment of writing knows: cheaper than encoding under the lock."""
+        number, signature, last, place = self._sequence, self._signature, "}", 0
+        if trace is not None:
+            if trace.emitter_id != self.emitter_id:
+                # A trace that lives on after a fork or a new configuration is counted anew.
+                trace.emitter_id = self.emitter_id
+                trace.recorded = 0
+            place = trace.recorded
+            if closes_run:
+                last = f',"trace_event_count":{place + len(bodies)}}}'
+        pieces: list[bytes] = []
+        for body in bodies:
+            number += 1
+            told = f"{signature}{number}"
+            if trace is not None:
+                place += 1
+                told = f'{told},"trace_seq":{place}'
+            # A body ends with its brace.
+            pieces += (body[:-1], told.encode(), b"}\n")
+        pieces[-1] = f"{last}\n".encode()
+        return b"".join(pieces)
 
-        `before` are the lines that the same write puts before this one.
-        """
-        head, number = body[:-1], self._sequence + 1 + before
-        if trace is None:
-            return _NUMBERED % (head, self._signature, number)
-        if trace.emitter_id != self.emitter_id:
-            # A trace that lives on after a fork or a new configuration is counted anew.
-            trace.emitter_id = self.emitter_id
-            trace.recorded = 0
-        place = trace.recorded + 1 + before
-        if closes_run:
-            return _CLOSES_RUN % (head, self._signature, number, place, place)
-        return _IN_TRACE % (head, self._signature, number, place)
+    def _sign(self, emitter_id: str) -> None:
+        self._signature = f',"emitter_id":"{emitter_id}","emitter_seq":'
+        self.emitter_id = emitter_id
 
     def _mend_tail(self) -> None:
         """After a write that failed or was short: cut the segment back, or go on in a new one."""
@@ -319,8 +318,7 @@ class Spool:
         self._in_memory = True
         if self.emitter_id is None:
             emitter_id = sortable_id("emt")
-            self._signature = emitter_id.encode()
-            self.emitter_id = emitter_id
+            self._sign(emitter_id)
         if trouble is not None:
             self.trouble = trouble
 
@@ -344,8 +342,7 @@ class Spool:
             # Null when a shipper took our brand-new lock for that of a dead process: another name.
             if lock is not None:
                 self._emitter_lock = lock
-                self._signature = emitter_id.encode()
-                self.emitter_id = emitter_id
+                self._sign(emitter_id)
                 self._foreign_bytes = self._measure_others()
                 return
         raise BlockingIOError(errno.EAGAIN, "no lock to be had", str(self.directory))

@@ -83,7 +83,8 @@ def small(value: Any) -> Written | None:
     # As many opening brackets as that are certainly not nested deeper.
     if len(text) > _SMALL_BYTES or text.count(b"{") + text.count(b"[") > MAX_DEPTH:
         return None
-    return None if _LONG in text.translate(_DIGITS) else Written(Raw(text), texts, keys)
+    is_long = text.translate(_DIGITS).find(_LONG) >= 0
+    return None if is_long else Written(Raw(text), texts, keys)
 
 
 def written(data: Any) -> Written | None:

@@ -82,7 +82,7 @@ class Dialect:
         if body is None or self.wire is None or len(body) > MIN_WIRE_BYTES:
             return None
         # Escapes hide what is said, and an event is one line.
-        if b"\\" in body or b"\n" in body:
+        if _BACKSLASH in body or _NEWLINE in body:
             return None
         try:
             asked = self.wire.decode(body)
@@ -130,6 +130,8 @@ class Dialect:
         return _written.taken(messages)
 
 
+_BACKSLASH, _NEWLINE = b"\\\n"
+"""As numbers: to look for bytes in bytes by `in`, Python raises an error and clears it again."""
 _keys: Final = re.compile(r'"([^"]*)"\s*:').findall
 _NO_SYSTEM: Final = (b"", b"null", b'""', b"[]", b"{}")
 

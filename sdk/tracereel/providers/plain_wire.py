@@ -328,7 +328,7 @@ def _told(
         stop = STOP_REASONS[provider][word]  # an unknown word is left to others
         if stop not in ENDS:
             return None
-    if b"\n" in said:
+    if said.find(b"\n") >= 0:
         said = msgspec.json.format(said, indent=-1)
     return PlainWire(
         content, model or None, identity or None, stop, word or None, usage, said, inner_id
