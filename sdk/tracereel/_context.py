@@ -53,6 +53,7 @@ class Execution:
         "_emitter",
         "attempt",
         "earlier",
+        "ended",
         "fallback_attempted",
         "fallback_used",
         "kind",
@@ -115,6 +116,7 @@ class Execution:
         self.attempt: int | None = None
         self.earlier = 0
         """How many of the retries in `retry_count` were executions of their own, before this one."""
+        self.ended = False
         self.repeats: Ended | None = None
         self.slot: _slots.Slot | None = None
         if parent is None:
@@ -143,6 +145,15 @@ class Execution:
     def trace_id(self) -> str:
         """The trace all events of this run carry."""
         return self.trace.trace_id
+
+    def goes_on(self) -> bool:
+        """Whether this call, or one around it in its run, has not ended: it has an end to tell."""
+        execution: Execution | None = self
+        while execution is not None and execution.trace is self.trace:
+            if not execution.ended:
+                return True
+            execution = execution.parent
+        return False
 
     @property
     def agent(self) -> "Execution":

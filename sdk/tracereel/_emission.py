@@ -15,12 +15,13 @@ def record(
     recorder: Recorder,
     now_ns: int,
     *,
-    closes_run: bool = False,
+    closes_run: bool | None = False,
     seconds: float | None = None,
 ) -> None:
     """Clean the fields of an event, put around them what every event carries, and record it.
 
-    The spool adds the numbers.
+    The spool adds the numbers, and, if the event closes its run, their count; null leaves a run that is
+    closed so, with this event as the last.
     """
     # A request id that we made is known to be harmless; others are looked at like everything else.
     recorder.clean([event], execution.trace.request_id)
@@ -34,7 +35,7 @@ def record_all(
     recorder: Recorder,
     now_ns: int,
     *,
-    closes_run: bool = False,
+    closes_run: bool | None = False,
     seconds: float | None = None,
 ) -> None:
     """Record what happened at one moment of an execution: one look, one write, in this order."""
@@ -47,7 +48,9 @@ def record_tape(event: dict[str, Any], execution: Execution, recorder: Recorder)
     """Write a part of a tape down, clean already: no metric, no log line."""
     if recorder.closed:
         recorder = _recorder.active() or recorder
-    recorder.keep(_whole(event, execution, recorder, time.time_ns()), execution.trace)
+    # Parts are written a moment later, also after the run: they leave it as open or closed as it is.
+    whole = _whole(event, execution, recorder, time.time_ns())
+    recorder.keep(whole, execution.trace, closes_run=None)
 
 
 def _whole(
@@ -89,7 +92,13 @@ def emit(execution: Execution, event: dict[str, Any]) -> None:
     if shown is not None:
         with _guard.Guard("span"):
             _show(execution.span, shown, event)
-    record(event, execution, recorder, time.time_ns())
+    closes: bool | None = None
+    if execution.trace.over:
+        # In a task that outlives the run, unless a call around it has an end still to tell.
+        closes = not execution.goes_on()
+        if closes:
+            recorder.reopen(execution.trace)
+    record(event, execution, recorder, time.time_ns(), closes_run=closes)
 
 
 def _show(span: Any, shown: tuple[str, dict[str, str]], event: dict[str, Any]) -> None:

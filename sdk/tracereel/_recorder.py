@@ -154,7 +154,7 @@ class Recorder:
         event: dict[str, Any],
         trace: Trace | None,
         *,
-        closes_run: bool = False,
+        closes_run: bool | None = False,
         seconds: float | None = None,
     ) -> None:
         """Write a clean event down, count it, log it; each whatever becomes of the others."""
@@ -162,7 +162,7 @@ class Recorder:
         self._tell_of(event, seconds)
 
     def record_all(
-        self, events: list[dict[str, Any]], trace: Trace, *, closes_run: bool, seconds: float | None
+        self, events: list[Any], trace: Trace, *, closes_run: bool | None, seconds: float | None
     ) -> None:
         """The same for events of one moment, by one write; the last of them may close the run."""
         if not self.writes_at_once:
@@ -174,7 +174,7 @@ class Recorder:
         for event in events:
             self._tell_of(event, seconds if event is events[-1] else None)
 
-    def write_all(self, bodies: list[bytes], trace: Trace, *, closes_run: bool) -> None:
+    def write_all(self, bodies: list[bytes], trace: Trace, *, closes_run: bool | None) -> None:
         """Write clean events of one moment down that are JSON already, and nothing else."""
         try:
             reason = self._spool.append_all(bodies, trace, closes_run=closes_run)
@@ -196,7 +196,9 @@ class Recorder:
         except Exception as error:  # noqa: BLE001
             _guard.report("logs", error)
 
-    def keep(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool = False) -> None:
+    def keep(
+        self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool | None = False
+    ) -> None:
         """Write a clean event down, and nothing else."""
         try:
             if self._sampler is not None:
@@ -207,7 +209,7 @@ class Recorder:
             _guard.report("spool", error)
             self.drop("internal_error")
 
-    def _store(self, event: dict[str, Any], trace: Trace | None, closes_run: bool) -> None:
+    def _store(self, event: dict[str, Any], trace: Trace | None, closes_run: bool | None) -> None:
         reason = self._spool.append(event, trace, closes_run=closes_run)
         if reason is None:
             self._shipper.wake()
@@ -239,7 +241,7 @@ class Recorder:
     def _tell(self) -> None:
         """Bring figures up to date that are not counted one by one."""
         with self._counts_lock:
-            opened = self._traces.opened - self._runs_told
+            opened = self._traces.opened + self._spool.told_again - self._runs_told
             self._runs_told += opened
             events, size = self._shipper.waiting
             events = max(0, events - self._lost)

@@ -26,10 +26,10 @@ os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_
 class Trace:
     """One trace as this process sees it: its ids, and how many events it has recorded for it.
 
-    `emitter_id` and `recorded` belong to the spool, which changes them under its lock.
+    `emitter_id`, `recorded` and `told` belong to the spool, which changes them under its lock.
     """
 
-    __slots__ = ("emitter_id", "over", "recorded", "request_id", "tape", "trace_id")
+    __slots__ = ("emitter_id", "over", "recorded", "request_id", "tape", "told", "trace_id")
 
     def __init__(self, trace_id: str, request_id: str) -> None:
         self.trace_id = trace_id
@@ -38,6 +38,8 @@ class Trace:
         self.recorded = 0
         self.over = False
         """Whether its run has ended, so that what ends later has another end to tell."""
+        self.told = False
+        """Whether the last event that was written says how many there are."""
         self.tape: Any = None
         """What is recorded of it for re-execution, if anything is."""
 

@@ -24,8 +24,8 @@ MAX_TRACES: Final = 4_096
 MAX_KEPT: Final = 16_384
 """Kept traces that are remembered as such, the latest ones."""
 
-Store = Callable[[dict[str, Any], Trace | None, bool], None]
-"""Writes an event down: the event, its trace, whether it closes the run."""
+Store = Callable[[dict[str, Any], Trace | None, bool | None], None]
+"""Writes an event down: the event, its trace, whether it closes the run (null: it stays as it is)."""
 Drop = Callable[[str], None]
 
 _OPENS: Final = (semconv.EXECUTION_STARTED, semconv.PIPELINE_STARTED)
@@ -100,7 +100,7 @@ class Sampler:
         """Whether a trace is recorded whatever happens in it; the same in every process."""
         return _position(trace_id) < self._threshold
 
-    def offer(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool) -> None:
+    def offer(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool | None) -> None:
         """Store an event, hold it back, or let go of what was held for its trace."""
         if trace is None or self.chosen(trace.trace_id):
             self._store(event, trace, closes_run)
@@ -118,7 +118,7 @@ class Sampler:
                 self._keep(trace_id, waiting)
                 self._store(event, trace, closes_run)
                 return
-            self._hold(waiting, event, trace, closes_run=closes_run)
+            self._hold(waiting, event, trace, closes_run=bool(closes_run))
             if closes_run and not waiting.open and not waiting.more_open:
                 self._forget(trace_id, waiting)
             self._bound()

@@ -58,11 +58,15 @@ _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 
 
-Draft = tuple[list[bytes], Trace | None, bool]
-"""Events of a trace ready for their numbers: their JSON, and whether the last of them ends the run."""
-Entry = tuple[Trace | None, int, int, int, int]
-"""What the books say once a line that is being written has reached the file: its trace, the number
-of the event, the size of the segment, events and bytes recorded. A plain tuple: one is made per event."""
+Draft = tuple[list[bytes], Trace | None, bool | None]
+"""Events of a trace ready for their numbers: their JSON, and whether the last of them ends the run.
+
+Null: it does if the run is closed already, in which case the count is told anew.
+"""
+Entry = tuple[Trace | None, bool, int, int, int, int]
+"""What the books say once a line that is being written has reached the file: its trace, whether it
+ends the run, the number of the event, the size of the segment, events and bytes recorded. A plain
+tuple: one is made per event."""
 
 
 class EmitterLock:
@@ -155,6 +159,8 @@ class Spool:
         self._sequence = 0
         self._failed_at = -REOPEN_AFTER
         self._inflight: Entry | None = None
+        self.told_again = 0
+        """How often an event was added to a run that was closed, and closed it anew."""
 
     @property
     def used_bytes(self) -> int:
@@ -166,12 +172,14 @@ class Spool:
         """The highest number this emitter has given out."""
         return self._sequence
 
-    def append(self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool) -> str | None:
+    def append(
+        self, event: dict[str, Any], trace: Trace | None, *, closes_run: bool | None
+    ) -> str | None:
         """Number and write an event; null when written, else the reason why it was dropped."""
         return self._append(([_values.encode(event)], trace, closes_run))
 
     def append_all(
-        self, bodies: list[bytes], trace: Trace | None, *, closes_run: bool
+        self, bodies: list[bytes], trace: Trace | None, *, closes_run: bool | None
     ) -> str | None:
         """The same for events, as JSON, that follow each other, by one write: all of them, or none."""
         return self._append((bodies, trace, closes_run))
@@ -197,7 +205,9 @@ class Spool:
                 self._writing = False
         return reason
 
-    def _write(self, bodies: list[bytes], trace: Trace | None, closes_run: bool) -> str | None:
+    def _write(
+        self, bodies: list[bytes], trace: Trace | None, closes_run: bool | None
+    ) -> str | None:
         count = len(bodies)
         coming = len(bodies[0]) if count == 1 else sum(map(len, bodies))
         filled = self._segment_size
@@ -211,10 +221,13 @@ class Spool:
                 return SPOOL_ERROR
             if self._file < 0:
                 return SPOOL_ERROR
-        lines = self._lines(bodies, trace, closes_run)
+        again = closes_run is None and trace is not None and trace.told
+        closes = again or closes_run is True
+        lines = self._lines(bodies, trace, closes)
         size = len(lines)
         entry = self._inflight = (
             trace,
+            closes,
             self._sequence + count,
             self._segment_size + size,
             self.recorded + count,
@@ -227,6 +240,7 @@ class Spool:
         if written == size:
             self._book(entry)
             self._inflight = None
+            self.told_again += again
             return None
         self._mend_tail()
         self._inflight = None
@@ -234,9 +248,10 @@ class Spool:
 
     def _book(self, entry: Entry) -> None:
         """Count a line that is on disk; absolute values, so that doing it twice does no harm."""
-        trace, sequence, self._segment_size, self.recorded, self.recorded_bytes = entry
+        trace, closes, sequence, self._segment_size, self.recorded, self.recorded_bytes = entry
         if trace is not None and sequence > self._sequence:
             trace.recorded += sequence - self._sequence
+            trace.told = closes
         self._sequence = sequence
 
     def _settle_interrupted(self) -> None:
@@ -245,7 +260,7 @@ class Spool:
         if entry is None or self._file < 0:
             return
         size = os.fstat(self._file).st_size
-        if size == entry[2]:
+        if size == entry[3]:
             self._book(entry)
         elif size != self._segment_size:
             # Part of a line: readers ignore it at the end of a segment, so this one ends here.

@@ -91,6 +91,11 @@ class Decision:
         """Say what is known of it. Later values win."""
         self._fields.update(fields)
 
+    def candidates(self, result: object) -> object:
+        """What it could come out as, if it, or its result, says so."""
+        said = self._fields.get("candidates")
+        return said if said is not None else _objects.attributes(result, _READ).get("candidates")
+
     def close(self, result: object = None) -> None:
         """It has been taken, with this result."""
         with _guard.Guard("decision"):
@@ -164,7 +169,7 @@ class traced_decision:  # noqa: N801 - used as a decorator, beside functions
                         result = await function(*args, **kwargs)
                 finally:
                     _leave(token)
-                _decided(self._type, result)
+                _decided(self._type, result, decision)
                 if decision is not None:
                     decision.close(result)
                 return result
@@ -181,7 +186,7 @@ class traced_decision:  # noqa: N801 - used as a decorator, beside functions
                     result = function(*args, **kwargs)
             finally:
                 _leave(token)
-            _decided(self._type, result)
+            _decided(self._type, result, decision)
             if decision is not None:
                 decision.close(result)
             return cast("R", result)
@@ -213,10 +218,11 @@ def _forced(decision_type: str) -> tuple[bool, Any]:
     return recorder.tape.decide(_context.current_execution(), decision_type)
 
 
-def _decided(decision_type: str, result: object) -> None:
+def _decided(decision_type: str, result: object, decision: Decision | None) -> None:
     recorder = _recorder.active()
     if recorder is not None and recorder.tape is not None:
-        recorder.tape.decided(_context.current_execution(), decision_type, result)
+        candidates = decision.candidates(result) if decision is not None else None
+        recorder.tape.decided(_context.current_execution(), decision_type, result, candidates)
 
 
 def _leave(token: Token[Decision | None]) -> None:

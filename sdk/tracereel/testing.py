@@ -52,7 +52,7 @@ class _MemoryRecorder(Recorder):
         self.events: list[Event] = []
         self._write_lock = threading.RLock()
 
-    def _store(self, event: Event, trace: Trace | None, closes_run: bool) -> None:
+    def _store(self, event: Event, trace: Trace | None, closes_run: bool | None) -> None:
         # By way of JSON: what a test sees is what would have been sent, and nothing changes later.
         whole: Event = msgspec.json.decode(_values.encode(event))
         with self._write_lock:
@@ -63,12 +63,13 @@ class _MemoryRecorder(Recorder):
                     trace.emitter_id, trace.recorded = emitter, 0
                 trace.recorded += 1
                 whole["trace_seq"] = trace.recorded
-                if closes_run:
+                trace.told = trace.told if closes_run is None else closes_run
+                if trace.told:
                     whole["trace_event_count"] = trace.recorded
             self.events.append(whole)
         self.metrics.count_events("recorded")
 
-    def write_all(self, bodies: list[bytes], trace: Trace, *, closes_run: bool) -> None:
+    def write_all(self, bodies: list[bytes], trace: Trace, *, closes_run: bool | None) -> None:
         for body in bodies[:-1]:
             self._store(_values.Encoded(body), trace, False)
         self._store(_values.Encoded(bodies[-1]), trace, closes_run)

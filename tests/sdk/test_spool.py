@@ -21,7 +21,7 @@ def make(directory: Path, **options: Any) -> Spool:
 
 
 def put(
-    spool: Spool, number: int, trace: Trace | None = None, *, closes: bool = False
+    spool: Spool, number: int, trace: Trace | None = None, *, closes: bool | None = False
 ) -> str | None:
     return spool.append({"number": number}, trace, closes_run=closes)
 
@@ -49,6 +49,16 @@ def test_events_are_read_back_in_order_with_their_numbers(tmp_path: Path) -> Non
     assert [event.get("trace_seq") for event in events] == [1, None, 2]
     assert events[2]["trace_event_count"] == 2
     assert {event["emitter_id"] for event in events} == {spool.emitter_id}
+
+
+def test_what_was_on_its_way_when_its_run_was_closed_tells_the_count_anew(tmp_path: Path) -> None:
+    spool, trace = make(tmp_path), Trace("t", "r")
+    for number, closes in enumerate([None, True, None, None, False, None], 1):
+        put(spool, number, trace, closes=closes)
+    events = drain(Outbox(spool.directory, str(spool.emitter_id)))
+    # The fifth opens the run again: what follows leaves it open.
+    assert [event.get("trace_event_count") for event in events] == [None, 2, 3, 4, None, None]
+    assert spool.told_again == 2
 
 
 def test_files_are_for_their_owner_only(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ class Scope:
             trace = self.recorder.trace(trace_id)
             self.parent_trace_id = self.parent_trace_id or parent.trace.trace_id
         if parent is None or trace is not parent.trace:
-            trace.over = False
+            trace.over = trace.told = False
         around = parent.tally if parent is not None else None
         # Without their names: for a class Python makes a dictionary of them, and takes it apart again.
         self.execution = execution = Execution(
@@ -365,6 +365,8 @@ class Scope:
                     # Again: a call outside of every agent has no event of its beginning.
                     event.update(self.recorder.choice)
                 self._emit(event, end_ns, closes_run=closes, seconds=seconds)
+            else:
+                execution.ended = True
         finally:
             # After the event, which has cleaned what goes onto the span as well.
             try:
@@ -379,15 +381,24 @@ class Scope:
             except Exception as trouble:  # noqa: BLE001
                 _guard.report("span", trouble)
 
-    def closes_run(self) -> bool:
-        """Whether the event that is written next is the last of its run, as far as is known."""
-        parent, trace = self.execution.parent, self.execution.trace
+    def closes_run(self) -> bool | None:
+        """Whether the event of the end, written next, is the last of its run, as far as is known.
+
+        Null while the run goes on: if it ends before this is written, in another thread, it still is.
+        """
+        execution = self.execution
+        parent, trace = execution.parent, execution.trace
+        execution.ended = True
         if parent is None or parent.trace is not trace:
             trace.over = True
-        elif trace.over:
-            # A task that outlives the run: the count that closed it is not the final one.
-            self.recorder.reopen(trace)
-        return trace.over
+            return True
+        if not trace.over:
+            return None
+        # A task that outlives the run: the count that closed it is not the final one.
+        if parent.goes_on():
+            return False
+        self.recorder.reopen(trace)
+        return True
 
     def leave_word(self, status: str, error: BaseException | None) -> None:
         """For the hook of a loop around this call, where nothing traced is."""
@@ -399,7 +410,7 @@ class Scope:
         event: dict[str, Any],
         now_ns: int,
         *,
-        closes_run: bool = False,
+        closes_run: bool | None = False,
         seconds: float | None = None,
     ) -> None:
         recorder = self.recorder

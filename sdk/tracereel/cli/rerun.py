@@ -32,7 +32,8 @@ _NEXT: Final = {
 _OVERRIDES: Final = {
     "--result": "What a call gives instead: its name or number, and a value (a text needs no quotes;"
     " of an object, the fields that change).",
-    "--choose": "What a decision comes out as instead.",
+    "--choose": "What a decision comes out as instead: one of its candidates, if it was recorded with any.",
+    "--choose-any": "The same, also with a value that was no candidate.",
     "--argument": "What a live call is given instead, as in model-small.temperature=0.",
 }
 
@@ -121,6 +122,7 @@ def _overrides(args: argparse.Namespace, tape: "Tape") -> "list[Override]":
         TapeError: one of them says nothing.
     """
     from tracereel.tape import Override, TapeError
+    from tracereel.tape.choosing import choice_like
     from tracereel.tape.overrides import result_like
 
     made = []
@@ -128,7 +130,10 @@ def _overrides(args: argparse.Namespace, tape: "Tape") -> "list[Override]":
         target = int(given) if given.isdigit() else given
         made.append(Override(target, result=result_like(tape, target, value)))
     for target, value in map(_pair, args.choose):
-        made.append(Override(target, chosen=value))
+        made.append(Override(target, chosen=choice_like(tape, target, value)))
+    for target, value in map(_pair, args.choose_any):
+        chosen = choice_like(tape, target, value)
+        made.append(Override(target, chosen=chosen, any_value=True))
     for given, value in map(_pair, args.argument):
         target, _, name = given.rpartition(".")
         if not target:
@@ -235,7 +240,7 @@ def run(args: argparse.Namespace) -> int:
 
 def is_asked_for(args: argparse.Namespace) -> bool:
     """Whether any option says that the run is to be re-executed."""
-    changes = args.result or args.choose or args.argument
+    changes = args.result or args.choose or args.choose_any or args.argument
     others = args.allow or args.allow_network or args.freeze or args.mode != MODES[0]
     return bool(args.run is not None or _forks(args) or changes or others)
 

@@ -91,7 +91,7 @@ class ClientScope(LlmScope):
         event: dict[str, Any],
         now_ns: int,
         *,
-        closes_run: bool = False,
+        closes_run: bool | None = False,
         seconds: float | None = None,
     ) -> None:
         events, self.before = [*self.before, event], []

@@ -102,6 +102,8 @@ class Place:
             recorder.reopen(trace)
         else:
             trace = recorder.trace(started.otel_trace_id)
+        if around is None:
+            trace.over = trace.told = False
         self.execution = Execution(
             kind="agent",
             name=self.agent,
@@ -131,11 +133,14 @@ class Place:
             event = self._step(self._operation, status, span.end(text))
             if error is not None and status == semconv.FAILED:
                 event.update(error_fields(error))
+            if self.execution is not None:
+                self.execution.ended = True
             if self.around is None and self.execution is not None:
                 if (former := self.execution.repeats) is not None:
                     event["attempt"] = self.execution.attempt
                     event["repeats_execution_id"] = former.execution_id
                     event["repeats_status"] = former.status
+                self.execution.trace.over = True
                 record_last(self.execution, event)
                 if _closed_runs.watching:
                     _closed_runs.remember(self.execution, status, error)

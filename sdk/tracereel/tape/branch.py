@@ -42,10 +42,12 @@ class Branch:
         """Whether a decision is forced, and to what."""
         return self._player.decide(execution, decision_type)
 
-    def decided(self, execution: "Execution | None", decision_type: str, result: Any) -> None:
+    def decided(
+        self, execution: "Execution | None", decision_type: str, result: Any, candidates: Any
+    ) -> None:
         """A decision has been taken."""
-        self._recordings.decided(execution, decision_type, result)
-        self._player.decided(execution, decision_type, result)
+        self._recordings.decided(execution, decision_type, result, candidates)
+        self._player.decided(execution, decision_type, result, candidates)
 
 
 class _BothLive(Live):

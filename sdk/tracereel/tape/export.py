@@ -60,7 +60,7 @@ def redacted(tape: Tape) -> Tape:
         if record["r"] == "blob":
             continue
         new = dict(record)
-        for name in ("a", "v"):
+        for name in ("a", "v", "among"):
             if new.get(name) is not None:
                 data, changed = privacy.payload(tape.data(new[name]))
                 hidden = hidden or (changed and name == "v")

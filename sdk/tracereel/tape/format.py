@@ -10,7 +10,8 @@ in the collector with the envelope of an event around. Records, by `r`:
 - `chunk`, `end`: it gave a part of a stream, it ended (`how`, value `v`); `q` is their order among all,
   `g` which turn of the event loop, `s` whether it had to wait, `w` whether a plain function gave a
   coroutine;
-- `decision`, `blob`, `problem`, and `closed`: the run has ended, with this result;
+- `decision`: its `type`, what came out (`v`), and the candidates (`among`) where they are known;
+- `blob`, `problem`, and `closed`: the run has ended, with this result;
 - `replayed`, alone: what came of a re-execution (`outcome`).
 """
 
@@ -88,6 +89,8 @@ class Decision:
     parent: int
     type: str
     value: str | None
+    among: str | None
+    """What it could have been, where that is known."""
 
 
 @dataclass(slots=True)
@@ -238,7 +241,8 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
             given += 1
             _give(calls, record, begun)
         elif kind == "decision":
-            decisions.append(Decision(record["p"], record["type"], record.get("v")))
+            value, among = record.get("v"), record.get("among")
+            decisions.append(Decision(record["p"], record["type"], value, among))
         elif kind == "problem":
             problems.append((record["state"], record["reason"]))
         elif kind == "closed":

@@ -3,6 +3,9 @@
 What stands for `time.time` and the like is put in place once, however many re-executions there are at a
 time, and asks whose code is calling: others see the time of day and UUIDs of their own. What a module has
 imported meanwhile (`from uuid import uuid4`) goes on to work when all are over.
+
+`time.monotonic` and `perf_counter` are also what event loops, locks and queues wait by, which wait in real
+time: modules of Python's own, loops and we ourselves read the real ones, whoever calls them.
 """
 
 import datetime as dt
@@ -11,6 +14,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any, Final
 
 from tracereel.tape.loops import Clock
@@ -23,7 +27,11 @@ _patches: Final = Patches()
 _DATETIME: Final[Any] = dt.datetime
 _TIME, _TIME_NS, _LOCALTIME, _GMTIME = time.time, time.time_ns, time.localtime, time.gmtime
 _CTIME, _ASCTIME, _STRFTIME = time.ctime, time.asctime, time.strftime
+_MONOTONIC, _MONOTONIC_NS = time.monotonic, time.monotonic_ns
+_COUNTER, _COUNTER_NS = time.perf_counter, time.perf_counter_ns
 _UUID1, _UUID4 = uuid.uuid1, uuid.uuid4
+PATIENCE: Final = 1.0
+"""Seconds for which time may stand still; then it goes by, for programs that wait until it is late."""
 
 
 class Freeze:
@@ -38,6 +46,9 @@ class Freeze:
         self._seed = seed
         self._members = members
         self._draw = random.Random(seed)  # noqa: S311 - repeatable is what is wanted
+        self._steady = {real: real() for real in (_MONOTONIC, _MONOTONIC_NS, _COUNTER, _COUNTER_NS)}
+        self._latest = 0.0
+        self._reading = threading.Lock()
 
     def enter(self) -> None:
         """From here on its code sees that time."""
@@ -64,7 +75,23 @@ class Freeze:
 
     def now(self) -> float:
         """Seconds since 1970, as the run sees it."""
-        return self._begin + self._clock.elapsed()
+        return self._begin + self._elapsed()
+
+    def steady(self, real: Callable[[], Any]) -> float:
+        """What a clock that cannot be set says, in seconds; it goes on from what it said for real."""
+        return self._steady[real] + self._elapsed()
+
+    def steady_ns(self, real: Callable[[], Any]) -> int:
+        """The same for a clock of nanoseconds."""
+        return int(self._steady[real]) + round(self._elapsed() * 1e9)
+
+    def _elapsed(self) -> float:
+        """Seconds since the beginning of the run; never less than it was."""
+        with self._reading:
+            patience = 0.0 if self._clock.has_real_timers else PATIENCE
+            waited = max(0.0, self._clock.stands_since() - patience)
+            self._latest = max(self._latest, self._clock.elapsed() + waited)
+            return self._latest
 
     def uuid(self, version: int) -> uuid.UUID:
         """The next UUID of the run."""
@@ -104,6 +131,32 @@ def _asctime(moment: Any = None) -> str:
 
 def _strftime(form: str, moment: Any = None) -> str:
     return _STRFTIME(form, _localtime() if moment is None else moment)
+
+
+def _reader() -> Freeze | None:
+    """As `_here`, unless the module that reads the clock is one of those that wait by it."""
+    name = str(sys._getframe(2).f_globals.get("__name__"))  # noqa: SLF001 - the caller's caller
+    return None if name.partition(".")[0] in _KEEP_REAL_TIME else _here()
+
+
+def _monotonic() -> float:
+    found = _reader()
+    return found.steady(_MONOTONIC) if found is not None else _MONOTONIC()
+
+
+def _monotonic_ns() -> int:
+    found = _reader()
+    return found.steady_ns(_MONOTONIC_NS) if found is not None else _MONOTONIC_NS()
+
+
+def _counter() -> float:
+    found = _reader()
+    return found.steady(_COUNTER) if found is not None else _COUNTER()
+
+
+def _counter_ns() -> int:
+    found = _reader()
+    return found.steady_ns(_COUNTER_NS) if found is not None else _COUNTER_NS()
 
 
 def _uuid1(*given: Any, **named: Any) -> uuid.UUID:
@@ -152,6 +205,10 @@ _FROZEN: Final[dict[tuple[Any, str], Any]] = {
     (time, "ctime"): _ctime,
     (time, "asctime"): _asctime,
     (time, "strftime"): _strftime,
+    (time, "monotonic"): _monotonic,
+    (time, "monotonic_ns"): _monotonic_ns,
+    (time, "perf_counter"): _counter,
+    (time, "perf_counter_ns"): _counter_ns,
     (uuid, "uuid1"): _uuid1,
     (uuid, "uuid4"): _uuid4,
     (dt, "datetime"): _Datetime,
@@ -160,6 +217,10 @@ _UNTOUCHED: Final = frozenset({"tracereel", "datetime", "_datetime", *sys.stdlib
     "pydantic", "pydantic_core", "msgspec", "opentelemetry", "pytest", "_pytest", "hypothesis", "numpy"
 }  # fmt: skip
 """Modules that compare classes, or keep their own time."""
+_KEEP_REAL_TIME: Final = _UNTOUCHED | {
+    "anyio", "curio", "eventlet", "gevent", "tornado", "trio", "twisted", "uvloop"
+}  # fmt: skip
+"""Those, and event loops: they wait for real."""
 
 
 class _State:

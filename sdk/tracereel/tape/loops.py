@@ -36,8 +36,11 @@ class Clock:
 
     def __init__(self) -> None:
         self._moved = 0.0
+        self._moved_at = time.monotonic()
         self._lock = threading.Lock()
         self._running_since: float | None = None
+        self.has_real_timers = False
+        """Whether a loop of the run waits for its timers in real time, which do not move this."""
 
     @property
     def runs(self) -> bool:
@@ -55,6 +58,11 @@ class Clock:
         if seconds > 0:
             with self._lock:
                 self._moved += seconds
+                self._moved_at = time.monotonic()
+
+    def stands_since(self) -> float:
+        """Seconds, in real time, for which nothing has moved it."""
+        return 0.0 if self.runs else time.monotonic() - self._moved_at
 
     def elapsed(self) -> float:
         """Seconds since the beginning of the run."""
@@ -222,12 +230,15 @@ class Loops:
         """For loops that do not show when they are idle: a result every few turns."""
         if id(loop) not in self._pumping:
             self._pumping.add(id(loop))
+            self._clock.has_real_timers = True
             loop.call_soon(self._turn, loop, 0)
 
     def _turn(self, loop: asyncio.AbstractEventLoop, turns: int) -> None:
         if turns < 10:
             loop.call_soon(self._turn, loop, turns + 1)
             return
+        if (given := self._reel.due(loop)) is not None:
+            self._clock.reach(given.at)
         self._reel.release(loop, HOPS)
         mine = [waiter for waiter in self._reel.waiting.values() if waiter.loop is loop]
         if mine or self._reel.endless:

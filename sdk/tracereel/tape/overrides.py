@@ -29,7 +29,9 @@ class Override:
         result: what the call gives instead; it is not made. For a stream, the list of its parts.
         raises: what the call raises instead.
         arguments: what a live call is given instead, by name: another model, prompt or temperature.
-        chosen: what a decision function gives instead; it is not run.
+        chosen: what a decision function gives instead; it is not run. One of the candidates that were
+            recorded, if it gave one of them (or an object that has one as `chosen`).
+        any_value: whether `chosen` may also be none of them: an outcome that is new in the program.
     """
 
     target: str | int
@@ -37,6 +39,7 @@ class Override:
     raises: BaseException | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     chosen: Any = NOTHING
+    any_value: bool = False
 
 
 class Overrides:

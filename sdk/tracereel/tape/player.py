@@ -429,8 +429,11 @@ class Player:
         del execution
         return self._overrides.decision(decision_type)
 
-    def decided(self, execution: "Execution | None", decision_type: str, result: Any) -> None:
+    def decided(
+        self, execution: "Execution | None", decision_type: str, result: Any, candidates: Any
+    ) -> None:
         """Compare a decision with the one on the tape."""
+        del candidates
         with self._lock:
             place = self._place_of(execution)
             parent = place.call.number if place.call is not None else 0

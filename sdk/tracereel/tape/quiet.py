@@ -85,8 +85,10 @@ class Apart:
         session = self._session()
         return session.decide(execution, decision_type) if session is not None else (False, None)
 
-    def decided(self, execution: "Execution | None", decision_type: str, result: Any) -> None:
+    def decided(
+        self, execution: "Execution | None", decision_type: str, result: Any, candidates: Any
+    ) -> None:
         """A decision has been taken."""
         session = self._session()
         if session is not None:
-            session.decided(execution, decision_type, result)
+            session.decided(execution, decision_type, result, candidates)

@@ -8,8 +8,8 @@ from asyncio import _get_running_loop
 from typing import TYPE_CHECKING, Any, Final
 
 from tracereel import _failures, _guard
+from tracereel.tape import choosing, header
 from tracereel.tape import format as tape_format
-from tracereel.tape import header
 from tracereel.tape.payloads import Taken, take
 from tracereel.tape.run_tape import Node, RunTape
 from tracereel.tape.taped import Live, quietly
@@ -205,12 +205,15 @@ class Recordings:
         del execution, decision_type
         return False, None
 
-    def decided(self, execution: "Execution | None", decision_type: str, result: Any) -> None:
+    def decided(
+        self, execution: "Execution | None", decision_type: str, result: Any, candidates: Any
+    ) -> None:
         """Write down what was decided."""
         with quietly("tape"):
             node = self._node_of(execution, execution) if execution is not None else None
             if node is not None:
-                node.tape.decided(node, decision_type, take(result))
+                among = choosing.taken(candidates)
+                node.tape.decided(node, decision_type, take(result), among)
 
     def _tape_of(self, execution: "Execution") -> RunTape | None:
         trace = execution.trace

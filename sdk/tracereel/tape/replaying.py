@@ -18,7 +18,7 @@ from tracereel._privacy import Privacy
 from tracereel._recorder import Recorder
 from tracereel._stand_ins import StandIn
 from tracereel.redaction import Redaction, Rule
-from tracereel.tape import codec, guards, header
+from tracereel.tape import choosing, codec, guards, header
 from tracereel.tape import format as tape_format
 from tracereel.tape.divergence import (
     Divergence,
@@ -69,6 +69,7 @@ class Replaying:
         skip_sleeps: bool = True,
         branch: bool = False,
     ) -> None:
+        choosing.check(tape, options.overrides, _privacy(tape))
         self.original = tape
         self._options = options
         self._freeze = freeze
@@ -421,7 +422,7 @@ def replay(
         keep: whether the collector that the tape is from keeps what comes of it.
 
     Raises:
-        TapeError: there is no such tape, or it cannot be replayed.
+        TapeError: there is no such tape, it cannot be replayed, or a decision had no such candidate.
         ValueError: the mode is none of these.
     """
     if mode not in MODES:
@@ -462,7 +463,7 @@ def fork(
         keep: whether the collector that the tape is from notes that there is a branch.
 
     Raises:
-        TapeError: there is no such tape.
+        TapeError: there is no such tape, or a decision had no such candidate.
     """
     options = Options(
         mode="live-after",

@@ -182,11 +182,13 @@ class RunTape:
                 self._called = True
                 gathering.soon(self)
 
-    def decided(self, around: Node, decision_type: str, value: Taken) -> None:
-        """A decision was taken."""
+    def decided(self, around: Node, decision_type: str, value: Taken, among: Taken | None) -> None:
+        """A decision was taken, among these candidates if they are known."""
         record = {"r": "decision", "p": around.number, "type": decision_type, "v": value}
+        if among is not None:
+            record["among"] = among
         with self._lock:
-            self._add(record, _size(value))
+            self._add(record, _size(value) + _size(among))
 
     def problem(self, state: str, reason: str) -> None:
         """Something keeps the run from being re-executed, or from being so wholly."""
@@ -281,6 +283,8 @@ class RunTape:
                 self.problem("partly", f"a result of {name} was too long to be kept")
             if packed is not None:
                 self._check(name, packed)
+        elif "among" in record:
+            record["among"] = self._payloads.put_text(finish(record["among"], self.privacy)[0])
         return reference
 
     def _finish_arguments(self, record: dict[str, Any]) -> None:

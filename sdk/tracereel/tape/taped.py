@@ -97,8 +97,10 @@ class Session(Protocol):
     def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
         """Whether a decision is forced, and to what."""
 
-    def decided(self, execution: "Execution | None", decision_type: str, result: Any) -> None:
-        """A decision function has returned."""
+    def decided(
+        self, execution: "Execution | None", decision_type: str, result: Any, candidates: Any
+    ) -> None:
+        """A decision function has returned, one of the candidates if it named any."""
 
 
 def _begin(session: Session, scope: Any, function: Function, form: str) -> Any:
