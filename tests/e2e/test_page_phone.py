@@ -225,3 +225,19 @@ def test_who_is_logged_in_still_reaches_every_view(phone):
     health = page.locator("#health").bounding_box()
     last = page.get_by_role("link", name="Collector", exact=True).bounding_box()
     assert last["x"] + last["width"] <= health["x"]
+
+
+def test_a_collector_that_is_away_is_said_in_words(phone):
+    page = phone.page
+    phone.open("#/sessions")
+    card = page.locator(".sessions tbody tr").first
+    expect(card).to_be_visible()
+    page.route("**/readyz", lambda route: route.abort())
+
+    said = page.get_by_text("Collector is away")
+    expect(said).to_be_visible()
+    assert said.bounding_box()["height"] >= 20
+    heading = page.get_by_role("heading", name="Sessions").bounding_box()
+    assert said.bounding_box()["y"] + said.bounding_box()["height"] <= heading["y"]
+    page.unroute("**/readyz")
+    expect(page.locator("#health.good")).to_be_visible()

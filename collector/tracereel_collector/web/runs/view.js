@@ -63,13 +63,14 @@ export async function show(place, address, signal, begun) {
     if (list.size || filtered) frame.classList.remove("untouched");
   }
 
-  async function guarded(act) {
+  /** `anew` is what another question brought about: what is shown is no answer to it. */
+  async function guarded(act, { anew = false } = {}) {
     try {
       await act();
       if (broken) { broken = false; place.replaceChildren(frame); }
     } catch (error) {
       if (signal.aborted) return;
-      if (error.kind === "away" && list.size) return; // the bar says so; what is shown stays
+      if (error.kind === "away" && list.size && !anew) return; // the bar says so; what is shown stays
       if (CORRECTED.includes(error.kind)) { tell(error); return; }
       broken = true;
       place.replaceChildren(failure(error, () => { broken = true; guarded(readAll); }));
@@ -170,6 +171,6 @@ export async function show(place, address, signal, begun) {
     extra = 0;
     next = null;
     followOrNot();
-    guarded(readAll);
+    guarded(readAll, { anew: true });
   };
 }
