@@ -241,3 +241,11 @@ def test_a_collector_that_is_away_is_said_in_words(phone):
     assert said.bounding_box()["y"] + said.bounding_box()["height"] <= heading["y"]
     page.unroute("**/readyz")
     expect(page.locator("#health.good")).to_be_visible()
+
+
+def test_a_day_of_another_year_has_its_year(phone):
+    page = phone.page
+    phone.open("#/runs?from=2019-03-01T00:00:00Z&to=2019-03-02T00:00:00Z")
+
+    expect(page.locator(".histogram .ends")).to_contain_text(re.compile(r"0[12] Mar 2019 \d\d:00"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= SCREEN["width"]
