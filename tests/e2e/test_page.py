@@ -96,7 +96,7 @@ def luminance(colour):
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize("ground", ["paper", "raised"])
+@pytest.mark.parametrize("ground", ["paper", "raised", "accent-soft"])
 @pytest.mark.parametrize("ink", ["ink", "quiet", "pale", "accent", "good", "bad", "warn", "live"])
 def test_text_has_contrast_enough_to_be_read(theme, ground, ink):
     tokens = (WEB / "style" / "base.css").read_text()

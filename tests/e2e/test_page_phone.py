@@ -1,14 +1,21 @@
 """The page on a phone: nothing is too wide, too small to tap, or beside its scale."""
 
+import itertools
+import re
+import uuid
+
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.browser import PATIENCE_MS
+from tests.support.browser import PATIENCE_MS, ended, started, tool
 
 expect.set_options(timeout=PATIENCE_MS)
 SCREEN = {"width": 390, "height": 844}
-FINGER = 32
+FINGER = 40
 """Pixels: well above the 24 that WCAG asks for."""
+ROW, DENSE_ROW = 44, 25
+"""How high a step is for a finger, and for a mouse."""
+MANY = 3000
 
 
 @pytest.fixture
@@ -56,16 +63,140 @@ def test_bars_ticks_and_playhead_share_one_scale(phone, seeded):
     assert bar["x"] + bar["width"] == pytest.approx(end["x"], abs=2)
 
 
-def test_what_is_tapped_is_large_enough_for_a_finger(phone, seeded):
-    page = phone.open(f"#/run/{seeded[1]['trace_id']}")
-    expect(page.get_by_role("tab", name="Events 23")).to_be_visible()
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_is_tapped_is_large_enough_for_a_finger(phone, seeded, view):
+    fragment, wanted = VIEWS[view]
+    page = phone.open(fragment.format(*(each["trace_id"] for each in seeded)))
+    expect(page.locator(wanted).first).to_be_visible()
+    if view == "run":
+        expect(page.get_by_role("tab", name="Events 18")).to_be_visible()
+    if view == "runs":
+        page.get_by_role("button", name="Filters").click()
+        expect(page.locator(".facet").first).to_be_visible()
 
-    small = page.locator("main button:visible:not(.fold)").evaluate_all(
+    # A run and a conversation are tapped anywhere on their card, a mark together with its row.
+    tapped = "button:not(.fold), select, input, summary, .step-row, .event-row"
+    alone = ".run-title a, .heading a, .turn header a, .grid:not(.runlist, .sessions) a, nav a"
+    small = page.locator(f":is({tapped}, {alone}):visible").evaluate_all(
         "(all, least) => all.filter(each => each.getBoundingClientRect().height < least)"
         ".map(each => each.getAttribute('aria-label') ?? each.textContent)",
         FINGER,
     )
     assert small == []
+
+
+@pytest.fixture(scope="module")
+def long_run(collector):
+    """A run of many steps, each called by its number."""
+    trace_id = f"trc_{uuid.uuid4().hex}"
+    calls = [
+        tool(trace_id, f"tool_{n}", 2 - n / MANY, span_id=f"{n + 1:016x}", arguments={"nth": n})
+        for n in range(MANY)
+    ]
+    assert collector.post_events([started(trace_id, 3), *calls, ended(trace_id)]).status == 200
+    return trace_id
+
+
+def middle(locator):
+    """Where the middle of an element is on the screen."""
+    box = locator.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def heights(page):
+    """Each height that a row has, and each distance from one row to the next."""
+    rows = page.locator(".step-row").evaluate_all(
+        "rows => rows.map(row => row.getBoundingClientRect()).map(box => [box.top, box.height])"
+    )
+    tops = sorted(top for top, _ in rows)
+    between = (round(below - above) for above, below in itertools.pairwise(tops))
+    return {round(height) for _, height in rows} | set(between)
+
+
+@pytest.mark.parametrize("row_of", [1, MANY // 2, MANY - 40], ids="step {}".format)
+def test_the_row_that_is_tapped_is_the_one_that_opens(phone, long_run, row_of):
+    page = phone.open(f"#/run/{long_run}")
+    expect(page.locator(".step-row").first).to_be_visible()
+    page.locator(".waterfall-rows").evaluate("(rows, top) => rows.scrollTo(0, top)", row_of * ROW)
+    wanted = page.locator(".step-row").filter(has_text=re.compile(rf"tool_{row_of + 1}(?!\d)"))
+    expect(wanted).to_be_visible()
+
+    assert heights(page) == {ROW}
+    page.touchscreen.tap(*middle(wanted))
+    expect(page.locator(".details h2")).to_have_text(f"tool_{row_of + 1}")
+    expect(page.locator(".step-row.selected")).to_have_count(1)
+    expect(page.locator(".panel-body")).to_contain_text(f'"nth": {row_of + 1}')
+
+
+def test_a_link_and_keys_lead_to_rows_far_down_for_fingers_too(phone, long_run):
+    page = phone.open(f"#/run/{long_run}")
+    rows = page.locator(".waterfall-rows")
+    expect(page.locator(".step-row").first).to_be_visible()
+    rows.evaluate("rows => rows.scrollTo(0, 1e9)")
+    page.locator(".step-row").filter(has_text=f"tool_{MANY - 9}").tap()
+    page.wait_for_url(re.compile("step="))
+    linked = page.url
+    page.goto("about:blank")
+    page.goto(linked)
+
+    chosen = page.locator(".step-row.selected")
+    expect(chosen).to_contain_text(f"tool_{MANY - 9}")
+    for _ in range(3):
+        page.keyboard.press("j")
+    expect(chosen).to_contain_text(f"tool_{MANY - 6}")
+    seen, row = rows.bounding_box(), chosen.bounding_box()
+    assert seen["y"] <= row["y"]
+    assert row["y"] + row["height"] <= seen["y"] + seen["height"]
+
+
+def test_a_run_that_grows_keeps_its_rows_under_the_finger(phone, collector, trace_id):
+    calls = [tool(trace_id, f"early_{n}", 2 - n / 60, span_id=f"{n + 1:016x}") for n in range(60)]
+    collector.post_events([started(trace_id, 3), *calls])
+    page = phone.open(f"#/run/{trace_id}")
+    rows = page.locator(".waterfall-rows")
+    expect(page.locator(".step-row").first).to_be_visible()
+    rows.evaluate("(rows, top) => rows.scrollTo(0, top)", 40 * ROW)
+    read = page.locator(".step-row").filter(has_text="early_42")
+    expect(read).to_be_visible()
+    before = read.bounding_box()["y"]
+
+    collector.post_events([tool(trace_id, "late", 0, span_id="f" * 16)])
+    expect(page.locator(".filler").first).to_have_css("height", f"{62 * ROW}px")
+    assert read.bounding_box()["y"] == before
+    read.tap()
+    expect(page.locator(".details h2")).to_have_text("early_42")
+
+
+def test_a_mark_is_tapped_beside_it_too_and_the_name_opens_the_step(phone, seeded):
+    page = phone.open(f"#/run/{seeded[1]['trace_id']}")
+    planner = page.locator(".step-row").filter(has_text="planner").first
+    expect(page.locator(".step-row")).to_have_count(13)
+
+    x, y = middle(planner.locator(".kind"))
+    page.touchscreen.tap(x, y - 15)
+    expect(page.locator(".step-row")).to_have_count(8)
+    page.touchscreen.tap(x, y + 15)
+    expect(page.locator(".step-row")).to_have_count(13)
+    planner.locator(".step-name").tap()
+    expect(page.locator(".details h2")).to_have_text("planner")
+
+
+def test_a_mouse_keeps_dense_rows_and_a_tablet_that_gets_one_has_them_too(phone, visit, long_run):
+    page = visit.open(f"#/run/{long_run}")
+    expect(page.locator(".step-row").first).to_be_visible()
+    assert heights(page) == {DENSE_ROW}
+
+    page = phone.open(f"#/run/{long_run}")
+    expect(page.locator(".step-row").first).to_be_visible()
+    rows = page.locator(".waterfall-rows")
+    rows.evaluate("(rows, top) => rows.scrollTo(0, top)", 2000 * ROW)
+    first = page.locator(".step-row").filter(has_text="tool_1999")  # the run itself is a row too
+    expect(first).to_be_visible()
+    tools = page.context.new_cdp_session(page)
+    tools.send("Emulation.setTouchEmulationEnabled", {"enabled": False})
+    expect(first).to_have_css("height", f"{DENSE_ROW}px")
+    assert heights(page) == {DENSE_ROW}
+    assert first.bounding_box()["y"] == pytest.approx(rows.bounding_box()["y"], abs=1)
 
 
 def test_tries_are_told_apart_and_a_card_says_what_it_is(phone, seeded):
@@ -94,3 +225,27 @@ def test_who_is_logged_in_still_reaches_every_view(phone):
     health = page.locator("#health").bounding_box()
     last = page.get_by_role("link", name="Collector", exact=True).bounding_box()
     assert last["x"] + last["width"] <= health["x"]
+
+
+def test_a_collector_that_is_away_is_said_in_words(phone):
+    page = phone.page
+    phone.open("#/sessions")
+    card = page.locator(".sessions tbody tr").first
+    expect(card).to_be_visible()
+    page.route("**/readyz", lambda route: route.abort())
+
+    said = page.get_by_text("Collector is away")
+    expect(said).to_be_visible()
+    assert said.bounding_box()["height"] >= 20
+    heading = page.get_by_role("heading", name="Sessions").bounding_box()
+    assert said.bounding_box()["y"] + said.bounding_box()["height"] <= heading["y"]
+    page.unroute("**/readyz")
+    expect(page.locator("#health.good")).to_be_visible()
+
+
+def test_a_day_of_another_year_has_its_year(phone):
+    page = phone.page
+    phone.open("#/runs?from=2019-03-01T00:00:00Z&to=2019-03-02T00:00:00Z")
+
+    expect(page.locator(".histogram .ends")).to_contain_text(re.compile(r"0[12] Mar 2019 \d\d:00"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= SCREEN["width"]

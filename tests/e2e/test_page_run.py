@@ -321,6 +321,27 @@ def test_an_agent_is_plotted(visit, seeded):
     expect(page.get_by_role("link", name="RateLimitError")).to_be_visible()
 
 
+def test_letters_of_plots_can_be_read_and_an_agent_that_did_not_run_is_said_to(visit, seeded):
+    page = visit.open("#/agent/pricing_agent")
+    letters = page.locator(".plot text")
+    expect(page.locator(".percentile-name").first).to_be_visible()
+    for width in (1440, 860, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        # Ten pixels of letters are about twelve of a line.
+        tall = letters.evaluate_all("all => all.map(each => each.getBoundingClientRect().height)")
+        assert 11 <= min(tall) <= max(tall) <= 22, (width, min(tall), max(tall))
+
+    nobody = {"executions": 0, "model_calls": 0, "tool_calls": 0}
+
+    def at_rest(route):
+        route.fulfill(json=route.fetch().json() | nobody)
+
+    page.route("**/v1/agents/pricing_agent?*", at_rest)
+    page.get_by_role("button", name="15 m").click()
+    expect(page.get_by_text("It did not run in this window")).to_be_visible()
+    expect(page.locator(".plot")).to_have_count(0)
+
+
 def test_a_conversation_has_its_turns_and_tools(visit, seeded):
     page = visit.open("#/sessions")
     page.get_by_role("link", name="session_0").click()

@@ -2,9 +2,11 @@
 
 import json
 import re
+import uuid
 from itertools import pairwise
 from urllib.parse import quote
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.support.browser import PATIENCE_MS, ended, started
@@ -229,3 +231,36 @@ def test_on_a_narrow_screen_nothing_is_wider_than_the_screen(visits, collector, 
         expect(page.locator(part).first).to_be_visible()
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert page.evaluate(wide) <= 0, fragment
+
+
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "phone"])
+def test_who_comes_back_from_a_run_is_where_they_were(visits, collector, narrow):
+    pipeline = f"many_{uuid.uuid4().hex}"
+    runs = [f"trc_{uuid.uuid4().hex}" for _ in range(90)]
+    events = [started(each, 90 - n, pipeline_type=pipeline) for n, each in enumerate(runs)]
+    assert collector.post_events(events).status == 200
+    visit = visits(collector, is_mobile=narrow, has_touch=narrow)
+    if narrow:
+        visit.page.set_viewport_size({"width": 390, "height": 844})
+    page = visit.open(f"#/runs?live=off&pipeline={pipeline}")
+    found = rows(page)
+    expect(found).to_have_count(50)
+    page.get_by_role("button", name="Show more").click()
+    expect(found).to_have_count(90)
+    opened = found.nth(70)
+    opened.scroll_into_view_if_needed()
+    before = opened.bounding_box()["y"]
+    opened.locator(".what").click()
+    expect(page.locator(".step-row").first).to_be_visible()
+    page.go_back()
+
+    expect(found).to_have_count(90)
+    expect(opened).to_be_in_viewport()
+    expect(opened).to_contain_class("chosen")
+    assert opened.bounding_box()["y"] == pytest.approx(before, abs=2)
+
+    # A link to the list is a new beginning.
+    opened.locator(".what").click()
+    expect(page.locator(".step-row").first).to_be_visible()
+    page.locator("#views").get_by_role("link", name="Runs").click()
+    expect(found.first).to_be_in_viewport()

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.browser import PATIENCE_MS, started
+from tests.support.browser import PATIENCE_MS, ended, started, tool
 from tests.support.collector import CollectorProcess, http
 from tests.support.keys import keys_command, make_key
 from tests.support.waiting import wait_until
@@ -144,6 +144,74 @@ def test_a_query_that_takes_too_long_says_what_would_help(visit):
     page.unroute("**/v1/sessions?*")
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("fragment", "asked", "shown"),
+    [
+        ("#/sessions", "**/v1/sessions?*", "Sessions"),
+        ("#/agents", "**/v1/agents?*", "Agents"),
+        ("#/runs?live=off", "**/v1/traces?*", "Runs"),
+    ],
+)
+def test_another_window_of_a_collector_that_is_away_is_shown_when_it_is_back(
+    visit, seeded, fragment, asked, shown
+):
+    page = visit.open(fragment)
+    expect(page.get_by_role("heading", name=shown, exact=True)).to_be_attached()
+    expect(page.locator("tbody tr").first).to_be_visible()
+    for path in (asked, "**/readyz"):
+        page.route(path, lambda route: route.abort())
+    visit.open(f"{fragment}{'&' if '?' in fragment else '?'}from=24h")
+
+    expect(page.get_by_role("heading", name="The collector is away")).to_be_visible()
+    expect(page.locator("#health")).to_have_text("Collector is away")
+    page.unroute_all()
+    expect(page.locator("tbody tr").first).to_be_visible()
+    window = page.locator("[aria-label='Window of time']")
+    expect(window.locator("[aria-pressed=true], option:checked")).to_have_text(
+        re.compile("24 h|day|24 hours")
+    )
+
+
+def test_a_bad_window_is_explained_wherever_it_is_asked_for(visit, seeded):
+    page = visit.open("#/agents")
+    expect(page.locator("tbody tr").first).to_be_visible()
+    visit.open("#/agents?from=yesterdayish")
+
+    expect(page.get_by_role("alert")).to_contain_text("is no moment")
+    page.go_back()
+    expect(page.locator("tbody tr").first).to_be_visible()
+
+
+def test_figures_of_a_collector_that_is_away_are_said_to_be_old(visit, seeded):
+    page = visit.open("#/collector")
+    first = page.locator(".notice").first
+    expect(page.locator(".flow-box").first).to_be_visible()
+    page.route("**/metrics", lambda route: route.abort())
+
+    expect(first).to_contain_text("The collector is away.")
+    expect(first).to_contain_text(re.compile(r"was so at \d\d:\d\d:\d\d"))
+    expect(page.locator(".flow-box").first).to_be_visible()
+    page.unroute("**/metrics")
+    expect(first).not_to_contain_text("away")
+
+
+def test_a_step_that_could_not_be_read_is_read_when_the_collector_is_back(
+    visit, collector, trace_id
+):
+    calls = [tool(trace_id, f"call_{n}", 2 - n / 3000, arguments={"nth": n}) for n in range(2100)]
+    assert collector.post_events([started(trace_id, 3), *calls, ended(trace_id)]).status == 200
+    page = visit.open(f"#/run/{trace_id}")
+    expect(page.get_by_role("tab", name="Events 2,102")).to_be_visible()
+    expect(page.locator(".panel-body")).to_contain_text("by hand")
+    page.route(re.compile("/(readyz|v1/)"), lambda route: route.abort())
+    page.locator(".step-row").nth(5).click()
+
+    expect(page.get_by_role("heading", name="The collector is away")).to_be_visible()
+    expect(page.locator("#health")).to_have_text("Collector is away")
+    page.unroute_all()
+    expect(page.locator(".panel-body")).to_contain_text('"nth": 4')
 
 
 @pytest.fixture(scope="module")

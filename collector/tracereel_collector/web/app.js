@@ -32,12 +32,19 @@ async function follow() {
   const address = here();
   const key = `${address.view}/${address.parts.join("/")}`;
   if (shown.key === key && shown.update) {
-    shown.update(address);
+    const { stop, place } = shown;
+    try {
+      await shown.update(address);
+    } catch (error) {
+      // What was asked for last counts: the view begins anew with it.
+      if (location.hash === address.hash) tell(error, place, stop, () => { shown.key = null; follow(); });
+    }
     return;
   }
   shown.stop?.abort();
   const stop = new AbortController();
-  shown = { key, update: null, stop };
+  const place = h("div", { class: `view view-${address.view in VIEWS ? address.view : "none"}` });
+  shown = { key, update: null, stop, place };
   useKeys({});
   const [load, title, begin] = VIEWS[address.view] ?? [];
   document.title = title ? `${title} · tracereel` : "tracereel";
@@ -52,7 +59,6 @@ async function follow() {
     if (!loaded && (await isThere())) location.reload();
     else { shown.key = null; follow(); }
   };
-  const place = h("div", { class: `view view-${address.view in VIEWS ? address.view : "none"}` });
   main.replaceChildren(place);
   if (!load) {
     place.append(failure(new Refusal("missing", `There is no view of this name: ${address.view.slice(0, 40)}`)));
@@ -67,11 +73,16 @@ async function follow() {
     const update = await view.show(place, address, stop.signal, begun);
     if (shown.stop === stop) shown.update = update ?? null;
   } catch (error) {
-    if (stop.signal.aborted || error.name === "AbortError") return;
-    if (!(error instanceof Refusal)) console.error(error);
-    place.replaceChildren(failure(error, again));
-    if (error.kind === "away") checkHealth();
+    tell(error, place, stop, again);
   }
+}
+
+/** Says in a view's place why it is not there. */
+function tell(error, place, stop, again) {
+  if (stop.signal.aborted || error.name === "AbortError") return;
+  if (!(error instanceof Refusal)) console.error(error);
+  place.replaceChildren(failure(error, again));
+  if (error.kind === "away") checkHealth();
 }
 
 async function isThere() {

@@ -24,7 +24,8 @@ export async function show(place, address, signal) {
         ["Errors", share(agent.error_rate), "Share of executions that failed", agent.failed ? "bad" : ""], ["Retries", count(agent.retries), "How often it was tried again", agent.retries ? "warn" : ""], ["Fallbacks", count(agent.fallbacks), "How often another agent took over", agent.fallbacks ? "warn" : ""],
         ["p50", duration(agent.latency.p50_ms), "Half of the executions took no longer"], ["p95", duration(agent.latency.p95_ms), "95 of 100 executions took no longer"], ["Confidence", confidence(agent.confidence.mean), "On average"], ["Model calls", compact(agent.model_calls)], ["Tool calls", compact(agent.tool_calls)], ["Tokens", compact(agent.tokens)], ["Cost", cost(agent.cost_usd)],
       ]),
-      h("div", { class: "plots" },
+      // Of an agent that only calls are known of, the calls are still worth showing.
+      !agent.executions && !agent.model_calls && !agent.tool_calls ? h("p", { class: "state" }, "It did not run in this window. A longer one may have some of its executions.") : h("div", { class: "plots" },
         plot("Executions", "failed ones in red", barsOverTime(series, `${several(agent.executions, "execution")} over time, ${count(agent.failed)} failed`, (value) => compact(value))),
         plot("Latency over time", "p50 and, in amber, p95", linesOverTime(series, ["p50_ms", "p95_ms"], `Latency over time: p50 ${duration(agent.latency.p50_ms)}, p95 ${duration(agent.latency.p95_ms)}`, duration)),
         plot("Latency", `p50 ${duration(agent.latency.p50_ms)}, p95 ${duration(agent.latency.p95_ms)}, p99 ${duration(agent.latency.p99_ms)}`, spread(agent.durations, agent.latency, `How long executions took: p50 ${duration(agent.latency.p50_ms)}, p95 ${duration(agent.latency.p95_ms)}, p99 ${duration(agent.latency.p99_ms)}`, duration)),

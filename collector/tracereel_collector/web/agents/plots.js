@@ -104,7 +104,7 @@ const OCTAVE = 8;
 const MOST_BARS = 48;
 const LABELS = 18;
 /** How wide the name of a percentile is. */
-const NAME = 28;
+const NAME = 34;
 const [P50, P95, P99] = ["p50_ms", "p95_ms", "p99_ms"];
 
 /** Buckets as they are counted, or two, four, … of them together where there are too many to be seen. */
@@ -145,7 +145,7 @@ export function spread(buckets, latency, label, shown) {
   const lines = known.map(({ name, place }, at) => {
     const left = Math.min(Math.max(free, place - NAME / 2), WIDTH - NAME * (known.length - at));
     free = left + NAME;
-    return [svg("line", { class: "percentile", x1: place, x2: place, y1: LABELS - 2, y2: inner }), svg("text", { class: "percentile-name", x: left + NAME / 2, y: 11, "text-anchor": "middle" }, name)];
+    return [svg("line", { class: "percentile", x1: place, x2: place, y1: LABELS - 2, y2: inner }), svg("text", { class: "percentile-name", x: left + NAME / 2, y: 12, "text-anchor": "middle" }, name)];
   });
   const foot = marksBetween(low, high).map((each) => svg("text", { x: x(Math.log2(each)), y: HEIGHT - 4, "text-anchor": x(Math.log2(each)) > WIDTH - 24 ? "end" : "middle" }, tick(shown)(each)));
   return frame(label, most, (value) => String(Math.round(value)), [columns, lines], foot, LABELS);

@@ -1,12 +1,13 @@
 // What is wrong with the collector in plain words, and what to do; nothing wrong is said too.
 
-import { bytes, several } from "../shell/words.js";
+import { bytes, clock, several } from "../shell/words.js";
 import { sum } from "./metrics.js";
 
 const MANY_BYTES = 256 * 1024 * 1024;
 
 /** `[{kind, title, text}]`, the worst first. */
-export function adviceFor({ samples, ready, emitters, quarantine, stuck }) {
+export function adviceFor({ samples, ready, emitters, quarantine, stuck, awaySince }) {
+  if (awaySince) return [{ kind: "bad", title: "The collector is away.", text: `What stands below was so at ${clock(awaySince)}. Agents keep their events on disk meanwhile; this page looks again by itself.` }];
   const found = [];
   const say = (kind, title, text) => found.push({ kind, title, text });
   const pending = sum(samples, "tracereel_records_pending");

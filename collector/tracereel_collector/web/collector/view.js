@@ -15,6 +15,7 @@ const STUCK_MS = 10_000;
 export async function show(place, address, signal) {
   let before = null;
   let stillSince = null;
+  let last = null;
 
   async function read() {
     const [text, ready, emitters, quarantine] = await Promise.all([
@@ -28,7 +29,8 @@ export async function show(place, address, signal) {
     if (!waits || !before || now.stored > before.stored) stillSince = now.at;
     const stuck = now.at - stillSince > STUCK_MS;
     const rate = (name) => (seconds ? Math.max(0, (now[name] - before[name]) / seconds) : null);
-    draw({ samples, ready, emitters: emitters.emitters, quarantine: quarantine.entries, receivedRate: rate("received"), storedRate: rate("stored"), stuck });
+    last = { at: new Date().toISOString(), samples, ready, emitters: emitters.emitters, quarantine: quarantine.entries, receivedRate: rate("received"), storedRate: rate("stored"), stuck };
+    draw(last);
     before = now;
   }
 
@@ -36,13 +38,18 @@ export async function show(place, address, signal) {
     const open = [...place.querySelectorAll("details[open]")].map((each) => each.dataset.key);
     const advice = adviceFor(state);
     replace(place, h("div", { class: "page" },
-      h("div", { class: "heading" }, h("h1", {}, "Collector"), h("span", { class: "quiet" }, state.ready ? `store ${plain(state.ready.store.kind)}, ${plain(state.ready.store.engine ?? (state.ready.store.answers ? "answers" : "away"))}` : "not ready")),
+      h("div", { class: "heading" }, h("h1", {}, "Collector"), h("span", { class: "quiet" }, state.awaySince ? "away" : state.ready ? `store ${plain(state.ready.store.kind)}, ${plain(state.ready.store.engine ?? (state.ready.store.answers ? "answers" : "away"))}` : "not ready")),
       advice.map(({ kind, title, text }) => notice(kind, h("span", {}, h("b", {}, title), " ", text))),
       flow(state), kinds(state.samples), refusals(state.samples), emitterTable(state.emitters), quarantineTable(state.quarantine, read, open)));
   }
 
+  /** Figures of a collector that is away stay, and are said to be of before. */
+  function old(error) {
+    if (error.kind === "away" && !signal.aborted) draw({ ...last, awaySince: last.at });
+  }
+
   await read();
-  const beat = setInterval(() => { if (!document.hidden && !place.contains(document.querySelector(":focus-within button:focus"))) read().catch(() => {}); }, EVERY_MS);
+  const beat = setInterval(() => { if (!document.hidden && !place.contains(document.querySelector(":focus-within button:focus"))) read().catch(old); }, EVERY_MS);
   signal.addEventListener("abort", () => clearInterval(beat));
 }
 

@@ -64,7 +64,7 @@ function side(letter, run) {
 function totals(sums) {
   return facts(TOTALS.filter(([name]) => sums[name]).map(([name, title, shown]) => {
     const { a, b, delta } = sums[name];
-    const part = delta && a ? ` ${delta > 0 ? "+" : "−"}${Math.abs((delta / a) * 100).toFixed(0)} %` : "";
+    const part = delta && a ? ` ${delta > 0 ? "+" : "−"}${Math.abs((delta / a) * 100).toFixed(0)}\u00a0%` : "";
     return [title, [h("span", { class: "quiet" }, `${shown(a)} → `), shown(b), h("small", { class: worse(delta) }, ` ${signed(delta, shown)}${part}`)]];
   }));
 }

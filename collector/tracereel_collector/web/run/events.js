@@ -5,7 +5,7 @@ import { choice } from "../shell/pieces.js";
 import { colourOf, duration, plain, several } from "../shell/words.js";
 import { Rows } from "./rows.js";
 
-const ROW = 38;
+const ROW = { mouse: 38, finger: 44 };
 const KINDS = [["all", "All"], ["decision", "Decisions"], ["message", "Messages"], ["error", "Errors"]];
 
 /** Entries of a replay as lines, with gaps where numbers are missing. */
@@ -73,7 +73,7 @@ export class Events {
     this.kind = "all";
     this.lines = [];
     this.moment = Infinity;
-    this.rows = new Rows({ height: ROW, draw: (line, index) => this.#draw(line, index), label: "Events of the run", role: "listbox", className: "event-rows" });
+    this.rows = new Rows({ heights: ROW, draw: (line, index) => this.#draw(line, index), label: "Events of the run", role: "listbox", className: "event-rows" });
     this.rows.element.addEventListener("click", (event) => {
       const row = event.target.closest(".event-row");
       if (row) this.#take(this.shown.indexOf(row.line));

@@ -3,11 +3,13 @@
 import { h } from "../shell/elements.js";
 
 const MARGIN = 8;
+/** What is pointed with: a finger needs higher rows than a mouse. It changes where a tablet gets a mouse. */
+const FINGER = matchMedia("(pointer: coarse)");
 
 export class Rows {
-  /** `draw(item, index)` makes the element of an item; `height` is the same for all. */
-  constructor({ height, draw, label, role, className }) {
-    this.height = height;
+  /** `draw(item, index)` makes the element of an item; all are as high as `heights` says for what is pointed with. */
+  constructor({ heights, draw, label, role, className }) {
+    this.heights = heights;
     this.draw = draw;
     this.items = [];
     this.shown = new Map();
@@ -16,6 +18,18 @@ export class Rows {
     this.element.addEventListener("scroll", () => this.#soon(), { passive: true });
     this.watch = new ResizeObserver(() => this.#soon());
     this.watch.observe(this.element);
+    this.measured = new AbortController();
+    FINGER.addEventListener("change", () => this.#measure(), { signal: this.measured.signal });
+    this.#measure();
+  }
+
+  /** The sheet draws rows as high (`--row`) as they are reckoned with here; the first one in view stays the first. */
+  #measure() {
+    const first = this.height ? this.element.scrollTop / this.height : 0;
+    this.height = FINGER.matches ? this.heights.finger : this.heights.mouse;
+    this.element.style.setProperty("--row", `${this.height}px`);
+    this.set(this.items);
+    this.element.scrollTop = first * this.height;
   }
 
   set(items) {
@@ -65,6 +79,7 @@ export class Rows {
 
   stop() {
     this.watch.disconnect();
+    this.measured.abort();
     cancelAnimationFrame(this.waiting);
   }
 }

@@ -5,6 +5,7 @@ import { ask, follow, path } from "../shell/ask.js";
 import { button, copyButton, h, link, paced } from "../shell/elements.js";
 import { badge, replace } from "../shell/pieces.js";
 import { useKeys } from "../shell/shortcuts.js";
+import { failure } from "../shell/states.js";
 import { clock, count, plain, several, shortId } from "../shell/words.js";
 import { stepDetails } from "./details.js";
 import { Events, linesOf } from "./events.js";
@@ -80,7 +81,7 @@ export async function show(place, address, signal, begun) {
     if (run.outlined && !ofStep.has(step.id)) {
       panel.replaceChildren(h("p", { class: "quiet" }, "Reading the step …"));
       readDetails(step).then(() => { if (tab === "step" && waterfall.selected === step.id) showStep(); })
-        .catch((error) => { if (!signal.aborted) panel.replaceChildren(h("p", {}, plain(error.message))); });
+        .catch((error) => { if (!signal.aborted && tab === "step" && waterfall.selected === step.id) panel.replaceChildren(failure(error, showStep)); });
       return;
     }
     const entries = ofStep.get(step.id) ?? [];

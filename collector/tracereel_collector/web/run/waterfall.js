@@ -4,7 +4,7 @@ import { h } from "../shell/elements.js";
 import { colourOf, cost, count, duration, kindName, plain, roundStep, signOf } from "../shell/words.js";
 import { Rows } from "./rows.js";
 
-export const ROW = 25;
+const ROW = { mouse: 25, finger: 44 };
 /** Parts of the critical path below this share of the picture are left out: dots say nothing. */
 const SPECK = .4;
 const KINDS = {
@@ -26,7 +26,7 @@ export class Waterfall {
     this.to = 1;
     this.onSelect = onSelect;
     this.onSeek = onSeek;
-    this.rows = new Rows({ height: ROW, draw: (step) => this.#draw(step), label: "Steps of the run", role: "tree", className: "waterfall-rows" });
+    this.rows = new Rows({ heights: ROW, draw: (step) => this.#draw(step), label: "Steps of the run", role: "tree", className: "waterfall-rows" });
     this.rows.after = () => this.#mark();
     this.ticks = h("div", { class: "ticks", on: { pointerdown: (event) => this.#scrub(event) }, title: "Click or drag to move the playhead" });
     this.head = h("div", { class: "waterfall-head" }, h("div", { class: "names" }, "Step", legend()), this.ticks);
@@ -55,7 +55,6 @@ export class Waterfall {
     this.visible = this.run.visible(this.folded);
     this.#drawTicks();
     this.rows.set(this.visible);
-    this.element.style.setProperty("--rows", this.visible.length);
     this.seek(this.moment);
   }
 

@@ -76,6 +76,14 @@ export class RunList {
     if (this.undrawn.length) this.waiting = requestAnimationFrame(() => this.#draw());
   }
 
+  drawAll() {
+    while (this.undrawn.length) this.#draw();
+  }
+
+  rowOf(id) {
+    return this.rows.get(id)?.row;
+  }
+
   #fill(known) {
     if (!known || known.drawn === known.text) return;
     const focused = known.row.contains(document.activeElement);

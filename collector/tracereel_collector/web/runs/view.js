@@ -27,8 +27,12 @@ export async function show(place, address, signal, begun) {
     h("div", { class: "runs-main" }, h("h1", { class: "hidden-visually" }, "Runs"), bar.element, chips, histogram.element, list.element, below));
   let question = questionOf(address.query);
   let next = null;
-  let extra = 0;
+  // Who comes back finds as many rows as there were, and the run that was opened where it stood.
+  const left = history.state?.left;
+  let extra = left?.extra ?? 0;
+  list.chosen = left?.run ?? null;
   let broken = false;
+  list.body.addEventListener("click", (event) => keep(event.target.closest("tr")?.dataset.run), { capture: true });
 
   async function readList({ more = false, asked = null } = {}) {
     const changes = more && next ? { cursor: next } : { limit: Math.min(500, PAGE + extra) };
@@ -63,13 +67,14 @@ export async function show(place, address, signal, begun) {
     if (list.size || filtered) frame.classList.remove("untouched");
   }
 
-  async function guarded(act) {
+  /** `anew` is what another question brought about: what is shown is no answer to it. */
+  async function guarded(act, { anew = false } = {}) {
     try {
       await act();
       if (broken) { broken = false; place.replaceChildren(frame); }
     } catch (error) {
       if (signal.aborted) return;
-      if (error.kind === "away" && list.size) return; // the bar says so; what is shown stays
+      if (error.kind === "away" && list.size && !anew) return; // the bar says so; what is shown stays
       if (CORRECTED.includes(error.kind)) { tell(error); return; }
       broken = true;
       place.replaceChildren(failure(error, () => { broken = true; guarded(readAll); }));
@@ -93,6 +98,18 @@ export async function show(place, address, signal, begun) {
     showChips(chips, question, { clear });
     bar.show(question);
     return Promise.all([readList(), readCounts()]);
+  }
+
+  /** Keeps in the history where one was; links to the list begin at its top. */
+  function keep(run) {
+    const row = list.rowOf(run);
+    if (row) history.replaceState({ left: { run, extra, top: row.getBoundingClientRect().top } }, "");
+  }
+
+  function comeBack() {
+    list.drawAll(); // rows that are not drawn are not as high as they will be
+    const row = list.rowOf(left.run);
+    if (row) scrollBy(0, row.getBoundingClientRect().top - left.top);
   }
 
   function toggleLive() {
@@ -134,7 +151,7 @@ export async function show(place, address, signal, begun) {
     k: ["Run before", () => list.move(-1)],
     ArrowDown: ["Next run", () => list.move(1)],
     ArrowUp: ["Run before", () => list.move(-1)],
-    Enter: ["Open the run", () => list.open()],
+    Enter: ["Open the run", () => { keep(list.chosen); list.open(); }],
     "/": ["Search for words", () => bar.focus()],
     c: ["Pick a run to compare, then another", () => pick()],
     l: ["Live on or off", toggleLive],
@@ -157,8 +174,9 @@ export async function show(place, address, signal, begun) {
   showChips(chips, question, { clear });
   bar.show(question);
   try {
-    await readList({ asked: begun });
+    await readList({ asked: extra ? null : begun });
     place.replaceChildren(frame);
+    if (left) comeBack();
     guarded(readCounts);
   } catch (error) {
     if (!CORRECTED.includes(error.kind)) throw error;
@@ -170,6 +188,6 @@ export async function show(place, address, signal, begun) {
     extra = 0;
     next = null;
     followOrNot();
-    guarded(readAll);
+    guarded(readAll, { anew: true });
   };
 }

@@ -2,7 +2,7 @@
 
 import { address as made, change, go } from "../shell/address.js";
 import { ask } from "../shell/ask.js";
-import { button, h, link } from "../shell/elements.js";
+import { button, h, link, toast } from "../shell/elements.js";
 import { choice, scrolled } from "../shell/pieces.js";
 import { ago, clock, compact, cost, count, plain } from "../shell/words.js";
 
@@ -18,7 +18,7 @@ export async function show(place, address, signal) {
     const { sessions, next } = await ask(`/v1/sessions?${query}`, { signal });
     if (!cursor) body.replaceChildren();
     body.append(...sessions.map(rowOf));
-    more.replaceChildren(next ? button("Show more", () => read(next)) : "");
+    more.replaceChildren(next ? button("Show more", () => read(next).catch(({ message }) => toast(message))) : "");
     return sessions.length;
   }
 

@@ -2,17 +2,18 @@
 
 /** What the address says now. An old link, `#TRACE_ID`, is a run. */
 export function here() {
-  const text = location.hash.slice(1);
+  const { hash } = location;
+  const text = hash.slice(1);
   if (text && !text.startsWith("/") && text !== "main") {
     let id = text;
     try { id = decodeURIComponent(text); } catch { /* not an escape after all */ }
-    return { view: "run", parts: [id], query: new URLSearchParams() };
+    return { hash, view: "run", parts: [id], query: new URLSearchParams() };
   }
   const [path, ...rest] = text.split("?");
   const parts = path.split("/").filter(Boolean).map((part) => {
     try { return decodeURIComponent(part); } catch { return part; }
   });
-  return { view: parts[0] ?? "runs", parts: parts.slice(1), query: new URLSearchParams(rest.join("?")) };
+  return { hash, view: parts[0] ?? "runs", parts: parts.slice(1), query: new URLSearchParams(rest.join("?")) };
 }
 
 export function address(view, parts = [], query) {

@@ -18,6 +18,7 @@ export function duration(ms) {
   const sign = ms < 0 ? "−" : "";
   const size = Math.abs(ms);
   if (size === 0) return "0 ms";
+  if (size < .005) return `${sign}<0.01 ms`;
   if (size < 10) return `${sign}${size.toFixed(size < 1 ? 2 : 1)} ms`;
   if (size < 999.5) return `${sign}${Math.round(size)} ms`;
   if (size < 59_995) return `${sign}${(size / 1000).toFixed(2)} s`;
@@ -85,14 +86,16 @@ export function bytes(size) {
   return `${size.toFixed(size < 10 ? 1 : 0)} ${units[unit]}`;
 }
 
-/** The time of day, with the date where it is not today. */
+/** The time of day, with the date where it is not today, and the year where it is another. */
 export function clock(iso) {
   if (!iso) return NONE;
   const date = new Date(iso);
   if (Number.isNaN(date.getTime())) return NONE;
   const time = date.toLocaleTimeString("en-GB", { hour12: false });
-  if (date.toDateString() === new Date().toDateString()) return time;
-  return `${date.toLocaleDateString("en-GB", { day: "2-digit", month: "short" })} ${time.slice(0, 5)}`;
+  const today = new Date();
+  if (date.toDateString() === today.toDateString()) return time;
+  const year = date.getFullYear() === today.getFullYear() ? {} : { year: "numeric" };
+  return `${date.toLocaleDateString("en-GB", { day: "2-digit", month: "short", ...year })} ${time.slice(0, 5)}`;
 }
 
 export function ago(iso, now = Date.now()) {
