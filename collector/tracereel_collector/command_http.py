@@ -34,7 +34,8 @@ def ask(
         return response.status, json.loads(response.read())
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise NoAnswerError(
-            f"no answer from {settings.endpoint}: {error}; {connection.START_HINT}"
+            f"no answer from {settings.endpoint}: {error};"
+            f" {connection.start_hint(settings.endpoint)}"
         ) from error
     finally:
         link.close()

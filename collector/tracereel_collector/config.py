@@ -163,6 +163,11 @@ class Settings:
             for name in ("port", "grpc_port")
             if not 0 <= getattr(self, name) <= 65535
         ]
+        if self.port and self.port == self.grpc_port:
+            problems.append(
+                f"port={self.port} and grpc_port={self.grpc_port}: expected two ports, or"
+                " grpc_port=off"
+            )
         if self.jaeger_url and not self.jaeger_url.startswith(("http://", "https://")):
             problems.append(f"jaeger_url={self.jaeger_url!r}: expected http://… or https://…")
         if not 0 <= self.self_share <= 1:

@@ -12,6 +12,7 @@ from tracereel_collector.command_http import NoAnswerError, ask, message_of
 
 EXIT_NONE = 1
 EXIT_NO_ANSWER = 2
+_EVERY = (("all", "retry"), ("all", "drop"))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +27,12 @@ def run(args: argparse.Namespace) -> int:
     """Do it; 0 done, 1 there was nothing of that name, 2 it could not be tried."""
     if args.verb != "list" and args.id is None:
         return _fail(f"{args.verb} needs the id of an entry; see: tracereel quarantine list")
+    if args.verb != "list" and not args.id.isdecimal() and (args.id, args.verb) not in _EVERY:
+        every = "" if args.verb == "show" else " or 'all'"
+        return _fail(
+            f"{args.verb} needs the id of an entry{every}; got {args.id!r}; see: tracereel"
+            " quarantine list"
+        )
     try:
         if args.verb == "list":
             return _list(args)

@@ -33,12 +33,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _asked(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    if args.verb != "set" and args.days is not None:
+        raise NoAnswerError(f"{args.verb} takes no number of days; got {args.days!r}")
     if args.verb == "show":
         return ask(args, "GET", "/v1/retention")
     if args.verb == "unset":
         return ask(args, "DELETE", "/v1/retention")
     if args.days != "forever" and not (args.days or "").isdecimal():
-        raise NoAnswerError(f"set needs a number of days, or 'forever'; got {args.days!r}")
+        came = "nothing" if args.days is None else repr(args.days)
+        raise NoAnswerError(f"set needs a number of days, or 'forever'; got {came}")
     days = None if args.days == "forever" else int(args.days)
     return ask(args, "POST", "/v1/retention", json.dumps({"days": days}).encode())
 

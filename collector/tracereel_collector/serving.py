@@ -72,10 +72,18 @@ def listen(
     except OSError as error:
         listening.close()
         raise StartupError(
-            f"cannot listen on {host}:{port}: {error.strerror}",
-            hint=f"stop what uses the port, or choose another with {option}",
+            f"cannot listen on {host}:{port}: {error.strerror}", hint=_advice(error, option)
         ) from error
     return listening
+
+
+def _advice(error: OSError, option: str) -> str:
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return "name an address of this machine with --host"
+    if error.errno == errno.EACCES:
+        return f"choose a port above 1023 with {option}"
+    none = ", or none with off" if option == "--grpc-port" else ""
+    return f"stop what uses the port, or choose another with {option}{none}"
 
 
 class Beside(Protocol):

@@ -205,7 +205,10 @@ def _ids(run: RunOptions, decorator: str) -> Ids:
     options: dict[str, Any] = {**run}
     options.pop("inputs", None)
     if unknown := sorted(set(options) - set(IDS)):
-        raise TypeError(
-            f"{decorator} has no option {', '.join(unknown)}; it takes {', '.join(IDS)}"
-        )
+        import inspect  # only where something is wrong: it takes a while to load
+
+        parameters = inspect.signature(globals()[decorator]).parameters.values()
+        own = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+        takes = ", ".join([*own, *IDS, "inputs"])
+        raise TypeError(f"{decorator} has no option {', '.join(unknown)}; it takes {takes}")
     return given(options) if options else {}

@@ -1,7 +1,10 @@
 """Settings: explicit values first, then the environment; what cannot work is named."""
 
+import socket
+
 import pytest
 
+from tracereel_collector import serving
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 
@@ -24,6 +27,36 @@ def test_the_port_for_grpc_may_be_off(given, environ, port):
 def test_an_address_of_jaeger_that_no_browser_can_open_is_named(url):
     with pytest.raises(StartupError, match="jaeger_url"):
         Settings.load({}, {"TRACEREEL_JAEGER_URL": url})
+
+
+def test_one_port_for_http_and_grpc_is_refused_with_both_named():
+    with pytest.raises(StartupError, match=r"port=5000 and grpc_port=5000: expected two ports"):
+        Settings.load({"port": 5000, "grpc_port": "5000"}, {})
+
+
+def test_no_port_for_grpc_goes_with_any_free_one_for_http():
+    assert Settings.load({"port": 0, "grpc_port": "off"}, {}).port == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "option", "advice"),
+    [
+        ("192.0.2.1", "--port", "name an address of this machine with --host"),
+        ("127.0.0.1", "--port", "stop what uses the port, or choose another with --port"),
+        ("127.0.0.1", "--grpc-port", "another with --grpc-port, or none with off"),
+    ],
+)
+def test_an_address_that_cannot_be_listened_on_is_told_with_what_would_help(
+    monkeypatch, host, option, advice
+):
+    monkeypatch.setattr(serving, "PREDECESSOR_SECONDS", 0)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(StartupError, match=f"cannot listen on {host}") as refused,
+    ):
+        serving.listen(host, taken.getsockname()[1], option=option)
+
+    assert (refused.value.hint or "").endswith(advice)
 
 
 @pytest.mark.parametrize("port", ["on", "70000", "-1"])

@@ -54,6 +54,14 @@ def test_a_bad_body_is_refused_with_a_reason(collector, body, status, said):
     assert set(error) == {"code", "message", "hint"}
 
 
+@pytest.mark.parametrize(("method", "path"), [("GET", "/v1/nothing"), ("PUT", "/v1/traces")])
+def test_a_route_that_is_not_there_says_where_they_are_listed(collector, method, path):
+    answer = http(method, f"{collector.url}{path}")
+
+    assert answer.status in (404, 405)
+    assert answer.json()["error"]["hint"] == "GET /docs lists the routes and their methods"
+
+
 def test_in_a_batch_the_good_are_stored_and_numbered_and_the_bad_named(collector, trace_id):
     batch = [
         {**GOOD, "event_id": f"{trace_id}-1", "trace_id": trace_id},

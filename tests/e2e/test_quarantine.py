@@ -75,6 +75,10 @@ def test_poison_is_listed_shown_dropped_and_retried_while_the_rest_is_stored(pic
     assert f"{trace_id}-poison2" in shown.stdout
     assert quarantine(picky, "drop", newest).stdout == "1 dropped\n"
     assert quarantine(picky, "show", newest).returncode == 1
+    for verb, word in [("show", "all"), ("retry", "newest")]:
+        refused = quarantine(picky, verb, word)
+        assert refused.returncode == 2
+        assert f"{verb} needs the id of an entry" in refused.stderr
     page = http("GET", f"{picky.url}/v1/quarantine?limit=1").json()
     assert [str(each["id"]) for each in page["entries"]] == [oldest]
 

@@ -98,11 +98,18 @@ def test_what_is_no_number_of_days_is_refused(aged, body):
     answer = http("POST", f"{collector.url}/v1/retention", body)
 
     assert answer.status == 400
-    assert answer.json()["error"]["hint"] == 'send {"days": 30}'
+    error = answer.json()["error"]
+    assert error["hint"] == 'send {"days": 30}'
+    assert "; got " in error["message"]
 
 
 def test_the_command_says_what_it_needs(aged):
-    status, _, errors = asked(aged[0], "set", "soon")
+    for words, said in [
+        (["set", "soon"], "set needs a number of days, or 'forever'; got 'soon'"),
+        (["set"], "set needs a number of days, or 'forever'; got nothing"),
+        (["show", "3"], "show takes no number of days; got '3'"),
+    ]:
+        status, _, errors = asked(aged[0], *words)
 
-    assert status == 2
-    assert "set needs a number of days, or 'forever'; got 'soon'" in errors
+        assert status == 2
+        assert said in errors

@@ -312,6 +312,8 @@ def test_a_revoked_key_ends_its_stream(watched, trace_id):
         ("", {"Last-Event-ID": "x"}),
         ("?q=" + "x" * 1001, {}),
         ("?min_tokens=many", {}),
+        ("?type=agent.execution.ended", {}),
+        ("?type=agent.execution.started&type=agents.", {}),
     ],
 )
 def test_what_is_no_place_and_no_filter_is_refused(watched, query, headers):

@@ -62,7 +62,10 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
     message = f"{request.method} {request.scope['path']}: {error.detail}"
-    return error_response(request, error.status_code, code, message, None, {}, error.headers or {})
+    hint = (
+        "GET /docs lists the routes and their methods" if error.status_code in (404, 405) else None
+    )
+    return error_response(request, error.status_code, code, message, hint, {}, error.headers or {})
 
 
 async def _parameters(request: Request, error: Exception) -> Response:

@@ -63,7 +63,8 @@ def _wanted(data: bytes) -> Wanted:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "the body"
-        raise BadRequestError(f"{name}: {first['msg']}", hint='send {"days": 30}') from error
+        said = f"{name}: {first['msg']}; got {str(first.get('input'))[:80]!r}"
+        raise BadRequestError(said, hint='send {"days": 30}') from error
 
 
 def _who(caller: Caller) -> str:

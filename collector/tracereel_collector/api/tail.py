@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 from fastapi import Header, Query, Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from tracereel.events import CUSTOM_PREFIX, EVENT_TYPES
 from tracereel_collector.api.conditions import attribute_pairs, ranges
 from tracereel_collector.api.parts import parts_of
 from tracereel_collector.api.surface import Surface, caller_of
@@ -17,6 +18,7 @@ from tracereel_collector.errors import BadRequestError, CollectorError
 from tracereel_collector.live.filters import MEASURES, TailFilter
 from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.reader import Reader
+from tracereel_collector.live.spans import SPAN_EVENT
 
 router = Surface(scope=KeyScope.READ)
 RETRY_MILLISECONDS = 2000
@@ -26,6 +28,7 @@ Values = Annotated[list[str] | None, Query(max_length=MAX_VALUES)]
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
 Elsewhere = Annotated[str | None, Query(include_in_schema=False)]
 """What the search knows and the tail cannot: it is read to be refused with the reason."""
+_TYPES = (*sorted(EVENT_TYPES), SPAN_EVENT)
 _OF_SCORES = ("score", "score_category", "min_score", "max_score")
 
 
@@ -72,6 +75,7 @@ async def get_tail(
     """Each record has its sequence number as `id`; `Last-Event-ID`, or `after`, continues behind one."""
     given = locals()
     _refuse_scores(given)
+    _refuse_types(type or ())
     least, most = ranges(given, MEASURES)
     parts, caller = parts_of(request), caller_of(request)
     wanted = TailFilter(
@@ -110,6 +114,18 @@ def _refuse_scores(given: dict[str, object]) -> None:
                 f"{name}: nobody has scored yet what is only now acknowledged;"
                 " expected the other filters of the search",
                 hint="GET /v1/traces finds runs by their scores",
+            )
+
+
+def _refuse_types(names: Iterable[str]) -> None:
+    """Nothing of a type that is not taken will ever be shown."""
+    for name in names:
+        whole = name in _TYPES or name.startswith(CUSTOM_PREFIX)
+        beginning = name.endswith(".") and any(each.startswith(name) for each in _TYPES)
+        if not whole and not beginning:
+            raise BadRequestError(
+                f"type: {name!r} is none; expected one of {', '.join(_TYPES)}, one that begins with"
+                f" {CUSTOM_PREFIX!r}, or a beginning up to a dot"
             )
 
 

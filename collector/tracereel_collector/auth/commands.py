@@ -12,7 +12,7 @@ from tracereel.cli.command import Command
 from tracereel_collector.auth.administration import Administration, described
 from tracereel_collector.auth.keys import DEFAULT_TENANT, Key, parse_scopes
 from tracereel_collector.config import Settings
-from tracereel_collector.errors import CollectorError, NotFoundError
+from tracereel_collector.errors import CollectorError, NotFoundError, StartupError
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +36,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     try:
         data_dir = Settings.load({"data_dir": args.data_dir}, os.environ).data_dir
+        if args.action != "create" and not data_dir.is_dir():
+            # An empty list would say that nobody has a key.
+            raise StartupError(
+                f"there is no data directory {data_dir}; choose another with --data-dir"
+            )
         return _ACTIONS[args.action](Administration.of(data_dir), args)
     except NotFoundError as error:
         print(f"tracereel keys: {error.message}", file=sys.stderr)

@@ -27,7 +27,12 @@ _FILTERS: Final = {
     "code": "Code of error.",
     "attribute": "key=value, a field of an event or attribute of a span.",
 }
-_RANGES: Final = ("duration_ms", "cost_usd", "tokens", "confidence")
+_RANGES: Final = {
+    "duration_ms": "many milliseconds",
+    "cost_usd": "many US dollars",
+    "tokens": "many tokens",
+    "confidence": "sure, from 0 to 1",
+}
 _LEAST: Final = ("errors", "retries", "fallbacks")
 """Of whole runs: at least so many."""
 _OF_SCORES: Final = {
@@ -48,9 +53,9 @@ def add_filters(parser: argparse.ArgumentParser, **other_help: str) -> None:
     for name, text in (_FILTERS | other_help).items():
         chosen.add_argument(f"--{name}", action="append", metavar=name.upper(), help=text)
     chosen.add_argument("-q", "--text", dest="q", metavar="WORDS", help="Words that must be there.")
-    for name in _RANGES:
+    for name, what in _RANGES.items():
         for end, text in (("min", "At least"), ("max", "At most")):
-            _add_figure(chosen, f"{end}_{name}", f"{text} this {name.replace('_', ' in ')}.")
+            _add_figure(chosen, f"{end}_{name}", f"{text} so {what}.")
 
 
 def add_run_filters(parser: argparse.ArgumentParser) -> None:
@@ -86,14 +91,16 @@ def filters_of(args: argparse.Namespace, *more: str) -> dict[str, Any]:
 
 def asked(args: argparse.Namespace, work: Callable[[Client, Terminal], int]) -> int:
     """Do something with a client; what goes wrong is one line and an exit status."""
+    settings = connection.config_of(args)
     try:
-        settings = connection.config_of(args)
         client = Client(settings.endpoint, settings.api_key or "", TIMEOUT)
         return work(client, Terminal.of(sys.stdout))
     except NotFoundError as error:
         return failed(args.command, str(error), EXIT_NO)
     except CollectorUnavailableError as error:
-        return failed(args.command, f"{error}; {connection.START_HINT}", EXIT_NO_ANSWER)
+        return failed(
+            args.command, f"{error}; {connection.start_hint(settings.endpoint)}", EXIT_NO_ANSWER
+        )
     except ClientError as error:
         return failed(args.command, str(error), EXIT_NO_ANSWER)
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tracereel import config
-from tracereel.cli.connection import START_HINT
+from tracereel.cli.connection import start_hint
 from tracereel.cli.version import installed_version
-from tracereel.client import Answer, ClientError, ReplayClient
+from tracereel.client import Answer, ClientError, CollectorUnavailableError, ReplayClient
 from tracereel.errors import ConfigurationError
+from tracereel.redaction import Redaction
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -60,6 +61,8 @@ def configured(given: Mapping[str, object], environ: Mapping[str, str]) -> Itera
         if source == "default" and value != getattr(config.load({}), name):
             source = "OpenTelemetry's variables"
         shown = _masked(str(value)) if row.secret and value is not None else value
+        if isinstance(value, Redaction):
+            shown = "on" if value.built_in else "off"  # the words of its variable
         yield Check("configured", name, "ok", f"{'not set' if shown is None else shown} ({source})")
     known = {row.env for row in table.values()}
     for variable in sorted(environ):
@@ -72,7 +75,9 @@ def reachable(client: ReplayClient, installed: str | None) -> Iterator[Check]:
     try:
         health = client.get("/healthz")
     except ClientError as error:
-        advice = f"{START_HINT}, or set TRACEREEL_ENDPOINT"
+        away = isinstance(error, CollectorUnavailableError)
+        hint = f"{start_hint(client.endpoint)}, or " if away else ""
+        advice = f"{hint}set TRACEREEL_ENDPOINT"
         yield Check("reachable", "collector", "fail", str(error), advice)
         return
     said = _shown_body(health)

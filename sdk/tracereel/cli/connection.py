@@ -14,14 +14,14 @@ from tracereel import config
 if TYPE_CHECKING:
     from tracereel.client import ReplayClient
 
-START_HINT: Final = "start one with: tracereel serve"
+_START_HINT: Final = "start one with: tracereel serve"
 
 
 def start_hint(endpoint: str) -> str:
     """How to start a collector at an address; on another port than usual, that is said too."""
     port = urlsplit(endpoint).port
     usual = urlsplit(config.DEFAULT_ENDPOINT).port
-    return START_HINT if port in (None, usual) else f"{START_HINT} --port {port}"
+    return _START_HINT if port in (None, usual) else f"{_START_HINT} --port {port}"
 
 
 def program() -> str:
@@ -32,6 +32,11 @@ def program() -> str:
     if not script.exists():
         return "python -m tracereel"
     return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
+
+
+def there(args: argparse.Namespace) -> str:
+    """What a command that is named to the user needs besides, to reach the collector of this one."""
+    return f" --endpoint {args.endpoint}" if args.endpoint else ""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

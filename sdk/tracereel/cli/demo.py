@@ -147,8 +147,14 @@ def _serve_metrics(host: str, port: int) -> None:
     from tracereel.metrics_server import start_metrics_server
 
     server = start_metrics_server(port, addr=host)
-    if server is not None:
-        print(f"metrics at http://{host}:{server.port}/metrics", flush=True)
+    if server is None:
+        # The reason is in the SDK's log, which a demo shows only if told.
+        print(
+            f"no metrics: {host}:{port} cannot be listened on; is the port in use?",
+            file=sys.stderr,
+        )
+        return
+    print(f"metrics at http://{host}:{server.port}/metrics", flush=True)
 
 
 def _stop_when_stdin_closes() -> None:

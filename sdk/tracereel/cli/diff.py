@@ -97,7 +97,13 @@ def _first(diff: Diff) -> str:
     if first is None:
         return "no difference" if diff.same else ""
     what = "" if first.what == first.change else clean(first.what or "")
-    return _joined([clean(f"{first.change} {first.kind} {first.name}"), what])
+    return _joined([clean(f"{first.change} {_named(first.kind, first.name)}"), what])
+
+
+def _named(kind: str | None, name: str | None) -> str:
+    """Kind and name of a step; `attempt 1 of …` says itself what it is."""
+    own = bool(kind and name and name.startswith(f"{kind} "))
+    return clean(f"{name}" if own else f"{kind} {name}")
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -111,7 +117,7 @@ def _step(step: Difference, terminal: Terminal) -> Iterator[str]:
     room = terminal.width - len(indent) - 2
     said = _joined(
         [
-            clean(f"{step.kind} {step.name}"),
+            _named(step.kind, step.name),
             _changed(step.duration_ms, duration),
             _changed(step.tokens, lambda value: f"{value:,.0f} tokens"),
             _changed(step.cost_usd, money),

@@ -42,7 +42,10 @@ def _copied(client: Client, args: argparse.Namespace) -> int:
                 out.write(chunk)
                 progress.add(chunk)
     except OSError as error:
-        return asking.failed(args.command, str(error), asking.EXIT_NO_ANSWER)
+        if isinstance(error, BrokenPipeError):
+            raise  # whoever read has seen enough
+        said = f"cannot write {args.output or 'the standard output'}: {error.strerror}"
+        return asking.failed(args.command, said, asking.EXIT_NO_ANSWER)
     rows = progress.end()
     if args.output:
         print(f"{rows} to {args.output}", file=sys.stderr)

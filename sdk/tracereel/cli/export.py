@@ -36,11 +36,16 @@ def _run(args: argparse.Namespace) -> int:
             return 0
         files = export(tape, args.pytest, name=args.name)
     except CollectorUnavailableError as error:
-        print(f"tracereel export: {clean(str(error))}; {connection.START_HINT}", file=sys.stderr)
+        hint = connection.start_hint(connection.config_of(args).endpoint)
+        print(f"tracereel export: {clean(str(error))}; {hint}", file=sys.stderr)
         return rerun.EXIT_COULD_NOT
     except TracereelError as error:
         print(f"tracereel export: {clean(str(error))}", file=sys.stderr)
         return 1
+    except OSError as error:
+        where = clean(str(error.filename or args.tape or args.pytest))
+        print(f"tracereel export: cannot write {where}: {error.strerror}", file=sys.stderr)
+        return rerun.EXIT_COULD_NOT
     print(f"wrote {files.test} and {files.tape.name}; run it with: pytest {files.test}")
     if (method := of_object(tape)) is not None:
         print(

@@ -9,7 +9,7 @@ from typing import Final
 from tracereel.cli import replayed, rerun
 from tracereel.cli.asking import add_options, asked, print_json, print_lines
 from tracereel.cli.command import Command
-from tracereel.cli.connection import times
+from tracereel.cli.connection import there, times
 from tracereel.cli.progress import progress
 from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.steps import count, duration, money
@@ -21,7 +21,9 @@ from tracereel.client import Client, ClientError, Replayable, RunState
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace_id", metavar="TRACE_ID", help="The run to show.")
+    parser.add_argument(
+        "trace_id", metavar="TRACE_ID", help="The run; the file of a tape can be run again."
+    )
     add_options(parser, json_help="Print the collector's JSON as it is, for machines.")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--play", action="store_true", help="Play it again, at its own pace.")
@@ -34,13 +36,14 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--speed",
         type=times,
-        default=1.0,
         metavar="N",
         help="With --play: so many times as fast; 0 is without pauses.",
     )
 
 
 def _run(args: argparse.Namespace) -> int:
+    if unread := _unread(args):
+        args.complain(unread)
     if rerun.is_asked_for(args):
         return rerun.run(args)
     if Path(args.trace_id).is_file():
@@ -59,6 +62,18 @@ def _run(args: argparse.Namespace) -> int:
     return asked(args, show)
 
 
+def _unread(args: argparse.Namespace) -> str | None:
+    """What is wrong with options of which one would not be read."""
+    if rerun.is_asked_for(args):
+        shown = {"--play": args.play, "--at": args.at, "--json": args.json}
+        for option, given in shown.items():
+            if given:
+                return f"{option} shows what was recorded: it does not go with re-execution"
+    if args.speed is not None and not args.play:
+        return "--speed goes with --play"
+    return None
+
+
 def _replay(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     with progress("reading"):
         replay = client.replay(args.trace_id)
@@ -68,7 +83,7 @@ def _replay(args: argparse.Namespace, client: Client, terminal: Terminal) -> int
         return 0
     print_lines(render(replay, terminal))
     if found is not None:
-        print_lines(replayed.lines(found, terminal))
+        print_lines(replayed.lines(found, terminal, there(args)))
     return 0
 
 
@@ -81,7 +96,9 @@ def _replayable(client: Client, trace_id: str) -> Replayable | None:
 
 
 def _play(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
-    with client.replay_stream(args.trace_id, speed=args.speed) as stream:
+    with client.replay_stream(
+        args.trace_id, speed=1.0 if args.speed is None else args.speed
+    ) as stream:
         for step in stream:
             if args.json:
                 shown = {"time": step.time, "event": step.event, "details": step.details}

@@ -12,8 +12,11 @@ MAX_SHOWN: Final = 5
 _SAID: Final = {"yes": "can be run again", "partly": "can be run again in part"}
 
 
-def lines(found: Replayable, terminal: Terminal) -> Iterator[str]:
-    """The lines to print below a run that was recorded; none for others."""
+def lines(found: Replayable, terminal: Terminal, there: str = "") -> Iterator[str]:
+    """The lines to print below a run that was recorded; none for others.
+
+    `there` is what a command needs besides to reach the collector.
+    """
     if not found.recorded:
         return
     yield ""
@@ -23,8 +26,10 @@ def lines(found: Replayable, terminal: Terminal) -> Iterator[str]:
     for reason in found.reasons[:MAX_SHOWN]:
         yield _row("", reason, terminal)
     if found.command:
-        yield _row("", found.command, terminal)
-    for replay in found.replays[-MAX_SHOWN:]:
+        yield _row("", f"{found.command}{there}", terminal)
+    # Forks are told below, as branches.
+    replays = [each for each in found.replays if not each.get("branch")]
+    for replay in replays[-MAX_SHOWN:]:
         yield from _replay(replay, terminal)
     if found.branches:
         yield from _branches(found.branches, found.trace_id, terminal, 0)
@@ -36,8 +41,6 @@ def _row(label: str, value: str, terminal: Terminal) -> str:
 
 
 def _replay(replay: Mapping[str, Any], terminal: Terminal) -> Iterator[str]:
-    if replay.get("branch"):
-        return
     said = "as recorded" if replay.get("identical") else "another way"
     yield _row("replayed", f"{str(replay.get('time'))[:19]} \u00b7 {said}", terminal)
     for each in (replay.get("divergences") or ())[:MAX_SHOWN]:

@@ -201,7 +201,8 @@ def run(args: argparse.Namespace) -> int:
     except (TraceNotFoundError, TapeError) as error:
         return _fail(str(error), EXIT_DIVERGED)
     except CollectorUnavailableError as error:
-        return _fail(f"{error}; {connection.START_HINT}", EXIT_COULD_NOT)
+        hint = connection.start_hint(connection.config_of(args).endpoint)
+        return _fail(f"{error}; {hint}", EXIT_COULD_NOT)
     except ClientError as error:
         return _fail(str(error), EXIT_COULD_NOT)
     if client is not None and not args.no_keep:
@@ -225,7 +226,7 @@ def run(args: argparse.Namespace) -> int:
         branch = again.tape.trace_id
         print(f"recorded as {branch}")
         if client is not None:
-            there = f" --endpoint {args.endpoint}" if args.endpoint else ""
+            there = connection.there(args)
             print(f"compare: {connection.program()} diff {tape.trace_id} {branch}{there}")
     if refused:
         return _fail(refused, EXIT_DIVERGED)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tracereel._shipper import FlushResult
 
 DEFAULT_TIMEOUT: Final = 30.0
+EXIT_COULD_NOT: Final = 2
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +40,10 @@ def _run(args: argparse.Namespace) -> int:
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     settings = connection.config_of(args)
+    if args.spool_dir is not None and not settings.spool_dir.is_dir():
+        # Without this, a misspelt directory has nothing to deliver.
+        print(f"tracereel ship: there is no directory {settings.spool_dir}", file=sys.stderr)
+        return EXIT_COULD_NOT
     _, dead = waiting(settings.destination_dir)
     if dead.events:
         print(f"shipping {dead} to {settings.endpoint}", file=sys.stderr)
@@ -47,7 +52,8 @@ def _run(args: argparse.Namespace) -> int:
     if result.spooled:
         print(
             f"tracereel ship: {settings.endpoint} did not take everything within"
-            f" {args.timeout:g} s; if no collector runs there, {connection.START_HINT}",
+            f" {args.timeout:g} s; if no collector runs there,"
+            f" {connection.start_hint(settings.endpoint)}",
             file=sys.stderr,
         )
     if result.dropped:

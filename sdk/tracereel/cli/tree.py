@@ -104,9 +104,19 @@ def _words(step: TreeStep) -> list[str]:
         money(step.cost_usd) if step.cost_usd else "",
         f"confidence {step.confidence:.2f}" if step.confidence is not None else "",
         _error(dict(step.error)) if step.error else "",
-        clean(step.decision),
+        clean(step.decision) or _decided(step),
         clean(step.reasoning or step.outcome or step.output or step.input),
     ]
+
+
+def _decided(step: TreeStep) -> str:
+    """What was decided last in a step that does not say it of itself."""
+    if not step.decisions:
+        return ""
+    last = step.decisions[-1]
+    chosen = text(last, "chosen")
+    what = f"decided {text(last, 'type')}"
+    return _joined([f"{what}: {chosen}" if chosen else what, text(last, "reasoning")])
 
 
 def _error(error: dict[str, object]) -> str:

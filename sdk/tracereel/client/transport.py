@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 from tracereel._connection import proxy_for, tls_context
 from tracereel.client.errors import (
     AccessDeniedError,
+    ClientError,
     CollectorUnavailableError,
     ConnectionLostError,
     InvalidRequestError,
@@ -261,10 +262,16 @@ class Transport:
             connection.set_tunnel(host, port or 443, proxy.headers)
         return connection, {}, target
 
-    def _unreachable(self, error: BaseException) -> CollectorUnavailableError:
+    def _unreachable(self, error: BaseException) -> ClientError:
         if isinstance(error, TimeoutError):
             return CollectorUnavailableError(
                 f"no answer from {self.endpoint} within {self.timeout:g} s"
+            )
+        if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):
+            # Its text is the first bytes that came: those of gRPC, of TLS, of any other program.
+            return UnexpectedAnswerError(
+                f"what answers at {self.endpoint} does not speak HTTP; expected the collector's"
+                " HTTP port, 4318 unless told (4317 is gRPC)"
             )
         return CollectorUnavailableError(
             f"no collector answers at {self.endpoint} ({_reason(error)})"

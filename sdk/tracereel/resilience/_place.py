@@ -2,7 +2,7 @@
 
 import time
 from contextvars import Token
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
@@ -16,6 +16,12 @@ from tracereel._run import Ended, State
 from tracereel.resilience import _announced, _closed_runs, _slots
 from tracereel.resilience._functions import Subject, error_text
 
+_NAMED: Final = {
+    "llm": "llm_model",
+    "tool": "tool_name",
+    "step": "step_name",
+    "retrieval": "retrieval_name",
+}
 Mark = tuple[Token[_slots.Slot | None], Context]
 
 
@@ -61,7 +67,17 @@ class OwnSpan:
 class Place:
     """One call of a retried or backed-up function. Inert (`execution` null) without recording."""
 
-    __slots__ = ("_mark", "_operation", "_recorder", "_span", "agent", "around", "execution", "tag")
+    __slots__ = (
+        "_mark",
+        "_operation",
+        "_recorder",
+        "_span",
+        "_tried",
+        "agent",
+        "around",
+        "execution",
+        "tag",
+    )
 
     def __init__(self, operation: str, subject: Subject) -> None:
         self.tag = subject.tag
@@ -74,6 +90,8 @@ class Place:
         self._recorder: Recorder | None = None
         self._span: OwnSpan | None = None
         self._mark: Mark | None = None
+        self._tried: tuple[str, str] | None = None
+        """The call whose code is tried, if that is no agent's: the field that names it, and its name."""
         self._recorder = recorder = _recorder.active()
         if recorder is None:
             return
@@ -81,6 +99,8 @@ class Place:
         if around is not None and subject.tag is None:
             self.agent = subject.given or nearest_agent(around) or self.agent
             self.execution = around
+            if subject.given is None and (field := _NAMED.get(around.kind)) is not None:
+                self._tried = field, around.name
         elif subject.tag is not None or subject.given is not None:
             with _guard.Guard("resilience"):
                 self._open(recorder)
@@ -170,7 +190,8 @@ class Place:
             return None
         shown = recorder.spans.privacy.name("agent_name", self.agent)
         attributes = {"attempt": number, "agent.name": shown}
-        return OwnSpan(recorder, f"attempt {number} of {shown}", attributes)
+        tried = recorder.spans.privacy.name(*self._tried) if self._tried is not None else shown
+        return OwnSpan(recorder, f"attempt {number} of {tried}", attributes)
 
     def end_attempt(self, number: int, span: dict[str, Any], outcome: dict[str, Any]) -> None:
         """Record the event that describes the last attempt's span; the others have their retry's."""

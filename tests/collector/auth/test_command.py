@@ -34,6 +34,18 @@ def test_the_command_says_what_it_cannot_do(run, arguments, status, said):
     assert said in errors
 
 
+@pytest.mark.parametrize("arguments", [("list",), ("revoke", "0" * 12)])
+def test_keys_of_a_directory_that_is_not_there_are_not_an_empty_list(tmp_path, capsys, arguments):
+    missing = tmp_path / "misspelt"
+
+    assert main(["keys", *arguments, "--data-dir", str(missing)]) == 2
+
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert f"there is no data directory {missing}" in errors
+    assert not missing.exists()
+
+
 def test_a_key_alone_is_on_standard_output(run):
     code, output, errors = run("create", "--tenant", "acme", "--scope", "write")
 

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -64,7 +65,8 @@ def test_a_collector_that_is_away_is_one_line_that_says_how_to_start_it(run_cli)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert done.stderr.endswith("start one with: tracereel serve\n")
+    port = urlsplit(url).port
+    assert done.stderr.endswith(f"start one with: tracereel serve --port {port}\n")
 
 
 @pytest.mark.parametrize("words", [["replay", TRACE, "--run"], ["export", TRACE, "--tape", "x"]])
@@ -75,7 +77,8 @@ def test_without_a_collector_there_is_no_tape_and_the_way_to_one_is_named(run_cl
     done = run_cli(*words, "--endpoint", url)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith("start one with: tracereel serve\n")
+    port = urlsplit(url).port
+    assert done.stderr.endswith(f"start one with: tracereel serve --port {port}\n")
 
 
 @pytest.mark.parametrize(

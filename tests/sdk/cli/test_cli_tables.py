@@ -117,6 +117,19 @@ def test_a_tree_fits_whatever_was_recorded(steps, width, unicode):
         assert not {unicodedata.category(c) for c in line} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
+def test_a_tree_tells_the_last_decision_of_a_step_that_says_none_of_itself():
+    decisions = [
+        {"type": "entity_extraction", "reasoning": "a date is named"},
+        {"type": "routing", "chosen": "billing", "reasoning": "an invoice is named"},
+    ]
+    step = {"id": "a", "kind": "agent", "name": "router", "status": "success"}
+    trace = Trace.model_validate({"trace_id": "t", "steps": [{**step, "decisions": decisions}]})
+
+    *_, line = render(trace, Terminal(width=100))
+
+    assert line.endswith("router decided routing: billing · an invoice is named")
+
+
 def test_progress_is_drawn_on_a_terminal_and_taken_away():
     stream = FakeTerminal()
     with progress("reading", stream) as shown:

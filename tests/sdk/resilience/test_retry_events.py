@@ -7,7 +7,7 @@ import pytest
 from opentelemetry.trace import StatusCode
 
 from tests.sdk.resilience.scripted import Scripted
-from tracereel import current_execution, traced_agent, traced_pipeline
+from tracereel import current_execution, traced_agent, traced_pipeline, traced_tool
 from tracereel.resilience import exponential_backoff, fixed_delay, retry
 
 STEADY = exponential_backoff(2.0, jitter=0)
@@ -86,6 +86,28 @@ def test_an_error_that_is_not_retried_has_not_reached_the_maximum(recorded, naps
         call()
     _, _, failed = recorded()
     assert (failed["was_retried"], failed["max_retries_reached"]) == (False, False)
+
+
+def test_attempts_at_a_tool_bear_its_name_and_count_for_the_agent(recorded, spans, naps):
+    script = Scripted(OSError("x"), "sunny")
+
+    @traced_tool("weather")
+    @retry(2, strategy=fixed_delay(1), sleep=naps)
+    def weather() -> str:
+        return script()
+
+    @traced_agent("forecaster")
+    def forecast() -> str:
+        return weather()
+
+    forecast()
+
+    names = {span.name for span in spans.get_finished_spans()}
+    assert {"attempt 1 of weather", "attempt 2 of weather"} <= names
+    events = {event["event_type"]: event for event in recorded()}
+    assert events["agent.retry.attempted"]["agent_name"] == "forecaster"
+    assert events["agent.step.completed"]["step_name"] == "attempt 2 of weather"
+    assert events["agent.execution.completed"]["retry_count"] == 1
 
 
 def test_each_attempt_is_a_span_within_that_of_the_agent(recorded, spans, naps):
