@@ -11,6 +11,14 @@ from tracereel.client import Client, NotFoundError
 ID = re.compile(r"[0-9a-f]{32}")
 
 
+def is_whole(collector, trace_id):
+    """Whether all parts of a run's tape are stored."""
+    try:
+        return Client(collector.url).replayable(trace_id).replayable == "yes"
+    except NotFoundError:
+        return False
+
+
 def test_the_run_of_the_demo_is_run_again_forked_and_made_a_test(collector, tmp_path):
     def tracereel(*words):
         return subprocess.run(
@@ -32,13 +40,9 @@ def test_the_run_of_the_demo_is_run_again_forked_and_made_a_test(collector, tmp_
     shown = tracereel("tracereel", "demo", "--runs", "1")
     run = ID.search(shown.stdout)[0]
     assert f"tracereel replay {run} --run" in shown.stdout
-    client = Client(collector.url)
 
     def whole(trace_id):
-        try:
-            return client.replayable(trace_id).replayable == "yes"
-        except NotFoundError:
-            return False
+        return is_whole(collector, trace_id)
 
     wait_until(lambda: whole(run), timeout=30, message="no whole tape")
 
@@ -65,3 +69,53 @@ def test_the_run_of_the_demo_is_run_again_forked_and_made_a_test(collector, tmp_
     assert (made.returncode, made.stderr) == (0, "")
     tested = tracereel("pytest", "-q", "-p", "no:cacheprovider", "replays")
     assert tested.returncode == 0, tested.stdout
+
+
+PROGRAM = """
+import tracereel
+
+tracereel.configure(record="all")
+
+
+@tracereel.traced_tool("dice", effect="read")
+def dice() -> int:
+    return 4
+
+
+@tracereel.traced_agent("player")
+def play() -> int:
+    print(tracereel.current_execution().trace_id)
+    return dice()
+
+
+if __name__ == "__main__":
+    play()
+"""
+
+
+def test_a_branch_goes_to_the_endpoint_that_was_named_though_the_program_configures_itself(
+    collector, tmp_path
+):
+    (tmp_path / "game.py").write_text(PROGRAM)
+    without = {name: value for name, value in os.environ.items() if "TRACEREEL" not in name}
+    env = {**without, "TRACEREEL_SPOOL_DIR": str(tmp_path / "spool")}
+
+    def python(*words, **more):
+        return subprocess.run(
+            [sys.executable, *words],
+            env={**env, **more},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        ).stdout
+
+    run = python("game.py", TRACEREEL_ENDPOINT=collector.url).strip()
+    wait_until(lambda: is_whole(collector, run), timeout=30, message="no whole tape")
+
+    words = ["replay", run, "--fork", "--result", "dice=6", "--endpoint", collector.url]
+    forked = python("-m", "tracereel", *words)
+
+    branch = re.search(r"recorded as (\w+)", forked)[1]
+    wait_until(lambda: is_whole(collector, branch), timeout=30, message="the branch is elsewhere")

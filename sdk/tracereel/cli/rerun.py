@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -177,6 +178,10 @@ def run(args: argparse.Namespace) -> int:
             # The branch goes where the run is, unless the program says otherwise when it is loaded.
             settings = connection.config_of(args)
             tracereel.configure(endpoint=settings.endpoint, api_key=settings.api_key)
+            # Also where the program configures itself and leaves that to the environment.
+            os.environ["TRACEREEL_ENDPOINT"] = settings.endpoint
+            if settings.api_key:
+                os.environ["TRACEREEL_API_KEY"] = settings.api_key
         # Loaded out here: what a program does when it is loaded is not part of the run.
         function = load_function(args.run) if args.run else entry_point(tape)
         overrides = _overrides(args, tape)
