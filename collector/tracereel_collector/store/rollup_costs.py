@@ -10,8 +10,10 @@ from tracereel_collector.store.dialects.columns import kind_of
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
 from tracereel_collector.store.dialects.own_columns import FRAGMENTS as TOLD
 from tracereel_collector.store.rollups import (
+    FROM_OTLP,
     MAX_TAG,
     event_summaries,
+    in_reach,
     rounded_nano_usd,
     span_summaries,
 )
@@ -47,8 +49,11 @@ _UNPRICED = _by_kind(
     cache_write=_figure("said_of_call.llm_cache_write_tokens"),
     output=_figure("llm_completion_tokens"),
 )
+_MAY_BE = (
+    f"event_type = '{semconv.LLM_CALLED}' AND isNull(llm_cost_usd) AND isNotNull(llm_prompt_tokens)"
+)
 _COLUMNS = f"""
-        event_type = '{semconv.LLM_CALLED}' AND isNull(llm_cost_usd) AND isNotNull(llm_prompt_tokens)
+        {_MAY_BE}
             AND {TOLD["told_closes"]} AS is_unpriced,
         JSONExtract(if(is_unpriced, payload, ''), 'Tuple(operation String, llm_model_requested String,
             llm_cached_tokens UInt64, llm_cache_write_tokens UInt64)') AS said_of_call,
@@ -81,3 +86,14 @@ FRAGMENTS: Final = {
     ),
 }
 """What the `.sql` files call `$name`."""
+
+BACKFILL: Final = {
+    "none": "CAST(map(), 'Map(String, Int64)')",
+    "event_in_reach": in_reach("timestamp"),
+    "span_in_reach": in_reach("Timestamp"),
+    "may_be_unpriced": _MAY_BE,
+    "unpriced_columns": _COLUMNS.strip(),
+    "unpriced_of_spans": _OF_SPANS,
+    "from_otlp": FROM_OTLP,
+}
+"""The same, for the statements that fill in what was stored before."""
