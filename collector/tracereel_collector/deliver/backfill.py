@@ -66,11 +66,13 @@ class BackfillWorker:
         for chosen in column.slices(part, rows, slice_rows=self._slice_rows):
             if self._rounds.stopping.is_set():
                 return False
-            with self._writers.writing(
-                timeout=PAUSE_SECONDS, stop=self._rounds.stopping
-            ) as may_write:
-                if not may_write:
-                    raise UnavailableError("a backup is being made")
+            stop = self._rounds.stopping
+            with (
+                self._writers.writing(timeout=PAUSE_SECONDS, stop=stop) as may_write,
+                self._writers.filling(timeout=PAUSE_SECONDS, stop=stop) as may_fill,
+            ):
+                if not (may_write and may_fill):
+                    raise UnavailableError("a backup is being made, or rows are being removed")
                 try:
                     column.fill(self._store, chosen)
                 except CollectorError:

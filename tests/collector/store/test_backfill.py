@@ -222,6 +222,21 @@ def test_while_a_backup_is_made_it_waits(upgraded, monkeypatch):
     assert upgraded.costs() == BEFORE
 
 
+def test_while_rows_are_removed_it_waits_and_they_wait_for_it(upgraded, monkeypatch):
+    """A run that is removed while its sum is filled in would be there again."""
+    monkeypatch.setattr("tracereel_collector.deliver.backfill.PAUSE_SECONDS", 0.1)
+    with upgraded.writers.removing(timeout=5), upgraded.writers.removing(timeout=5) as may_remove:
+        assert may_remove
+        with pytest.raises(UnavailableError, match="removed"):
+            upgraded.worker().look()
+    with (
+        upgraded.writers.filling(timeout=5),
+        upgraded.writers.removing(timeout=0.1) as may_remove,
+    ):
+        assert not may_remove
+    assert upgraded.costs() == BEFORE
+
+
 def test_a_cluster_is_left_alone(upgraded, monkeypatch):
     monkeypatch.setattr(
         backfill, "SHARDED", "SELECT 'trace_summaries', 'trace_summaries_local', 'main'"
