@@ -9,7 +9,7 @@ import structlog
 from tracereel_collector.errors import CollectorError, UnavailableError
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.rounds import Rounds
-from tracereel_collector.store.backfill import RUN_COSTS, SLICE_ROWS, Backfill, Fills, on_cluster
+from tracereel_collector.store.backfill import ALL, SLICE_ROWS, Backfill, Fills, on_cluster
 
 log = structlog.get_logger(__name__)
 
@@ -48,17 +48,17 @@ class BackfillWorker:
         if today == self._looked:
             return 0
         done = 0
-        if not on_cluster(self._store):
-            for part, rows in RUN_COSTS.missing(self._store).items():
-                if not self._fill(RUN_COSTS, part, rows):
+        for column in () if on_cluster(self._store) else ALL:
+            for part, rows in column.missing(self._store).items():
+                if not self._fill(column, part, rows):
                     return done
                 # More may come today, and what came a moment ago is perhaps not summed up yet.
-                if part < str(today):
-                    RUN_COSTS.note(self._store, part)
+                if part.split()[-1] < str(today):
+                    column.note(self._store, part)
                 done += 1
         self._looked = today
         if done:
-            log.info("backfill_done", of=RUN_COSTS.what, parts=done)
+            log.info("backfill_done", parts=done)
         return done
 
     def _fill(self, column: Backfill, part: str, rows: int) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import Any, Final, Protocol
 
-from tracereel_collector.store.rollup_costs import BACKFILL
+from tracereel_collector.store import rollup_agents, rollup_costs
 from tracereel_collector.store.shards import SHARDED
 from tracereel_collector.store.sql import query
 from tracereel_collector.store.tab_separated import rows_of
@@ -40,11 +40,14 @@ class Fills(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """A column, and the queries that find the parts it is missing in and fill one of them."""
+    """A column, and the queries that find the parts it is missing in and fill one of them.
+
+    The name of a part ends with a day; when that is over, the part is done for good.
+    """
 
     what: str
     parts: str
-    statement: str
+    statements: tuple[str, ...]
 
     def missing(self, store: Fills) -> dict[str, int]:
         """The parts that it was not done for, with their rows, in order."""
@@ -59,17 +62,25 @@ class Backfill:
 
     def fill(self, store: Fills, chosen: Mapping[str, Any]) -> None:
         """Add what is missing in a slice."""
-        statement = Template(query(self.statement)).substitute(BACKFILL)
-        store.fill(statement, chosen, name=f"tracereel backfill: {self.what}")
+        for name in self.statements:
+            statement = Template(query(name)).substitute(_FRAGMENTS)
+            store.fill(statement, chosen, name=f"tracereel backfill: {self.what}")
 
     def note(self, store: Fills, part: str) -> None:
         """It is done there."""
         store.change(query("backfill_note"), {"what": self.what, "part": part})
 
 
+_FRAGMENTS: Final = {**rollup_costs.BACKFILL, **rollup_agents.BACKFILL}
 RUN_COSTS: Final = Backfill(
-    "trace_summaries.call_unpriced", "backfill_run_costs_parts", "backfill_run_costs"
+    "trace_summaries.call_unpriced", "backfill_run_costs_parts", ("backfill_run_costs",)
 )
+AGENT_COSTS: Final = Backfill(
+    "agent_minutes.unpriced_tokens",
+    "backfill_agent_costs_parts",
+    ("backfill_agent_costs", "backfill_agent_hours"),
+)
+ALL: Final = (RUN_COSTS, AGENT_COSTS)
 
 
 def on_cluster(store: Fills) -> bool:

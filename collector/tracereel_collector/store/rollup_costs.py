@@ -52,7 +52,7 @@ _UNPRICED = _by_kind(
 _MAY_BE = (
     f"event_type = '{semconv.LLM_CALLED}' AND isNull(llm_cost_usd) AND isNotNull(llm_prompt_tokens)"
 )
-_COLUMNS = f"""
+UNPRICED_COLUMNS: Final = f"""
         {_MAY_BE}
             AND {TOLD["told_closes"]} AS is_unpriced,
         JSONExtract(if(is_unpriced, payload, ''), 'Tuple(operation String, llm_model_requested String,
@@ -60,7 +60,8 @@ _COLUMNS = f"""
         {_figure("said_of_call.llm_cached_tokens")}
             + {_figure("said_of_call.llm_cache_write_tokens")} AS cached_tokens,
         {_UNPRICED} AS unpriced,"""
-_OF_SPANS = _by_kind(
+"""SQL for columns of events, the last of which has the tokens of a call whose cost nobody sent."""
+UNPRICED_OF_SPANS: Final = _by_kind(
     "isNull(CostUsd) AND isNotNull(PromptTokens) AND (CallKind != 'llm' OR isNotNull(CompletionTokens))",
     "toString(Provider)",
     "toString(if(ModelServed = '', ModelRequested, ModelServed))",
@@ -69,6 +70,7 @@ _OF_SPANS = _by_kind(
     cache_write=_figure("CacheWriteTokens"),
     output=_figure("CompletionTokens"),
 )
+"""The same of a span that came over OTLP."""
 
 FRAGMENTS: Final = {
     "event_summaries_with_costs": event_summaries(
@@ -76,13 +78,13 @@ FRAGMENTS: Final = {
         sums=f""",
     sumMap(unpriced) AS call_unpriced,
     {_NONE} AS span_unpriced""",
-        columns=_COLUMNS,
+        columns=UNPRICED_COLUMNS,
     ),
     "span_summaries_with_costs": span_summaries(
         cost=rounded_nano_usd("CostUsd"),
         sums=f""",
     {_NONE} AS call_unpriced,
-    sumMap({_OF_SPANS}) AS span_unpriced""",
+    sumMap({UNPRICED_OF_SPANS}) AS span_unpriced""",
     ),
 }
 """What the `.sql` files call `$name`."""
@@ -92,8 +94,8 @@ BACKFILL: Final = {
     "event_in_reach": in_reach("timestamp"),
     "span_in_reach": in_reach("Timestamp"),
     "may_be_unpriced": _MAY_BE,
-    "unpriced_columns": _COLUMNS.strip(),
-    "unpriced_of_spans": _OF_SPANS,
+    "unpriced_columns": UNPRICED_COLUMNS.strip(),
+    "unpriced_of_spans": UNPRICED_OF_SPANS,
     "from_otlp": FROM_OTLP,
 }
 """The same, for the statements that fill in what was stored before."""
