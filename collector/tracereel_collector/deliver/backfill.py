@@ -47,7 +47,7 @@ class BackfillWorker:
         today = datetime.fromtimestamp(self._now(), UTC).date()
         if today == self._looked:
             return 0
-        done = 0
+        done = noted = 0
         for column in () if on_cluster(self._store) else ALL:
             for part, rows in column.missing(self._store).items():
                 if not self._fill(column, part, rows):
@@ -55,10 +55,11 @@ class BackfillWorker:
                 # More may come today, and what came a moment ago is perhaps not summed up yet.
                 if part.split()[-1] < str(today):
                     column.note(self._store, part)
+                    noted += 1
                 done += 1
         self._looked = today
-        if done:
-            log.info("backfill_done", parts=done)
+        if noted:
+            log.info("backfill_done", parts=noted)
         return done
 
     def _fill(self, column: Backfill, part: str, rows: int) -> bool:
