@@ -37,6 +37,7 @@ from tracereel_collector.data_dir import (
     queue_limits,
     start_engine,
 )
+from tracereel_collector.deliver.backfill import BackfillWorker
 from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.deliver.retention import RetentionWorker
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
@@ -133,6 +134,7 @@ class Collector:
         self._forwarder: Forwarder | None = None
         self._watcher: Watcher | None = None
         self._retention: RetentionWorker | None = None
+        self._backfill: BackfillWorker | None = None
         self._itself: SelfObservation | None = None
         self._queries = QueryThreads(threads=QUERY_THREADS)
         self.store_address: StoreAddress
@@ -209,6 +211,8 @@ class Collector:
             metrics=RetentionMetrics.register(self._registry),
         )
         self._retention.start()
+        self._backfill = BackfillWorker(store, self._writers)
+        self._backfill.start()
         if webhook is not None:
             self._watcher = Watcher(
                 queue,
@@ -332,6 +336,8 @@ class Collector:
             self._watcher.stop(timeout=1.0)
         if self._retention is not None:
             self._retention.stop(timeout=1.0)
+        if self._backfill is not None:
+            self._backfill.stop(timeout=1.0)
         if self._worker is not None:
             self._worker.stop(timeout=self._settings.stop_seconds)
         if self._forwarder is not None:

@@ -236,8 +236,26 @@ def test_the_end_of_a_search_is_exclusive(site, sent):
             "query.startTimeMin and query.startTimeMax are required",
         ),
         (
-            {"query.startTimeMin": "2030-01-01T00:00:00Z"},
-            "query.startTimeMin must be before query.startTimeMax",
+            {
+                "query.startTimeMin": "2030-01-01T00:00:00Z",
+                "query.startTimeMax": "2020-01-01T00:00:00Z",
+            },
+            (
+                "query.startTimeMin must be before query.startTimeMax:"
+                " 2030-01-01T00:00:00Z is not before 2020-01-01T00:00:00Z"
+            ),
+        ),
+        (
+            {"query.durationMin": "1.5s", "query.durationMax": "100ms"},
+            "query.durationMin: 1.5s is above query.durationMax: 100ms; expected at most that",
+        ),
+        (
+            {"query.duration_min": "2s", "query.durationMax": "1s"},
+            "query.duration_min: 2s is above query.durationMax: 1s",
+        ),
+        (
+            {"query.durationMax": "-1s"},
+            "malformed parameter query.durationMax: '-1s' is below 0; expected a duration",
         ),
         ({"query.startTimeMax": "now"}, "malformed parameter query.startTimeMax: cannot parse"),
         ({"query.durationMin": "1"}, "malformed parameter query.durationMin: invalid duration"),
@@ -256,11 +274,25 @@ def test_what_cannot_be_read_is_400_in_the_gateways_words(site, sent, changes, m
     assert answer.json()["error"]["message"].startswith(message)
 
 
+@pytest.mark.parametrize("most", ["1.5s", "0", ""])
+def test_a_range_of_durations_may_be_one_duration_or_open(site, sent, most):
+    given = {**times(sent), "query.durationMin": "1.5s", "query.durationMax": most}
+
+    assert site.get("/api/v3/traces", **given).status in (200, 404)
+
+
 def test_times_of_a_trace_are_heeded(site, sent):
     path = f"/api/v3/traces/{sent['trace']}"
     assert site.get(path, startTime=rfc(sent["at"]), endTime=rfc(sent["at"] + 1)).status == 200
     assert site.get(path, end_time=rfc(sent["at"] - 1)).status == 404
     assert site.get(path, start_time="x").status == 400
+    late, early = "2030-01-01T00:00:00Z", "2020-01-01T00:00:00Z"
+    for asked in (path, "/api/v3/dependencies"):
+        refused = site.get(asked, startTime=late, endTime=early)
+        assert refused.status == 400
+        assert refused.json()["error"]["message"] == (
+            f"startTime: {late} is above endTime: {early}; expected at most that"
+        )
 
 
 def test_dependencies_count_in_text(site):

@@ -10,7 +10,7 @@ from tracereel_collector.api.surface import Surface
 from tracereel_collector.auth import Scope
 from tracereel_collector.errors import BadRequestError, NotFoundError
 from tracereel_collector.query.jaeger.ids import check_id
-from tracereel_collector.query.jaeger.parameters import V3Parameters, boolean, moment
+from tracereel_collector.query.jaeger.parameters import V3Parameters, boolean
 from tracereel_collector.query.jaeger.reader import Jaeger, within
 from tracereel_collector.query.jaeger.rows import Trace
 from tracereel_collector.query.jaeger.v3 import summary, traces_document
@@ -57,7 +57,7 @@ async def get_trace(request: Request, trace_id: str) -> Response:
     """In OTLP's JSON, under `result`."""
     check_id(trace_id)
     given = V3Parameters(request.query_params)
-    start, end = given.read(moment, None, "startTime"), given.read(moment, None, "endTime")
+    start, end = given.window()
     given.read(boolean, False, "rawTraces")
 
     def ask(jaeger: Jaeger, tenant: str) -> dict[str, Any]:
@@ -103,8 +103,7 @@ async def find_summaries(request: Request) -> Response:
 )
 async def get_dependencies(request: Request) -> Response:
     """`dependencies` holds `parent`, `child` and `callCount`."""
-    given = V3Parameters(request.query_params)
-    start, end = given.read(moment, None, "startTime"), given.read(moment, None, "endTime")
+    start, end = V3Parameters(request.query_params).window()
     if start is None or end is None:
         raise BadRequestError("startTime and endTime are required")
 

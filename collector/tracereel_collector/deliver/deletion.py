@@ -119,7 +119,13 @@ class Deletion:
                     "a backup is being made; nothing more of it is taken, but it is not deleted yet",
                     hint="ask again when the backup is done",
                 )
-            return delete_rows(self.store, runs)
+            with self.writers.removing(timeout=self.wait_seconds) as may_remove:
+                if not may_remove:
+                    raise UnavailableError(
+                        "sums are being filled in; nothing more of it is taken, but it is not deleted yet",
+                        hint="ask again in a moment",
+                    )
+                return delete_rows(self.store, runs)
 
     def _settle(self, tenant: str, marks: Marks) -> int:
         """Take no more of it, and wait until all that came before is in the store."""

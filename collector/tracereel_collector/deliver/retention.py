@@ -102,7 +102,10 @@ class RetentionWorker:
         with self._writers.writing(timeout=PAUSE_SECONDS, stop=self._rounds.stopping) as may_write:
             if not may_write:
                 raise UnavailableError("a backup is being made")
-            delete_rows(self._store, found, rest)
+            with self._writers.removing(timeout=PAUSE_SECONDS) as may_remove:
+                if not may_remove:
+                    raise UnavailableError("sums are being filled in")
+                delete_rows(self._store, found, rest)
 
 
 def _midnight_unix_nano(day: date) -> int:

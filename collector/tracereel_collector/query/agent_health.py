@@ -4,9 +4,11 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from string import Template
 from typing import Any, Final
 
 from tracereel_collector.model import AgentHealth, Spending
+from tracereel_collector.query.costs import Prices
 from tracereel_collector.query.replay import Selects
 from tracereel_collector.store.sql import query
 
@@ -19,6 +21,7 @@ class AgentsLately:
 
     def __init__(self, store: Selects, *, now: Callable[[], float] = time.time) -> None:
         self._store = store
+        self._prices = Prices(store)
         self._now = now
 
     def health(self) -> list[AgentHealth]:
@@ -38,8 +41,13 @@ class AgentsLately:
 
     def spending(self) -> list[Spending]:
         """What models cost, at the rate of five minutes and on average over a day."""
+        costs = self._prices.costs()
         rows = self._rows(
-            "spending", since=self._before(LATELY_SECONDS), day=self._before(DAY_SECONDS)
+            "spending",
+            unpriced=costs.of_tokens("a.unpriced_tokens", at="a.minute"),
+            since=self._before(LATELY_SECONDS),
+            day=self._before(DAY_SECONDS),
+            **costs.parameters,
         )
         return [
             Spending(
@@ -55,6 +63,7 @@ class AgentsLately:
     def _before(self, seconds: float) -> str:
         return datetime.fromtimestamp(self._now() - seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
-    def _rows(self, name: str, **parameters: str) -> list[list[Any]]:
-        answer = self._store.select(query(name), parameters, fmt="JSONCompactEachRow")
+    def _rows(self, name: str, *, unpriced: str = "", **parameters: str) -> list[list[Any]]:
+        statement = Template(query(name)).substitute(unpriced=unpriced)
+        answer = self._store.select(statement, parameters, fmt="JSONCompactEachRow")
         return [json.loads(line) for line in answer.splitlines()]

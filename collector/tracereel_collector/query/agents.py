@@ -10,6 +10,7 @@ import msgspec
 
 from tracereel_collector.errors import NotFoundError
 from tracereel_collector.query import buckets
+from tracereel_collector.query.costs import Costs, Prices
 from tracereel_collector.query.search import Selects
 from tracereel_collector.query.window import SECOND, Window, iso
 from tracereel_collector.store.sql import query
@@ -22,7 +23,7 @@ _MAPS = ("durations", "confidences", "errors", "categories", "models")
 _NUMBERS = (
     *("started", "succeeded", "failed", "cancelled", "retries", "fallbacks", "decisions"),
     *("model_calls", "tool_calls", "call_tokens", "execution_tokens", "call_nano_usd"),
-    *("execution_nano_usd", "duration_ms", "confidence_ppm"),
+    *("execution_nano_usd", "duration_ms", "confidence_ppm", "unpriced_nano_usd"),
 )
 
 
@@ -46,6 +47,8 @@ class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
     execution_nano_usd: int
     duration_ms: int
     confidence_ppm: int
+    unpriced_nano_usd: int
+    """By the price table, of calls that nobody sent a cost of."""
     durations: dict[int, int]
     confidences: dict[int, int]
     errors: dict[str, int]
@@ -54,9 +57,12 @@ class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 _SUMS = msgspec.json.Decoder(_Sums)
-_SELECTED = ",\n    ".join(
-    [f"sum(a.{name})" for name in _NUMBERS] + [f"sumMap(a.{name})" for name in _MAPS]
-)
+
+
+def _selected(costs: Costs) -> str:
+    found = {name: f"sum(a.{name})" for name in _NUMBERS}
+    found["unpriced_nano_usd"] = costs.of_tokens("a.unpriced_tokens", at="a.minute")
+    return ",\n    ".join([*found.values(), *(f"sumMap(a.{name})" for name in _MAPS)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +106,12 @@ class _Grid:
         return -(-(self.end - self.origin) // self.step)
 
 
-@dataclass(frozen=True, slots=True)
 class Agents:
     """Answers `GET /v1/agents` and `GET /v1/agents/{name}`; windows have both ends."""
 
-    store: Selects
+    def __init__(self, store: Selects) -> None:
+        self._store = store
+        self._prices = Prices(store)
 
     def list_document(self, tenant: str, window: Window, *, points: int, limit: int) -> bytes:
         """Every agent with its sums and a series of executions, the busiest first."""
@@ -141,9 +148,11 @@ class Agents:
         )
 
     def _sums(self, tenant: str, grid: _Grid, *, agent: str) -> list[_Sums]:
-        answer = self.store.select(
-            Template(query("agents")).substitute(sums=_SELECTED),
+        costs = self._prices.costs()
+        answer = self._store.select(
+            Template(query("agents")).substitute(sums=_selected(costs)),
             {
+                **costs.parameters,
                 "tenant": tenant,
                 "agent": agent,
                 "limit": MAX_AGENTS * MAX_POINTS,
@@ -154,7 +163,7 @@ class Agents:
         return list(_SUMS.decode_lines(answer))
 
     def _demand(self, tenant: str, agent: str) -> None:
-        known = self.store.select(
+        known = self._store.select(
             "SELECT 1 FROM agent_hours WHERE tenant = {tenant:String} AND agent = {agent:String} LIMIT 1",
             {"tenant": tenant, "agent": agent},
             fmt="TabSeparated",
@@ -238,7 +247,7 @@ def _point(row: _Sums | None) -> dict[str, Any]:
 
 def _usage(row: _Sums) -> dict[str, Any]:
     """Model calls are the finest grain there is; executions speak only where there are none."""
-    nano_usd = row.call_nano_usd or row.execution_nano_usd
+    nano_usd = row.call_nano_usd + row.unpriced_nano_usd or row.execution_nano_usd
     return {
         "tokens": row.call_tokens or row.execution_tokens,
         "cost_usd": nano_usd / 1e9 if nano_usd else None,

@@ -10,10 +10,10 @@ MAX_BOUND: Final = 16_384
 """Characters of prices that are sent along with a question; more of them are left to be looked up."""
 
 
-def _priced(tokens: str, prices: str) -> str:
+def _priced(tokens: str, prices: str, at: str = "s.hour") -> str:
     """SQL for nanodollars of tokens by model; a model without a price adds nothing."""
     known = f"JSONExtract({prices}, 'Map(String, Array(Tuple(UInt32, Float64)))')"
-    price = f"arrayLast(since -> since.1 <= toUnixTimestamp(s.hour), {known}[name]).2"
+    price = f"arrayLast(since -> since.1 <= toUnixTimestamp({at}), {known}[name]).2"
     each = f"arraySum((name, tokens) -> tokens * {price}, mapKeys({tokens}), mapValues({tokens}))"
     return f"toInt64(round(sum({each})))"
 
@@ -31,8 +31,9 @@ def _with_prices(prices: str) -> str:
 
 
 _SENT: Final = _finest("sum(s.call_nano_usd)", "sum(s.span_nano_usd)")
-_BOUND: Final = _with_prices("{prices:String}")
-NANO_USD: Final = _with_prices(f"assumeNotNull(({query('prices_by_token').strip()}))")
+_BOUND: Final = "{prices:String}"
+_FOUND: Final = f"assumeNotNull(({query('prices_by_token').strip()}))"
+NANO_USD: Final = _with_prices(_FOUND)
 """With prices that the statement finds by itself, which takes the store some 40 ms."""
 COST: Final = "$nano_usd"
 """Stands for one of them, until it is known which."""
@@ -48,12 +49,21 @@ class Selects(Protocol):
 class Costs:
     """How a statement over runs works out what they cost."""
 
-    nano_usd: str = _SENT
+    prices: str | None = None
+    """SQL for them; without, costs are those that were sent."""
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def put_into(self, statement: str) -> str:
         """The statement with it."""
-        return statement.replace(COST, self.nano_usd)
+        nano_usd = _SENT if self.prices is None else _with_prices(self.prices)
+        return statement.replace(COST, nano_usd)
+
+    def of_tokens(self, tokens: str, *, at: str) -> str:
+        """SQL for what a sum of tokens cost that nobody sent a cost of; never less than nothing."""
+        if self.prices is None:
+            return "toInt64(0)"
+        # Of what was stored before they were summed up, some may have been taken away already.
+        return f"greatest({_priced(tokens, self.prices, at)}, 0)"
 
 
 class Prices:
@@ -70,6 +80,6 @@ class Prices:
             found = self._store.select(query("prices_by_token"), {}, fmt="TabSeparatedRaw")
             prices = found.decode().strip()
             bound = len(prices) <= MAX_BOUND
-            made = Costs(_BOUND, {"prices": prices}) if bound else Costs(NANO_USD)
+            made = Costs(_BOUND, {"prices": prices}) if bound else Costs(_FOUND)
             self._known = state, made
         return self._known[1]

@@ -24,6 +24,7 @@ class StoreWriters:
     def __init__(self, directory: Path) -> None:
         self._door = directory / "writers-door"
         self._room = directory / "writers-room"
+        self._removal = directory / "writers-removal"
 
     @contextmanager
     def writing(
@@ -37,6 +38,18 @@ class StoreWriters:
                 and _locked(room, fcntl.LOCK_SH, deadline, stop)
                 and _unlocked(door)
             )
+
+    @contextmanager
+    def removing(self, *, timeout: float) -> Iterator[bool]:
+        """Rows may be removed in the block, besides by others: nothing is filled in meanwhile."""
+        with _opened(self._removal) as removal:
+            yield _locked(removal, fcntl.LOCK_SH, time.monotonic() + timeout, _NEVER)
+
+    @contextmanager
+    def filling(self, *, timeout: float, stop: threading.Event = _NEVER) -> Iterator[bool]:
+        """Sums of stored rows may be filled in: nobody removes any of those that are read for it."""
+        with _opened(self._removal) as removal:
+            yield _locked(removal, fcntl.LOCK_EX, time.monotonic() + timeout, stop)
 
     @contextmanager
     def paused(self, *, timeout: float) -> Iterator[None]:

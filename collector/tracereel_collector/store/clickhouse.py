@@ -54,6 +54,14 @@ _CHANGE = {
     "distributed_foreground_insert": 1,
     "distributed_product_mode": "global",
 }
+_FILL = {
+    **_CHANGE,
+    # What is missing is worked out anew each time: nothing of it was inserted before.
+    "insert_deduplicate": 0,
+    # Others are waiting for their answers meanwhile.
+    "max_threads": 1,
+    "max_insert_threads": 1,
+}
 _PROTOBUF = {
     "format_schema_source": "string",
     "format_schema_message_name": "Body",
@@ -171,6 +179,15 @@ class ClickHouseStore:
         """Run a bound statement that changes rows; returns when they have changed."""
         with self._client() as client:
             client.command(statement, parameters=dict(parameters), settings=_CHANGE)
+
+    def fill(self, statement: str, parameters: Mapping[str, Any], *, name: str) -> None:
+        """Run a bound INSERT … SELECT beside everything else; on a server, one of a name at a time.
+
+        It ends before this gives it up, so that it is over whenever it is tried again.
+        """
+        settings = {**_FILL, "max_execution_time": int(self._timeout), "query_id": name}
+        with self._client() as client:
+            client.command(statement, parameters=dict(parameters), settings=settings)
 
     def put(self, table: str, columns: Sequence[str], data: bytes, *, fmt: str) -> None:
         """Insert rows as they are, however often the same."""

@@ -4,6 +4,7 @@ from typing import Final
 
 from tracereel import semconv
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
+from tracereel_collector.store.rollup_costs import UNPRICED_COLUMNS, UNPRICED_OF_SPANS
 from tracereel_collector.store.rollups import CLOSING, FROM_OTLP, in_reach, nano_usd
 
 STEPS_PER_OCTAVE: Final = 8
@@ -162,24 +163,31 @@ _AGENT_SUMS: Final[dict[str, tuple[str, str, str, str]]] = {
 """Column → type, SQL over events, SQL over spans, what it counts."""
 
 AGENT_SUMS: Final = tuple(_AGENT_SUMS)
+_SPANS_OF_AGENTS = f"{FROM_OTLP} AND AgentName != '' AND ScopeName != 'tracereel'"
+_UNPRICED = "unpriced_tokens"
+"""A later sum, of tokens by model."""
+
+
+def _unpriced_sum(tokens: str) -> str:
+    return f",\n    sumMap(CAST({tokens}, 'Map(String, Int64)')) AS {_UNPRICED}"
 
 
 def _agent_sums(place: int) -> str:
     return ",\n    ".join(f"{sums[place]} AS {name}" for name, sums in _AGENT_SUMS.items())
 
 
-def _event_sums(where: str = "") -> str:
+def _event_sums(where: str = "", *, more: str = "", columns: str = "") -> str:
     return f"""SELECT
     tenant,
     toStartOfMinute({in_reach("timestamp")}) AS minute,
     agent,
     toStartOfMonth(ingested_at) AS month,
-    {_agent_sums(1)}
+    {_agent_sums(1)}{more}
 FROM
 (
     SELECT
         * EXCEPT payload,
-        {nano_usd("llm_cost_usd")} AS nano_usd,
+        {nano_usd("llm_cost_usd")} AS nano_usd,{columns}
         if(agent_name = '', JSONExtractString(
             if(event_type = '{semconv.FALLBACK_TRIGGERED}', payload, ''), 'primary_agent'),
             toString(agent_name)) AS agent
@@ -189,20 +197,24 @@ WHERE agent != '' AND startsWith(event_type, 'agent.')
 GROUP BY tenant, minute, agent, month"""
 
 
-def _span_sums(where: str = "") -> str:
+def _span_sums(where: str = "", *, more: str = "") -> str:
     return f"""SELECT
     TenantId AS tenant,
     toStartOfMinute({in_reach("Timestamp")}) AS minute,
     AgentName AS agent,
     toStartOfMonth(IngestedAt) AS month,
-    {_agent_sums(2)}
+    {_agent_sums(2)}{more}
 FROM otel_spans
-WHERE {FROM_OTLP} AND AgentName != '' AND ScopeName != 'tracereel'{where}
+WHERE {_SPANS_OF_AGENTS}{where}
 GROUP BY tenant, minute, agent, month"""
 
 
-EVENT_AGENT_SUMS: Final = _event_sums()
-SPAN_AGENT_SUMS: Final = _span_sums()
+def _priced_event_sums(where: str = "") -> str:
+    return _event_sums(where, more=_unpriced_sum("unpriced"), columns=UNPRICED_COLUMNS)
+
+
+def _priced_span_sums(where: str = "") -> str:
+    return _span_sums(where, more=_unpriced_sum(UNPRICED_OF_SPANS))
 
 
 def _subtracted(sums: str) -> str:
@@ -210,7 +222,10 @@ def _subtracted(sums: str) -> str:
         f"mapApply((k, v) -> (k, -v), a.{name}) AS {name}"
         if kind.startswith("Map")
         else f"-a.{name} AS {name}"
-        for name, (kind, *_) in _AGENT_SUMS.items()
+        for name, kind in (
+            *((name, sums[0]) for name, sums in _AGENT_SUMS.items()),
+            (_UNPRICED, "Map"),
+        )
     )
     return (
         f"INSERT INTO agent_minutes SELECT tenant, minute, agent, month, {taken} FROM ({sums}) AS a"
@@ -219,17 +234,19 @@ def _subtracted(sums: str) -> str:
 
 FORGET: Final = {
     "agent_events": _subtracted(
-        _event_sums(" WHERE tenant = {tenant:String} AND trace_id IN {ids:Array(String)}")
+        _priced_event_sums(" WHERE tenant = {tenant:String} AND trace_id IN {ids:Array(String)}")
     ),
     "otel_spans": _subtracted(
-        _span_sums(" AND TenantId = {tenant:String} AND TraceId IN {otel:Array(String)}")
+        _priced_span_sums(" AND TenantId = {tenant:String} AND TraceId IN {otel:Array(String)}")
     ),
 }
 """Takes runs out of the sums again: each to be run once, just before their rows of that table go."""
 
 FRAGMENTS: Final = {
-    "event_agent_sums": EVENT_AGENT_SUMS,
-    "span_agent_sums": SPAN_AGENT_SUMS,
+    "event_agent_sums": _event_sums(),
+    "span_agent_sums": _span_sums(),
+    "event_agent_sums_with_costs": _priced_event_sums(),
+    "span_agent_sums_with_costs": _priced_span_sums(),
     "agent_sum_definitions": ",\n    ".join(
         f"{name} SimpleAggregateFunction({'sumMap' if kind.startswith('Map') else 'sum'}, {kind})"
         f" CODEC(ZSTD(1)) COMMENT '{comment}'"
@@ -241,3 +258,10 @@ FRAGMENTS: Final = {
     ),
 }
 """What the `.sql` files call `$name`."""
+
+BACKFILL: Final = {
+    "is_call": _IS_CALL,
+    "is_span_of_call": _SPAN_CALL,
+    "spans_of_agents": _SPANS_OF_AGENTS,
+}
+"""The same, for the statements that fill in what was stored before."""

@@ -10,8 +10,10 @@ from tracereel_collector.store.dialects.columns import kind_of
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
 from tracereel_collector.store.dialects.own_columns import FRAGMENTS as TOLD
 from tracereel_collector.store.rollups import (
+    FROM_OTLP,
     MAX_TAG,
     event_summaries,
+    in_reach,
     rounded_nano_usd,
     span_summaries,
 )
@@ -47,15 +49,19 @@ _UNPRICED = _by_kind(
     cache_write=_figure("said_of_call.llm_cache_write_tokens"),
     output=_figure("llm_completion_tokens"),
 )
-_COLUMNS = f"""
-        event_type = '{semconv.LLM_CALLED}' AND isNull(llm_cost_usd) AND isNotNull(llm_prompt_tokens)
+_MAY_BE = (
+    f"event_type = '{semconv.LLM_CALLED}' AND isNull(llm_cost_usd) AND isNotNull(llm_prompt_tokens)"
+)
+UNPRICED_COLUMNS: Final = f"""
+        {_MAY_BE}
             AND {TOLD["told_closes"]} AS is_unpriced,
         JSONExtract(if(is_unpriced, payload, ''), 'Tuple(operation String, llm_model_requested String,
             llm_cached_tokens UInt64, llm_cache_write_tokens UInt64)') AS said_of_call,
         {_figure("said_of_call.llm_cached_tokens")}
             + {_figure("said_of_call.llm_cache_write_tokens")} AS cached_tokens,
         {_UNPRICED} AS unpriced,"""
-_OF_SPANS = _by_kind(
+"""SQL for columns of events, the last of which has the tokens of a call whose cost nobody sent."""
+UNPRICED_OF_SPANS: Final = _by_kind(
     "isNull(CostUsd) AND isNotNull(PromptTokens) AND (CallKind != 'llm' OR isNotNull(CompletionTokens))",
     "toString(Provider)",
     "toString(if(ModelServed = '', ModelRequested, ModelServed))",
@@ -64,6 +70,7 @@ _OF_SPANS = _by_kind(
     cache_write=_figure("CacheWriteTokens"),
     output=_figure("CompletionTokens"),
 )
+"""The same of a span that came over OTLP."""
 
 FRAGMENTS: Final = {
     "event_summaries_with_costs": event_summaries(
@@ -71,13 +78,24 @@ FRAGMENTS: Final = {
         sums=f""",
     sumMap(unpriced) AS call_unpriced,
     {_NONE} AS span_unpriced""",
-        columns=_COLUMNS,
+        columns=UNPRICED_COLUMNS,
     ),
     "span_summaries_with_costs": span_summaries(
         cost=rounded_nano_usd("CostUsd"),
         sums=f""",
     {_NONE} AS call_unpriced,
-    sumMap({_OF_SPANS}) AS span_unpriced""",
+    sumMap({UNPRICED_OF_SPANS}) AS span_unpriced""",
     ),
 }
 """What the `.sql` files call `$name`."""
+
+BACKFILL: Final = {
+    "none": "CAST(map(), 'Map(String, Int64)')",
+    "event_in_reach": in_reach("timestamp"),
+    "span_in_reach": in_reach("Timestamp"),
+    "may_be_unpriced": _MAY_BE,
+    "unpriced_columns": UNPRICED_COLUMNS.strip(),
+    "unpriced_of_spans": UNPRICED_OF_SPANS,
+    "from_otlp": FROM_OTLP,
+}
+"""The same, for the statements that fill in what was stored before."""

@@ -7,6 +7,8 @@ import pytest
 from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
 from tracereel_collector.query import costs as pricing
 from tracereel_collector.query import replay as replaying
+from tracereel_collector.query.agent_health import DAY_SECONDS, AgentsLately
+from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.filters import Filters
 from tracereel_collector.query.replay import Replay
 from tracereel_collector.query.run.rows import Cursor, RunReader
@@ -14,6 +16,7 @@ from tracereel_collector.query.search import Question, Search
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.window import Window, parse_window
+from tracereel_collector.store.deletion import delete_rows, runs_of
 from tracereel_collector.store.prices import COLUMNS, load_prices, parse
 
 PRICES = f"""{",".join(COLUMNS)}
@@ -182,3 +185,86 @@ def test_more_prices_than_can_be_sent_along_are_looked_up(told, costs, monkeypat
     told(*calls("plain", used(1000, 100)))
 
     assert costs(monkeypatch) == {"plain": 0.012}
+
+
+@pytest.fixture
+def agents(priced, tenant):
+    """What each agent cost, which is the same by minutes and by hours, in steps and as a whole."""
+    asked = Agents(priced)
+
+    def ask():
+        documents = [
+            json.loads(
+                asked.list_document(
+                    tenant, parse_window(at(start), at(2 * DAY), now=NOW), points=points, limit=100
+                )
+            )
+            for start, points in ((-60, 60), (-36_000, 1), (-60, 500))
+        ]
+        first, *others = [
+            {each["agent"]: each["cost_usd"] for each in document["agents"]}
+            for document in documents
+        ]
+        for other in others:
+            assert other == pytest.approx(first)
+        for name, cost in first.items():
+            window = parse_window(at(-60), at(2 * DAY), now=NOW)
+            one = json.loads(asked.document(tenant, name, window, points=50))
+            assert one["cost_usd"] == cost
+            steps = sum(each["cost_usd"] or 0 for each in one["series"])
+            assert steps == pytest.approx(cost or 0, abs=1e-8)
+        return {name: cost and round(cost, 6) for name, cost in first.items()}
+
+    return ask
+
+
+def test_statistics_of_agents_have_the_costs_that_lists_have(
+    told, spans, agents, costs, monkeypatch
+):
+    told(
+        *calls("a", used(1000, 100, agent_name="ann"), used(500, 5, agent_name="bob")),
+        *calls("b", used(1000, 100, agent_name="ann"), begin=DAY),
+        *calls("c", used(1000, 100, agent_name="ann", llm_cost_usd=0.5), begin=20),
+        *calls("d", used(9, 9, agent_name="eve", llm_model="unheard-of"), begin=40),
+    )
+    call = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "house-model",
+        "gen_ai.usage.input_tokens": 1000,
+        "gen_ai.usage.output_tokens": 100,
+        "gen_ai.agent.name": "theirs",
+    }
+    spans(spans_request(span(1), span(2, parent=1, **call)))
+
+    found = agents()
+
+    own = {"ann": 0.012 + 0.12 + 0.5, "bob": 0.0051, "eve": None, "theirs": 0.012}
+    assert {name: found[name] for name in own} == own
+    listed = costs(monkeypatch)
+    assert sum(filter(None, listed.values())) == pytest.approx(sum(filter(None, own.values())))
+
+
+def test_the_cost_of_a_run_that_is_forgotten_is_taken_from_its_agents(told, agents, priced, tenant):
+    told(
+        *calls("stays", used(1000, 100, agent_name="ann")),
+        *calls("goes", used(2000, 0, agent_name="ann"), used(7, 7, agent_name="bob"), begin=5),
+    )
+    assert agents()["ann"] == 0.032
+
+    delete_rows(priced, runs_of(priced, tenant, ["goes"]))
+
+    left = agents()
+    assert left["ann"] == 0.012
+    assert left.get("bob") is None
+
+
+def test_what_is_spent_lately_has_them_too(told, priced, tenant):
+    told(
+        *calls("a", used(100_000, 0, agent_name="ann"), used(1, 0, llm_cost_usd=3, agent_name="x"))
+    )
+
+    spent = AgentsLately(priced, now=lambda: _nano(DAY_SECONDS - 60) / 1e9).spending()
+
+    (mine,) = [each for each in spent if each.tenant == tenant]
+    assert mine.usd_per_hour_of_day * 24 == pytest.approx(4.0, rel=0.01)

@@ -170,7 +170,7 @@ def test_columns_that_are_added_may_be_interrupted_in_the_middle_too(new_store):
     store.command(forget)
     store.command("DETACH TABLE agent_events_to_trace_summaries")
 
-    assert [each.number for each in migrate(store)] == [32]
+    assert migrate(store) == [each for each in migrations() if each.number >= 32]
 
     assert store.rows("EXISTS agent_events_to_trace_summaries") == [("1",)]
     columns = store.rows("SELECT name FROM system.columns WHERE table = 'trace_summaries'")

@@ -189,11 +189,29 @@ class V3Parameters:
             ((each, self._given[each]) for each in names if self._given.get(each)), ("", "")
         )
 
+    def window(self) -> tuple[int | None, int | None]:
+        """`startTime` and `endTime`, where they are given.
+
+        Raises:
+            BadRequestError: one cannot be read, or they are not in order.
+        """
+        start, end = self.read(moment, None, "startTime"), self.read(moment, None, "endTime")
+        if start is not None and end is not None and start > end:
+            raise self._above("startTime", "endTime")
+        return start, end
+
+    def _above(self, low: str, high: str) -> BadRequestError:
+        """A range that nothing can be in: an empty answer would be taken for one that nothing is in."""
+        (low, least), (high, most) = self._found(low), self._found(high)
+        return BadRequestError(
+            f"{low}: {least[:40]} is above {high}: {most[:40]}; expected at most that"
+        )
+
     def search(self) -> Search:
         """The conditions of `GET /api/v3/traces` and `/api/v3/trace-summaries`.
 
         Raises:
-            BadRequestError: one cannot be read, or a time is missing.
+            BadRequestError: one cannot be read, a time is missing, or a range is not in order.
         """
         if self.text("query.filter"):
             raise BadRequestError("query.filter is not supported; expected the other parameters")
@@ -202,7 +220,21 @@ class V3Parameters:
         if start is None or end is None:
             raise BadRequestError("query.startTimeMin and query.startTimeMax are required")
         if start >= end:
-            raise BadRequestError("query.startTimeMin must be before query.startTimeMax")
+            raise BadRequestError(
+                "query.startTimeMin must be before query.startTimeMax:"
+                f" {self.text('query.startTimeMin')} is not before {self.text('query.startTimeMax')}"
+            )
+        shortest = self.read(duration, 0, "query.durationMin")
+        longest = self.read(duration, 0, "query.durationMax")
+        for name, length in (("query.durationMin", shortest), ("query.durationMax", longest)):
+            if length < 0:
+                raise BadRequestError(
+                    f"malformed parameter {self._found(name)[0]}: {self.text(name)[:40]!r} is below 0;"
+                    " expected a duration like 1.5s"
+                )
+        # No longest is none that is nought.
+        if 0 != longest < shortest:
+            raise self._above("query.durationMin", "query.durationMax")
         depth = self.read(integer, 0, "query.searchDepth", "query.num_traces")
         return Search(
             service=self.text("query.serviceName"),
@@ -211,8 +243,8 @@ class V3Parameters:
             end=end - 1,
             tags=self.read(_attributes, {}, "query.attributes"),
             limit=max(0, depth) or DEFAULT_LIMIT,
-            min_duration=self.read(duration, 0, "query.durationMin"),
-            max_duration=self.read(duration, 0, "query.durationMax"),
+            min_duration=shortest,
+            max_duration=longest,
         )
 
 

@@ -6,8 +6,8 @@ SELECT
     toUnixTimestamp(min(minute)) AS first
 FROM
 (
-    SELECT tenant, minute, agent, greatest(sum(execution_nano_usd), sum(call_nano_usd)) AS nano_usd
-    FROM agent_minutes
+    SELECT tenant, minute, agent, greatest(sum(execution_nano_usd), sum(call_nano_usd) + $unpriced) AS nano_usd
+    FROM agent_minutes AS a
     WHERE minute >= {day:DateTime('UTC')}
     GROUP BY tenant, minute, agent
 )

@@ -1,0 +1,1 @@
+INSERT INTO backfills (what, part) SELECT {what:String}, {part:String}
