@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from tracereel.tape.taped import Session
 
 
+Event = dict[str, Any]
+
+
 class Recorder:
     """Everything that one configuration needs to record; never raises into its callers."""
 
@@ -162,7 +165,7 @@ class Recorder:
         self._tell_of(event, seconds)
 
     def record_all(
-        self, events: list[Any], trace: Trace, *, closes_run: bool | None, seconds: float | None
+        self, events: list[Event], trace: Trace, *, closes_run: bool | None, seconds: float | None
     ) -> None:
         """The same for events of one moment, by one write; the last of them may close the run."""
         if not self.writes_at_once:

@@ -10,6 +10,7 @@ import pytest
 from tests.collector.store.conftest import RECEIVED, TABLES, connect, insert_body
 from tests.collector.store.runs_to_find import NOW, at, span, spans_request
 from tests.collector.store.test_costs_of_runs import PRICES, calls, used
+from tests.collector.store.test_prices import CALL as UNPRICED
 from tracereel_collector.deliver.backfill import BackfillWorker
 from tracereel_collector.errors import StoreUnavailableError, UnavailableError
 from tracereel_collector.model import Kind
@@ -28,14 +29,7 @@ from tracereel_collector.store.sql import migrations
 NUMBERS = itertools.count(1)
 ARRIVAL = datetime.fromtimestamp(RECEIVED // 10**9, UTC).date()
 DAY = 86_400 * 10**9
-CALL = {
-    "gen_ai.operation.name": "chat",
-    "gen_ai.provider.name": "openai",
-    "gen_ai.request.model": "house-model",
-    "gen_ai.usage.input_tokens": 1000,
-    "gen_ai.usage.output_tokens": 100,
-    "gen_ai.agent.name": "theirs",
-}
+CALL = {**UNPRICED, "gen_ai.agent.name": "theirs"}
 ROWS = (
     "SELECT trace_id, sum(events), sum(spans), min(started), max(ended), min(confidence),"
     " sumMap(call_unpriced), sumMap(span_unpriced) FROM trace_summaries GROUP BY trace_id ORDER BY 1"

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
+from tests.collector.store.test_prices import CALL as UNPRICED
 from tracereel_collector.query import costs as pricing
 from tracereel_collector.query import replay as replaying
 from tracereel_collector.query.agent_health import DAY_SECONDS, AgentsLately
@@ -227,14 +228,7 @@ def test_statistics_of_agents_have_the_costs_that_lists_have(
         *calls("c", used(1000, 100, agent_name="ann", llm_cost_usd=0.5), begin=20),
         *calls("d", used(9, 9, agent_name="eve", llm_model="unheard-of"), begin=40),
     )
-    call = {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",
-        "gen_ai.request.model": "house-model",
-        "gen_ai.usage.input_tokens": 1000,
-        "gen_ai.usage.output_tokens": 100,
-        "gen_ai.agent.name": "theirs",
-    }
+    call = {**UNPRICED, "gen_ai.agent.name": "theirs"}
     spans(spans_request(span(1), span(2, parent=1, **call)))
 
     found = agents()
