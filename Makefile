@@ -6,7 +6,7 @@ MINUTES ?= 5
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-pythons fast fmt docs dashboards dashboards-preview secrets bench chaos replay-corpus clean
+.PHONY: help run check test test-pythons fast fmt docs dashboards dashboards-preview secrets lock bench chaos replay-corpus clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -14,7 +14,14 @@ help: ## list the targets
 run: .venv/.collector ## start a collector with a demo pipeline emitting into it
 	@$(BIN)/tracereel serve --demo --port $(PORT) --data-dir $(DATA)
 
-test: .venv/.dev .venv/.tools ## the whole suite: format, lint, types, imports, tests
+check: .venv/.dev ## format, lint, types, import layers, house rules, generated docs
+	$(BIN)/ruff format --check . && $(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python .ci/house_rules.py
+	$(BIN)/python docs/generate.py --check
+
+test: .venv/.dev .venv/.tools ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-pythons: .venv/.dev ## the tests of the SDK on every other supported Python of this machine
@@ -29,10 +36,14 @@ fmt: .venv/.dev ## format and mend what can be mended
 docs: .venv/.dev ## write the generated parts of docs/ anew
 	$(BIN)/python docs/generate.py
 
-secrets: ## write .env with random passwords for docker-compose.yml, unless it is there
-	@test -e .env || (umask 077 && for name in TRACEREEL_KEY CLICKHOUSE_PASSWORD GRAFANA_PASSWORD; do \
-	echo "$$name=$$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')"; done > .env)
+secrets: ## write .env with random passwords for docker-compose.yml; keeps those that are there
+	@umask 077 && touch .env && for name in TRACEREEL_KEY TRACEREEL_READ_KEY CLICKHOUSE_PASSWORD GRAFANA_PASSWORD; do \
+	grep -q "^$$name=" .env || echo "$$name=$$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')" >> .env; done
 	@echo "The passwords are in .env; Grafana's user is admin."
+
+lock: ## pin what the image installs, with hashes, from the package index (PYTHON313=python3.13)
+	rm -rf build/lock && $(or $(PYTHON313),python3.13) -m venv build/lock
+	build/lock/bin/python collector/lock.py
 
 dashboards: .venv/.dev ## write the Grafana dashboards anew
 	$(BIN)/python -m dashboards.build

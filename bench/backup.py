@@ -1,4 +1,4 @@
-"""Disk per record, and how long backup, restore and a copy into another store take.
+"""Measure disk space per record and the time of backup, restore and migration.
 
 python bench/backup.py --records 300000
 """
@@ -16,15 +16,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from bench.load import event_bodies, span_bodies
 from tests.support.collector import CollectorProcess
 from tracereel_collector.config import Settings
-from tracereel_collector.data_dir import maintenance_store, reached_store
 from tracereel_collector.engine import EngineSettings, Supervisor
 from tracereel_collector.model import Kind, QueuedBody
+from tracereel_collector.startup.data_dir import maintenance_store, reached_store
 
 BATCH = 5_000
 
 
 def fill(settings: Settings, kind: Kind, records: int) -> None:
-    """Store so many, as delivery does."""
+    """Insert records into the store and print their size on disk."""
     bodies = (event_bodies if kind is Kind.EVENTS else span_bodies)(7, BATCH)
     with reached_store(settings) as reached:
         store = maintenance_store(reached.address)
@@ -54,7 +54,7 @@ def fill(settings: Settings, kind: Kind, records: int) -> None:
 
 
 def timed(label: str, *words: object) -> None:
-    """A command, and how long it took."""
+    """Run a command and print its duration."""
     started = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "tracereel", *map(str, words)],
@@ -67,7 +67,7 @@ def timed(label: str, *words: object) -> None:
 
 
 def main() -> None:
-    """Print everything."""
+    """Run the benchmark and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=300_000)
     args = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What importing the SDK costs, in fresh interpreters.
+"""Measure the import time of the SDK in fresh interpreters.
 
 python bench/import_time.py
 """
@@ -13,7 +13,7 @@ FIRST_CALL = "import tracereel; tracereel.traced_agent('a')(lambda: None)()"
 
 
 def seconds(code: str) -> float:
-    """Wall time of a statement in an interpreter that has just started."""
+    """Return the wall time of a statement in a fresh interpreter."""
     script = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
     environ = {
         "TRACEREEL_ENABLED": "true",
@@ -28,7 +28,7 @@ def seconds(code: str) -> float:
 
 
 def main() -> None:
-    """Print the medians of five."""
+    """Print the medians of five runs."""
     for name, code in (("import tracereel", IMPORT), ("first decorated call", FIRST_CALL)):
         seconds(code)
         times = [seconds(code) * 1e3 for _ in range(5)]

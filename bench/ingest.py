@@ -1,12 +1,12 @@
-"""Acknowledged and stored records per second of a real collector on the embedded store.
+"""Measure acknowledged and stored records per second with the embedded store.
 
     python bench/ingest.py [--kind events] [--workers 1] [--seconds 15] [--runs 3] [--senders 4]
                            [--batch 100] [--rate 0]
 
-The collector, its engine and the load generator share this machine's cores. Stored means: counted
-by the collector after the engine took it, and the time runs until the last acknowledged record is
-there. The second table is the CPU each stage spends on a record: the largest is what to cut next,
-and cores / sum of all stages is the rate this machine could reach with nothing else on it.
+The collector, its engine and the load generator share the cores of this machine. A record is stored
+when the collector has counted it after the insert; the time runs until the last acknowledged record is
+stored. The second table is the CPU time of each stage per record. The largest stage is the next to
+optimise; cores / sum of all stages is the rate that this machine could reach without other load.
 """
 
 import argparse
@@ -31,12 +31,12 @@ STAGES = {"door": "door", "commit": "commit", "deliver": "deliver", "engine": "e
 
 
 def processes_of(root: psutil.Process) -> list[psutil.Process]:
-    """A collector and everything below it."""
+    """Return a process and its descendants."""
     return [root, *root.children(recursive=True)]
 
 
 def cpu_by_stage(root: psutil.Process) -> Counter[str]:
-    """CPU seconds so far, by the names that threads have given themselves."""
+    """Return CPU seconds so far by thread name."""
     used: Counter[str] = Counter()
     for process in processes_of(root):
         is_engine = "tracereel_collector.engine" in process.cmdline()
@@ -45,7 +45,7 @@ def cpu_by_stage(root: psutil.Process) -> Counter[str]:
                 name = (task / "comm").read_text().strip()
                 fields = (task / "stat").read_text().rsplit(")", 1)[1].split()
             except OSError:
-                continue  # it ended while we looked
+                continue  # the thread ended meanwhile
             stage = "engine" if is_engine else name.partition("-")[0]
             seconds = (int(fields[11]) + int(fields[12])) / TICKS
             used[stage if stage in STAGES else "other"] += seconds
@@ -53,7 +53,7 @@ def cpu_by_stage(root: psutil.Process) -> Counter[str]:
 
 
 class PeakMemory(threading.Thread):
-    """The most memory that collector and engine had, and both together."""
+    """Peak memory of the engine, and of collector and engine together."""
 
     def __init__(self, root: psutil.Process) -> None:
         super().__init__(daemon=True)
@@ -62,7 +62,7 @@ class PeakMemory(threading.Thread):
         self._stop_it = threading.Event()
 
     def run(self) -> None:
-        """Look ten times a second."""
+        """Sample ten times per second."""
         while not self._stop_it.wait(0.1):
             total = 0
             for process in processes_of(self._root):
@@ -73,13 +73,13 @@ class PeakMemory(threading.Thread):
             self.all = max(self.all, total)
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop sampling."""
         self._stop_it.set()
         self.join()
 
 
 def one_run(args: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """One fresh collector under load."""
+    """Measure a new collector under load."""
     collector = CollectorProcess(folder, arguments=("--workers", str(args.workers))).start()
     root = psutil.Process(collector.process.pid)
     memory = PeakMemory(root)
@@ -143,7 +143,7 @@ COSTS = (
 
 
 def table(title: str, columns: tuple[tuple[str, str], ...], runs: list[dict[str, float]]) -> None:
-    """A line per run, and the medians."""
+    """Print a line per run and the medians."""
     print(title)
     print(" ".join(f"{name:>11}" for _, name in columns))
     for run in runs:
@@ -153,7 +153,7 @@ def table(title: str, columns: tuple[tuple[str, str], ...], runs: list[dict[str,
 
 
 def main() -> None:
-    """Run and print the tables."""
+    """Run the benchmark and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kind", choices=["events", "spans"], default="events")
     parser.add_argument("--workers", type=int, default=0)

@@ -1,9 +1,9 @@
-"""Time of Jaeger's questions at many spans.
+"""Measure the latency of Jaeger queries over many spans.
 
     python bench/jaeger.py [--spans 10000000] [--runs 7]
 
-The spans are made inside a fresh embedded store: 50 services with 40 operations each, 10 spans a trace,
-spread over a day; every tenth trace has two services. The median and the slowest of the runs.
+The spans are generated in a new embedded store: 50 services with 40 operations each, 10 spans per
+trace, spread over a day; every tenth trace has two services. Prints the median and the maximum.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.support.engine_store import store_of_its_own
-from tracereel_collector.query.jaeger.reader import Jaeger, Search
+from tracereel_collector.query.jaeger.reader import Jaeger, JaegerSearch
 from tracereel_collector.store.clickhouse import ClickHouseStore
 
 DAY = 86_400 * 10**9
@@ -49,7 +49,7 @@ FROM numbers({first}, {count})
 
 
 def fill(store: ClickHouseStore, spans: int) -> None:
-    """Make the spans, with a progress bar."""
+    """Generate the spans, with a progress bar."""
     for first in range(0, spans, CHUNK):
         count = min(CHUNK, spans - first)
         store.command(MAKE.format(start=START, day=DAY, spans=spans, first=first, count=count))
@@ -59,7 +59,7 @@ def fill(store: ClickHouseStore, spans: int) -> None:
 
 
 def questions(jaeger: Jaeger) -> dict[str, object]:
-    """Each by name, as something to call."""
+    """Return the queries by name."""
 
     def search(**more: object) -> list[str]:
         given = {
@@ -69,7 +69,7 @@ def questions(jaeger: Jaeger) -> dict[str, object]:
             "tags": {},
             "limit": 20,
         }
-        return jaeger.find("default", Search(**{**given, **more}))
+        return jaeger.find("default", JaegerSearch(**{**given, **more}))
 
     found = search()
     end = START + DAY
@@ -91,7 +91,7 @@ def questions(jaeger: Jaeger) -> dict[str, object]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spans", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=7)

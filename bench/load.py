@@ -1,10 +1,10 @@
-"""A load generator in a process of its own: batches of records over kept-alive connections.
+"""Load generator: sends batches of records over persistent connections.
 
     python bench/load.py URL KIND SECONDS SENDERS BATCH [RECORDS_PER_SECOND]
 
-Prints one JSON line: records acknowledged, seconds, answers that were not 200, latency percentiles.
-Making records costs the generator's CPU, not the collector's: bodies are prepared, and only their
-ids are changed before each is sent.
+Prints one JSON line: acknowledged records, seconds, responses other than 200, latency percentiles.
+Bodies are generated in advance, and only their ids change between requests, so that the generator
+uses little CPU.
 """
 
 import http.client
@@ -21,7 +21,7 @@ PREPARED = 20
 
 
 def event(rnd: random.Random, emitter: str, number: int) -> bytes:
-    """About 750 bytes, as the SDK would write them."""
+    """Return an event of about 750 bytes, as the SDK would write it."""
     fields = {
         "event_id": f"{emitter[:24]}_{number}",
         "event_type": "agent.execution.completed",
@@ -52,7 +52,7 @@ def event(rnd: random.Random, emitter: str, number: int) -> bytes:
 
 
 def event_bodies(seed: int, batch: int) -> Iterator[bytes]:
-    """Endless bodies; every twentieth starts a new emitter, whose numbers follow each other."""
+    """Yield bodies endlessly; every twentieth starts a new emitter with consecutive numbers."""
     rnd = random.Random(seed)
     marker = "#" * 32
     bodies = [
@@ -67,7 +67,7 @@ def event_bodies(seed: int, batch: int) -> Iterator[bytes]:
 
 
 def span_bodies(seed: int, batch: int) -> Iterator[bytes]:
-    """Endless OTLP requests, about 700 bytes and nine attributes a span, a trace each."""
+    """Yield OTLP requests endlessly; a span has about 700 bytes and nine attributes."""
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
@@ -120,7 +120,7 @@ KINDS = {
 
 
 class Sender(threading.Thread):
-    """Sends until the time is over: as fast as answers come, or at a pace."""
+    """Sends batches for a time, as fast as possible or at a fixed rate."""
 
     def __init__(
         self, url: str, kind: str, seconds: float, batch: int, seed: int, pause: float
@@ -139,7 +139,7 @@ class Sender(threading.Thread):
         self.latencies: list[float] = []
 
     def run(self) -> None:
-        """Send."""
+        """Send the batches."""
         started = time.perf_counter()
         due = started + random.random() * self._pause
         for body in self._bodies:
@@ -162,7 +162,7 @@ class Sender(threading.Thread):
 
 
 def main() -> None:
-    """Run the senders and print what became of it."""
+    """Run the senders and print the result."""
     url, kind = sys.argv[1:3]
     seconds, senders, batch = float(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
     rate = float(sys.argv[6]) if len(sys.argv) > 6 else 0.0

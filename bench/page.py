@@ -1,9 +1,9 @@
-"""How the page holds up: a run of 30,000 events opened and scrolled, and 1,000 live events a second.
+"""Measure the page: a run of 30,000 events opened and scrolled, and live events.
 
     python bench/page.py [--opens 3] [--live-seconds 10] [--rate 1000]
 
-A real browser (Debian's Chromium) on a real collector. What keeps the page from answering is counted by
-the browser itself: long tasks are of 50 ms and more; a frame gap is the time between two frames.
+Uses Chromium (Debian's package) with a real collector. The browser counts long tasks (50 ms and more)
+and frame gaps (time between two frames).
 """
 
 import argparse
@@ -26,7 +26,7 @@ from bench.load import event
 from bench.query import LONG_RUN, Filler, engine_client
 from tests.support.browser import CHROMIUM
 from tests.support.collector import CollectorProcess
-from tracereel._clock import rfc3339
+from tracereel._runtime.clock import rfc3339
 
 WATCH = """
 window.tasks = []; window.gaps = [];
@@ -50,7 +50,7 @@ BATCH = 50
 
 
 def told(page: Page, name: str) -> None:
-    """Print what the browser counted since the last time, and forget it."""
+    """Print and reset the browser's counts."""
     tasks, gaps, nodes = page.evaluate(
         "[tasks.splice(0), gaps.splice(0), document.querySelectorAll('*').length]"
     )
@@ -62,7 +62,7 @@ def told(page: Page, name: str) -> None:
 
 
 def long_run(page: Page, url: str) -> None:
-    """Open it, scroll it, look at a step, read all its events."""
+    """Open a long run, scroll, open a step and load all events."""
     began = time.perf_counter()
     page.goto(f"{url}/#/run/{LONG_RUN}")
     page.locator(".step-row").first.wait_for()
@@ -85,7 +85,7 @@ def long_run(page: Page, url: str) -> None:
 
 
 def send(url: str, rate: int, until: float, sent: list[int]) -> None:
-    """So many events a second, in small batches, as several agents would."""
+    """Send events at a fixed rate in small batches, like several agents."""
     address = urlsplit(url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port)
     rnd, number, began = random.Random(3), 0, time.perf_counter()
@@ -107,7 +107,7 @@ def send(url: str, rate: int, until: float, sent: list[int]) -> None:
 
 
 def live(page: Page, url: str, *, seconds: float, rate: int) -> None:
-    """The list of runs while events come in."""
+    """Show the list of runs while events arrive."""
     sent: list[int] = []
     until = time.perf_counter() + seconds
     sender = threading.Thread(target=send, args=(url, rate, until, sent))
@@ -122,7 +122,7 @@ def live(page: Page, url: str, *, seconds: float, rate: int) -> None:
 
 
 def main() -> None:
-    """Fill, open, send, print."""
+    """Run the benchmark and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--opens", type=int, default=3)
     parser.add_argument("--live-seconds", type=float, default=10)

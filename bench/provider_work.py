@@ -1,13 +1,13 @@
-"""What recording an answer costs by itself, in a loop without a client and a server around it.
+"""Measure the cost of recording a response, without client and server.
 
     python bench/provider_work.py [--calls 2000] [--chunks 2000] [--rounds 15]
 
-CPU of the calling thread, medians and smallest of the rounds. A call is begun, answered with one text
-and closed; beside it stands the price of an equal function under `@traced_llm`, which is what the SDK
-itself takes: the rest is the wrapper's. A chunk is one frame of a stream, given one at a time through
-the hooks, less reading the same stream without them. `bench/providers.py` has the same between real
-requests, where the caches are cold and everything takes two to three times as long. Goal: 5 µs a chunk.
-The last column counts instructions of Python's interpreter, which a busy machine does not change.
+Prints the CPU time of the calling thread, median and minimum of the rounds. A call is begun, answered
+with one text and closed. For comparison, `by hand` is an equal function under `@traced_llm`: the cost
+of the SDK itself; the rest is the wrapper's. A chunk is one frame of a stream, passed through the hooks
+one at a time, minus reading the same stream without them. `bench/providers.py` measures the same with
+real requests, where caches are cold and everything takes two to three times as long. Goal: 5 µs per
+chunk. The last column counts bytecode instructions, which do not depend on the machine's load.
 """
 
 import argparse
@@ -78,32 +78,32 @@ PATHS = {
 
 
 class Response:
-    """A response of httpx, as far as the hooks know it."""
+    """Fake of an httpx response, with the members that the hooks use."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self.headers = {"content-type": "text/event-stream"}
         self.pieces = pieces
 
     def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
-        """The pieces, one at a time."""
+        """Yield the pieces."""
         del chunk_size
         yield from self.pieces
 
     def close(self) -> None:
-        """It is over."""
+        """Do nothing."""
 
     async def aiter_bytes(self, chunk_size: int | None = None) -> Any:
-        """For clients that are awaited."""
+        """Yield the pieces to asynchronous clients."""
         del chunk_size
         for piece in self.pieces:
             yield piece
 
     async def aclose(self) -> None:
-        """It is over."""
+        """Do nothing."""
 
 
 def bodies() -> dict[str, Any]:
-    """Provider → its dialect and a request."""
+    """Return the dialect and a request for each provider."""
     from tracereel.integrations import _dialects as dialects
 
     google = [{"role": "user", "parts": [{"text": ASKED[0]["content"]}]}]
@@ -116,7 +116,7 @@ def bodies() -> dict[str, Any]:
 
 
 def begun(name: str) -> Any:
-    """A call that has begun."""
+    """Return a function that begins a call."""
     from tracereel.integrations import _model_call
     from tracereel.integrations._tool_memory import ToolMemory
 
@@ -126,7 +126,7 @@ def begun(name: str) -> Any:
 
 
 def of_calls(name: str) -> Callable[[], None]:
-    """One call from begin to end."""
+    """Return a function that makes one complete call."""
     from tracereel.integrations._bodies import decoded
 
     begin, answer = begun(name), msgspec.json.encode(ANSWERS[name])
@@ -141,14 +141,14 @@ def of_calls(name: str) -> Callable[[], None]:
 
 
 class Request:
-    """A request of httpx that was sent, as far as the hooks know it."""
+    """Fake of a sent httpx request, with the members that the hooks use."""
 
     def __init__(self, body: bytes) -> None:
         self._content = body
 
 
 def of_conversation(turns: int) -> Callable[[], None]:
-    """One call with a conversation of many turns, 300 characters each."""
+    """Return a call with a conversation of many turns of 300 characters each."""
     from tracereel.integrations import _dialects, _model_call
     from tracereel.integrations._bodies import decoded
     from tracereel.integrations._tool_memory import ToolMemory
@@ -174,7 +174,7 @@ def of_conversation(turns: int) -> Callable[[], None]:
 
 
 def by_hand() -> Callable[[], Any]:
-    """The same call under `@traced_llm`."""
+    """Return the same call under `@traced_llm`."""
     from tracereel import current_execution, traced_llm
 
     @traced_llm("bench", provider="anthropic")
@@ -187,8 +187,8 @@ def by_hand() -> Callable[[], Any]:
 
 
 def of_streams(name: str, chunks: int) -> tuple[Callable[[], Iterable[Any]], list[bytes]]:
-    """A stream of many pieces of text through the hooks, and the pieces."""
-    from tests.clients.standin import long_frames
+    """Return a stream of many text pieces through the hooks, and the pieces."""
+    from tests.sdk.clients.standin import long_frames
     from tracereel.integrations import _bodies
     from tracereel.providers.streams import adapter_for
 
@@ -205,7 +205,7 @@ def of_streams(name: str, chunks: int) -> tuple[Callable[[], Iterable[Any]], lis
         call.detach()
         return response.iter_bytes()
 
-    def handed() -> Iterator[bytes]:  # as Google's client hands out its chunks
+    def handed() -> Iterator[bytes]:  # like the chunks of Google's client
         call = begin()
         body = _bodies.ChunkBody(call, adapt)
         call.detach()
@@ -224,7 +224,7 @@ def of_streams(name: str, chunks: int) -> tuple[Callable[[], Iterable[Any]], lis
 
 
 def of_agents(chunks: int) -> tuple[Callable[[], Iterable[Any]], list[str]]:
-    """The frames of an SSE agent under `traced_sse`."""
+    """Return the frames of an SSE agent under `traced_sse`."""
     from tracereel.integrations.sse import traced_sse
 
     frames = [f'event: token\ndata: {{"text":"word{number} "}}\n\n' for number in range(chunks)]
@@ -238,14 +238,14 @@ def of_agents(chunks: int) -> tuple[Callable[[], Iterable[Any]], list[str]]:
 
 
 def cpu(action: Callable[[], Any]) -> float:
-    """CPU of this thread, in µs."""
+    """Return the CPU time of this thread in µs."""
     began = time.thread_time_ns()
     action()
     return (time.thread_time_ns() - began) / 1000
 
 
 def instructions(action: Callable[[], Any]) -> int:
-    """How many instructions of the interpreter something takes, in whatever code."""
+    """Count the bytecode instructions of an action."""
     count = 0
 
     def follow(frame: Any, event: str, _arg: Any) -> Any:
@@ -263,19 +263,19 @@ def instructions(action: Callable[[], Any]) -> int:
 
 
 def exhausted(stream: Iterable[Any]) -> None:
-    """Read to the end."""
+    """Read a stream to its end."""
     for _ in stream:
         pass
 
 
 def row(name: str, kind: str, figures: list[float], steps: float) -> None:
-    """One line."""
+    """Print one row."""
     middle = statistics.median(figures)
     print(f"{name:18}{kind:10}{middle:10.1f}{min(figures):10.1f}{steps:14,.0f}", flush=True)
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--chunks", type=int, default=2000)

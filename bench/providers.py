@@ -1,19 +1,18 @@
-"""What a wrapped client costs more than a bare one, against a stand-in for the provider's server.
+"""Measure the overhead of a wrapped client over a bare one, with a fake server.
 
     python bench/providers.py [--calls 400] [--chunks 2000] [--rounds 5] [--wait 20] [--only anthropic]
 
-The stand-in and a sink that takes the events are processes of their own. In one process bare, wrapped
-and hand-traced calls take turns, twenty calls at a time, in turned order, so that a slow moment of the
-machine meets all of them, and what other threads do for them falls into their own turn. The figure is
-the median of the differences between neighbours, a call: wall time of the calling thread, its CPU, and
-the CPU of all threads of the process, delivery included. Calls are answered after 20 ms, which is less
-than any model takes (`--wait`), and at once: then two cores serve client, server and sink without a
-pause. `by hand` is the bare client in a function under `@traced_llm` that notes the tokens: what the
-SDK itself takes for one event; the wrapper tells the answer's messages besides. An answer is one text;
-with `--rich` Anthropic's and Google's have tools, thoughts and sources, and as many events. The figure
-of a chunk is that of a whole stream over its chunks: the price of the call, spread, is in it. Goals,
-for the wall time: 100 µs a call, 5 µs a streamed chunk. `bench/provider_work.py` has our work without
-client and server.
+The fake server and a sink for the events are separate processes. In one process, bare, wrapped and
+hand-traced calls alternate, twenty calls at a time and in alternating order, so that load on the machine
+affects all of them alike. The values are medians of the differences between neighbours, per call: wall
+time and CPU time of the calling thread, and CPU time of all threads, delivery included. The server
+responds after 20 ms (`--wait`), which is faster than any model, and at once. `by hand` is the bare
+client in a function under `@traced_llm` that sets the tokens: the cost of one event in the SDK. The
+wrapper also records the messages of the response. A response is one text; with `--rich` those of
+Anthropic and Google have tools, thoughts and sources, and as many events. The value of a chunk is that
+of a whole stream divided by its chunks, so it includes a part of the call. Goals for the wall time:
+100 µs per call, 5 µs per streamed chunk. `bench/provider_work.py` measures the same without client and
+server.
 """
 
 import argparse
@@ -35,13 +34,13 @@ MESSAGES = [
 ]
 CALL_GOAL, CHUNK_GOAL = 100.0, 5.0
 TOGETHER = 20
-"""Calls in one turn."""
+"""Calls of one turn."""
 Told = tuple[str, int, int]
 """Text, input tokens, output tokens."""
 
 
 def clients(url: str) -> dict[str, tuple[Any, Any, Callable[..., Any], Callable[[Any], Told]]]:
-    """Provider → a bare client, a wrapped one, what to call, and what an answer says."""
+    """Return bare client, wrapped client, call and response reader of each provider."""
     import anthropic
     import openai
     from google import genai
@@ -100,7 +99,7 @@ def clients(url: str) -> dict[str, tuple[Any, Any, Callable[..., Any], Callable[
 
 
 def by_hand(provider: str, ask: Callable[..., Any], told: Callable[[Any], Told]) -> Any:
-    """The same question in a function that is traced by hand."""
+    """Return the same request in a function under `@traced_llm`."""
     from tracereel import current_execution, traced_llm
 
     def asked(client: Any, *, stream: bool) -> Any:
@@ -130,7 +129,7 @@ Figures = dict[str, dict[str, float]]
 def turn(
     ask: Callable[..., Any], client: Any, *, stream: bool, calls: int = 1
 ) -> tuple[float, float, float, int]:
-    """Some calls, one after the other: wall µs a call, CPU µs of this thread and of all, chunks."""
+    """Make some calls; return wall and CPU µs per call, process CPU µs, and chunks."""
     everywhere = time.process_time_ns()
     began, worked = time.perf_counter_ns(), time.thread_time_ns()
     chunks = 0
@@ -146,7 +145,7 @@ Contender = tuple[Callable[..., Any], Any]
 
 
 def compare(bare: Contender, others: dict[str, Contender], *, calls: int, stream: bool) -> Figures:
-    """For each of the others, medians of the difference to its bare neighbour."""
+    """Return the median difference of each contender to its bare neighbour."""
     contenders = {"bare": bare, **others}
     for ask, client in list(contenders.values()) * 10:
         turn(ask, client, stream=stream)
@@ -163,7 +162,7 @@ def compare(bare: Contender, others: dict[str, Contender], *, calls: int, stream
         name: {
             "wall": statistics.median(each[name][0] - each["bare"][0] for each in seen),
             "cpu": statistics.median(each[name][1] - each["bare"][1] for each in seen),
-            # A mean: what another thread does falls into some calls only.
+            # Mean, because work of other threads falls into few calls.
             "all": statistics.fmean(each[name][2] - each["bare"][2] for each in seen),
             "bare": statistics.median(each["bare"][0] for each in seen),
             "chunks": seen[-1][name][3],
@@ -173,7 +172,7 @@ def compare(bare: Contender, others: dict[str, Contender], *, calls: int, stream
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--chunks", type=int, default=2000)
@@ -189,7 +188,7 @@ def main() -> None:
 
     spool = tempfile.TemporaryDirectory()
     rich = ("--rich",) if args.rich else ()
-    standin = ("-m", "tests.clients.standin", "--chunks", str(args.chunks), *rich)
+    standin = ("-m", "tests.sdk.clients.standin", "--chunks", str(args.chunks), *rich)
     server, url = beside(*standin)
     slow_server, slow_url = beside(*standin, "--wait", str(args.wait))
     sink, collector = beside("bench/sdk_overhead.py", "--sink")
@@ -206,7 +205,7 @@ def main() -> None:
 
 
 def beside(*command: str) -> tuple["subprocess.Popen[str]", str]:
-    """A process that serves until its input ends, and its address, which it prints."""
+    """Start a server process that ends with its input; return it and its address."""
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=ROOT,
@@ -219,7 +218,7 @@ def beside(*command: str) -> tuple["subprocess.Popen[str]", str]:
 
 
 def profile(of: tuple[Any, Any, Callable[..., Any], Any], calls: int) -> None:
-    """Where our time goes."""
+    """Print a profile of wrapped calls."""
     import cProfile
     import pstats
 
@@ -236,7 +235,7 @@ def profile(of: tuple[Any, Any, Callable[..., Any], Any], calls: int) -> None:
 
 
 def table(url: str, slow_url: str, args: argparse.Namespace) -> None:
-    """Every client, whole and streamed."""
+    """Measure every client, with whole and streamed responses."""
     calls, rounds = args.calls, args.rounds
     print(f"{os.cpu_count()} cores; µs more than bare, medians; {calls} calls, {rounds} rounds")
     print(f"{'':34}{'bare wall':>10}{'wall':>10}{'CPU':>10}{'all CPU':>10}{'goal':>8}")
@@ -264,7 +263,7 @@ def table(url: str, slow_url: str, args: argparse.Namespace) -> None:
 
 
 def row(name: str, kind: str, found: list[dict[str, float]], goal: float | None) -> None:
-    """One line: medians of the rounds."""
+    """Print one row with the medians of the rounds."""
     middle = {key: statistics.median(each[key] for each in found) for key in found[0]}
     figures = "".join(f"{middle[key]:10.1f}" for key in ("bare", "wall", "cpu", "all"))
     print(f"{name:18}{kind:16}{figures}{goal or '':>8}", flush=True)

@@ -1,12 +1,12 @@
-"""Latency of the questions people ask, among one and ten million events, and how it grows.
+"""Measure the latency of common queries over one and ten million events.
 
     python bench/query.py [--events 1000000,10000000] [--requests 100] [--keep DIR] [--only WORD]
 
-The events are made inside the engine and go through the door's table, so that they pass the same views as
-any other: runs of 50 events, six agents each, 200,000 runs a day, up to now. One run has 30,000 events.
-Merges are waited for. Times are those of whole HTTP requests, one after the other, on this machine's cores;
-each answer is checked to hold what it should. CPU is that of the collector and its engine for a request,
-at the largest size: what can be compared where other work makes times longer.
+The events are generated in the engine and inserted into the ingest table, so that they pass the same
+views as others: runs of 50 events with six agents each, 200,000 runs per day, up to now. One run has
+30,000 events. The benchmark waits for merges. Times are those of sequential HTTP requests, and each
+response is checked. CPU is that of the collector and its engine per request at the largest size; unlike
+the times, it can be compared on a busy machine.
 """
 
 import argparse
@@ -35,30 +35,30 @@ RUN_EVENTS = 50
 RUNS_PER_INSERT = 2_000
 MERGES_SECONDS = 900.0
 SPACING = 86_400 * 10**9 // 200_000
-"""Between the starts of two runs: ten million events are a day."""
+"""Time between the starts of two runs: ten million events per day."""
 LONG_RUN, LONG_RUN_EVENTS = "run-of-30000-events", 30_000
 FILL = (Path(__file__).parent / "query_fill.sql").read_text()
 
 
 @dataclass(frozen=True)
 class Case:
-    """A question: its path, what its answer must hold, and the time it may take."""
+    """Query with its path, a check of the response and the time limit."""
 
     name: str
     path: Callable[[random.Random, int], str]
     holds: Callable[[dict], bool]
     goal_ms: float
     may_grow: float = float("inf")
-    """How many times its p50 may grow from the first size to the last."""
+    """Largest growth factor of the p50 from the first size to the last."""
 
 
 def run_id(number: int) -> str:
-    """The id of a run, as the SQL makes it."""
+    """Return the id of a run, as generated in SQL."""
     return md5(f"run{number}".encode()).hexdigest()
 
 
 def found(answer: dict) -> bool:
-    """Whether a list has entries."""
+    """Return whether a list has entries."""
     return bool(answer["traces"])
 
 
@@ -168,7 +168,7 @@ CASES = (
 
 
 class Filler:
-    """Puts runs into the store, each newer than the one before, the last at the moment of the fill."""
+    """Inserts runs into the store; the newest starts at the time of the fill."""
 
     def __init__(self, client: Client, runs_in_all: int) -> None:
         self._client = client
@@ -177,11 +177,11 @@ class Filler:
         self.runs = 0
 
     def up_to(self, runs: int) -> None:
-        """Fill, oldest last: what is asked for is near now at every size."""
+        """Insert runs from the newest to the oldest, so that queries near now find data."""
         started, first = time.perf_counter(), self.runs
         while self.runs < runs:
             count = min(RUNS_PER_INSERT, runs - self.runs)
-            # Numbered from the newest backwards, so that a smaller store is the end of a larger one.
+            # Numbered backwards from the newest, so that a smaller store is the end of a larger one.
             self._insert(self.runs, count, begin=self._newest(), spacing=-SPACING)
             self.runs += count
             done = (self.runs - first) / (runs - first)
@@ -196,7 +196,7 @@ class Filler:
         print(file=sys.stderr)
 
     def long_run(self) -> None:
-        """One run that is much longer than the others."""
+        """Insert a run of 30,000 events."""
         bodies = LONG_RUN_EVENTS // RUN_EVENTS
         begin = self._newest() - 3600 * 10**9
         self._insert(10**9, bodies, begin=begin, spacing=2 * 10**9, run=LONG_RUN)
@@ -222,23 +222,23 @@ class Filler:
 
 @dataclass(frozen=True)
 class Times:
-    """What requests took, in milliseconds."""
+    """Durations of requests in milliseconds."""
 
     p50: float
     p99: float
     cpu: float
-    """Of the collector and its engine, a request."""
+    """CPU time of the collector and its engine per request."""
 
 
 def cpu_seconds(collector: CollectorProcess) -> float:
-    """What the collector and its children have used."""
+    """Return the CPU time of the collector and its children."""
     serve = psutil.Process(collector.process.pid)
     used = [each.cpu_times() for each in (serve, *serve.children(recursive=True))]
     return sum(each.user + each.system for each in used)
 
 
 def wait_for_merges(client: Client) -> None:
-    """Until the engine has had nothing to merge for a few looks in a row, or for a quarter of an hour."""
+    """Wait until the engine has no merges for five seconds, at most 15 minutes."""
     deadline, quiet = time.monotonic() + MERGES_SECONDS, 0
     while quiet < 5 and time.monotonic() < deadline:
         merging = int(client.command("SELECT count() FROM system.merges"))
@@ -252,7 +252,7 @@ def wait_for_merges(client: Client) -> None:
 
 
 def measure(collector: CollectorProcess, case: Case, runs: int, requests: int) -> Times | str:
-    """What requests took; or why not."""
+    """Return the durations of requests, or the first wrong response."""
     url = urlsplit(collector.url)
     connection = http.client.HTTPConnection(url.hostname or "", url.port)
     rnd = random.Random(5)
@@ -277,7 +277,7 @@ def measure(collector: CollectorProcess, case: Case, runs: int, requests: int) -
 
 
 def engine_client(collector: CollectorProcess) -> Client:
-    """A client of the collector's engine."""
+    """Return a client of the collector's engine."""
     store = ask("GET", f"{collector.url}/readyz").json()["store"]
     host, port = store["address"].split(":")
     return clickhouse_connect.get_client(
@@ -291,7 +291,7 @@ def engine_client(collector: CollectorProcess) -> Client:
 
 
 def main() -> None:
-    """Fill, measure, print."""
+    """Run the benchmark and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", default="1000000,10000000", help="how many, with commas")
     parser.add_argument("--requests", type=int, default=100)
@@ -323,7 +323,7 @@ def main() -> None:
 
 
 def report(results: dict[str, list[Times | str]], sizes: list[int]) -> None:
-    """A line for each question: p50 / p99 at each size, growth of the p50, the goal, CPU."""
+    """Print a line for each query: p50 / p99 at each size, growth, goal and CPU."""
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores, load {load:.1f}, p50 / p99 in ms")
     heads = "".join(f"{size:>18,}" for size in sizes)

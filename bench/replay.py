@@ -1,17 +1,17 @@
-"""What a tape costs: recording a tool call of one millisecond, not recording it, and re-executing it.
+"""Measure the cost of tapes: recording a tool call, not recording it, and replaying it.
 
     python bench/replay.py [--calls 4000] [--runs 5]
 
-Calls that are recorded and calls that are not take turns, forty at a time, in one process: neighbours and
-the clock of the processor touch both alike. The tool spins for its millisecond. Calls are measured in CPU
-time of the calling thread; what the writing thread does beside it is in the CPU time of the process, which
-is given too. Events go to the spool. `none` compares calls with no tape, and shows what is noise.
+Recorded and unrecorded calls alternate, forty at a time, in one process, so that load and CPU frequency
+affect both alike. The tool spins for one millisecond. Calls are measured in CPU time of the calling
+thread; the CPU time of the process includes the writer thread. Events go to the spool. `none` compares
+calls without a tape and shows the noise.
 
-`off` is a program without recording, compared with the SDK as it would be if there were no tapes: the
-branches for them are taken out of its source (`bench/without_tapes.py`). Here the tool does not spin: what
-is looked for is less than a microsecond. `same` is the noise of that.
+`off` is a program without recording, compared with the SDK without any code for tapes: its branches are
+removed from the source (`bench/without_tapes.py`). Here the tool does not spin, because the difference
+is less than a microsecond. `same` shows the noise of that.
 
-Re-executed calls are those of an agent with plain calls, and with tasks, thirty at a time.
+Replayed calls are those of an agent with plain calls, and of one with thirty concurrent tasks.
 """
 
 import argparse
@@ -35,7 +35,7 @@ BLOCK = 40
 WARM = 5
 ALLOWED_US = 50.0
 ALLOWED_OFF_US = 1.0
-"""A thousandth of the call: what is measured of nothing."""
+"""Tolerance for measurement noise: a thousandth of the call."""
 
 Pairs = list[tuple[tuple[float, float], tuple[float, float]]]
 
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def table(found: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
-    """Print a row for each; the medians."""
+    """Print a row for each candidate and return the medians."""
     print(f"{'':<10}{'before':>10}{'more: median':>14}{'quartiles':>18}{'process':>10}")
     medians = {}
     for name, runs in found.items():
@@ -89,7 +89,7 @@ def table(found: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
 
 
 def measured(name: str, calls: int) -> dict[str, Any]:
-    """One candidate, in this process."""
+    """Measure one candidate in this process."""
     if name in REPLAYED:
         return replayed(calls)
     pairs = unrecorded(name, calls) if name in UNRECORDED else recorded(name, calls)
@@ -116,7 +116,7 @@ def found_by(query: str, limit: int = 3) -> dict[str, object]:
 
 
 def spins(query: str, limit: int = 3) -> dict[str, object]:
-    """A tool of one millisecond."""
+    """Run for one millisecond of CPU time."""
     until = time.thread_time_ns() + 1_000_000
     while time.thread_time_ns() < until:
         pass
@@ -124,7 +124,7 @@ def spins(query: str, limit: int = 3) -> dict[str, object]:
 
 
 def block(search: Callable[[str], Any], number: int) -> tuple[float, float]:
-    """CPU nanoseconds of a call: of this thread, the median, and of the process."""
+    """Return CPU nanoseconds per call: median of this thread, and mean of the process."""
     times = []
     whole = time.process_time_ns()
     for index in range(BLOCK):
@@ -135,9 +135,9 @@ def block(search: Callable[[str], Any], number: int) -> tuple[float, float]:
 
 
 def recorded(record: str, calls: int) -> Pairs:
-    """Not recorded against recorded."""
+    """Compare unrecorded with recorded calls."""
     import tracereel
-    from tracereel import _recorder
+    from tracereel._core import recorder as _recorder
 
     configured("off" if record == "none" else record)
     search = tracereel.traced_tool("search", effect="read")(spins)
@@ -159,10 +159,10 @@ def recorded(record: str, calls: int) -> Pairs:
 
 
 def unrecorded(name: str, calls: int) -> Pairs:
-    """The SDK without tapes against the SDK with tapes that nobody uses."""
+    """Compare the SDK without tapes with the SDK with unused tapes."""
     import tracereel
     from bench.without_tapes import wrap
-    from tracereel._wrapping import wrap as real_wrap
+    from tracereel._core.wrapping import wrap as real_wrap
 
     configured("off")
     spec = tracereel.traced_tool("search", effect="read")._spec
@@ -174,7 +174,7 @@ def unrecorded(name: str, calls: int) -> Pairs:
     def agent() -> Pairs:
         pairs: Pairs = []
         for number in range(calls // BLOCK // 2):
-            # Who is second has the warmer caches: they change places.
+            # The second one has warmer caches, so the order alternates.
             if number % 2:
                 first = block(without, number)
                 pairs.append((first, block(unused, number)))
@@ -187,7 +187,7 @@ def unrecorded(name: str, calls: int) -> Pairs:
 
 
 def replayed(calls: int) -> dict[str, float]:
-    """CPU microseconds of a served call, in an agent with plain calls and in one with tasks."""
+    """Return CPU microseconds per replayed call, for plain calls and for tasks."""
     import tracereel
     from tests.support.replay_trial import recording
     from tracereel.tape import format as tape_format

@@ -1,11 +1,11 @@
-"""What a traced agent call costs, against a hand-written OpenTelemetry span with OTLP export.
+"""Compare the cost of a traced agent call with a manual OpenTelemetry span.
 
     python bench/sdk_overhead.py [--calls 20000] [--runs 3]
 
-Each candidate runs in a process of its own and sends to a sink in another one, which counts what
+Each candidate runs in its own process and sends to a sink in another process, which counts what
 arrives. The baseline is a span with the same attributes and JSON input and output, exported in
 batches over OTLP/HTTP, without log lines or metrics. Ours is two events, metrics and two log lines,
-shipped from the spool, once without and once with a tracer provider of the program's. CPU is that
+sent from the spool, once without and once with a tracer provider in the program. CPU is that
 of the whole candidate process, threads and final flush included.
 """
 
@@ -30,18 +30,18 @@ CANDIDATES = ("bare", "disabled", "baseline", "tracereel", "with a provider")
 
 
 def work(prompt: str) -> dict[str, Any]:
-    """What an agent does here: almost nothing, so that recording is all there is to measure."""
+    """Do almost nothing, so that only the recording is measured."""
     return {**RESULT, "length": len(prompt)}
 
 
 class Sink(BaseHTTPRequestHandler):
-    """Answers both protocols at once and keeps the bodies to be counted afterwards."""
+    """Server for both protocols that keeps the bodies to count them later."""
 
     protocol_version = "HTTP/1.1"
     bodies: ClassVar[list[tuple[str, bytes]]] = []
 
     def do_POST(self) -> None:
-        """Take a body."""
+        """Accept a body."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.bodies.append((self.path, body))
         answer = b""
@@ -50,7 +50,7 @@ class Sink(BaseHTTPRequestHandler):
         self._answer(answer)
 
     def do_GET(self) -> None:
-        """How many events and spans have come."""
+        """Return the number of events and spans received."""
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
             ExportTraceServiceRequest,
         )
@@ -73,16 +73,16 @@ class Sink(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Disable the access log."""
 
 
 def bare(_url: str) -> tuple[Callable[[str], Any], Callable[[], None]]:
-    """The function itself."""
+    """Return the undecorated function."""
     return work, lambda: None
 
 
 def disabled(_url: str) -> tuple[Callable[[str], Any], Callable[[], None]]:
-    """Decorated, with recording switched off."""
+    """Return the decorated function with recording disabled."""
     import tracereel
 
     tracereel.configure(enabled=False)
@@ -90,7 +90,7 @@ def disabled(_url: str) -> tuple[Callable[[str], Any], Callable[[], None]]:
 
 
 def baseline(url: str) -> tuple[Callable[[str], Any], Callable[[], None]]:
-    """What a careful person writes by hand."""
+    """Return a function with a manual span."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -126,7 +126,7 @@ def baseline(url: str) -> tuple[Callable[[str], Any], Callable[[], None]]:
 
 
 def traced_with_provider(url: str) -> tuple[Callable[[str], Any], Callable[[], None]]:
-    """The same in a program that has a tracer provider: every call is a full SDK span as well."""
+    """Return the decorated function in a program with a tracer provider."""
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
@@ -135,10 +135,10 @@ def traced_with_provider(url: str) -> tuple[Callable[[str], Any], Callable[[], N
 
 
 def traced(url: str) -> tuple[Callable[[str], Any], Callable[[], None]]:
-    """Our decorator with everything on: events, metrics, log lines in a file, delivery.
+    """Return the decorated function with events, metrics, log lines in a file and delivery.
 
-    The program has no tracer provider, so the span is its ids and its place in the context: nobody
-    would export more, and the collector derives the span from the closing event.
+    The program has no tracer provider, so there is no SDK span, only its ids and context. The collector
+    derives the span from the closing event.
     """
     import tracereel
     from tracereel.logs import configure_logs
@@ -159,7 +159,7 @@ def traced(url: str) -> tuple[Callable[[str], Any], Callable[[], None]]:
 
 
 def candidate(name: str, url: str, calls: int) -> None:
-    """Run one candidate in this process and print its figures."""
+    """Run one candidate in this process and print its results."""
     makers = (bare, disabled, baseline, traced, traced_with_provider)
     call, finish = dict(zip(CANDIDATES, makers, strict=True))[name](url)
     for _ in range(200):
@@ -183,7 +183,7 @@ def candidate(name: str, url: str, calls: int) -> None:
 
 
 def run(name: str, url: str, calls: int) -> dict[str, float]:
-    """One candidate in a fresh process; what it sent is checked to have arrived."""
+    """Run one candidate in a new process and check that all it sent has arrived."""
     done = subprocess.run(
         [sys.executable, __file__, "--candidate", name, "--url", url, "--calls", str(calls)],
         capture_output=True,
@@ -204,7 +204,7 @@ def run(name: str, url: str, calls: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run all candidates in turn and print the table."""
+    """Run all candidates alternately and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--runs", type=int, default=3)
@@ -234,7 +234,7 @@ def main() -> None:
     print(f"{'':16}{'p50':>10}{'p99':>10}{'wall':>10}{'CPU':>10}")
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in CANDIDATES}
     for _ in range(args.runs):
-        # In turn, so that a slow minute of the machine meets all of them.
+        # Alternate, so that load on the machine affects all candidates alike.
         for name in CANDIDATES:
             runs[name].append(run(name, url, args.calls))
     medians = {}

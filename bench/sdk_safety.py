@@ -1,4 +1,4 @@
-"""How long a traced program is held up when the collector is well, away, hanging or failing.
+"""Measure the delay of a traced program if the collector is up, down, hanging or failing.
 
 python bench/sdk_safety.py
 """
@@ -41,9 +41,9 @@ print(spent[len(spent) // 2], spent[int(len(spent) * 0.99)], spent[-1], time.mon
 
 
 def run(url: str | None) -> tuple[float, float, float, float]:
-    """p50, p99 and the longest of the calls, and the seconds from the last one to the end.
+    """Return p50, p99 and maximum of the calls, and the seconds until exit.
 
-    Without an address, the program is not traced.
+    Without a URL, the program is not traced.
     """
     with tempfile.TemporaryDirectory() as spool:
         environ = {

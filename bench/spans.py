@@ -1,8 +1,8 @@
-"""CPU of the engine per span that it decodes, translates and stores, by what the spans carry.
+"""Measure the engine's CPU per stored span, for different attributes.
 
     python bench/spans.py [--spans 20000] [--runs 5]
 
-One insert of that many spans in bodies of 100, into a fresh embedded store; the median of the runs.
+Inserts that many spans at once in bodies of 100 into a new embedded store; prints the median of the runs.
 """
 
 import argparse
@@ -58,7 +58,7 @@ SPANS = {
 
 
 def body(attributes: dict[str, object], rnd: random.Random, spans: int = 100) -> bytes:
-    """An OTLP request of one trace."""
+    """Return an OTLP request with one trace."""
     request = ExportTraceServiceRequest()
     resource = request.resource_spans.add()
     resource.resource.attributes.add(key="service.name").value.string_value = "bench"
@@ -79,7 +79,7 @@ def body(attributes: dict[str, object], rnd: random.Random, spans: int = 100) ->
 
 
 def main() -> None:
-    """Run and print the table."""
+    """Run the benchmark and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--spans", type=int, default=20_000)
     parser.add_argument("--runs", type=int, default=5)

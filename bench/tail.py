@@ -1,9 +1,9 @@
-"""What watching live costs: acknowledgement times with and without readers, and how late they see.
+"""Measure the cost of the live tail: acknowledgement times and delay by readers.
 
     python bench/tail.py [--rate 1000] [--seconds 15] [--readers 0,1,3,10] [--workers 1]
 
-Readers are threads of this process and take every event of the tenant. Late is the time from the
-arrival of an event at the door to its arrival at a reader, over the last event of each chunk.
+Readers are threads of this process and receive all events of the tenant. `late` is the time from the
+arrival of an event at the collector to its arrival at a reader, for the last event of each chunk.
 """
 
 import argparse
@@ -28,7 +28,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Watcher(threading.Thread):
-    """Reads a stream to its end, counts events and notes how late they are."""
+    """Reads a stream to its end, counts events and records their delay."""
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
@@ -41,7 +41,7 @@ class Watcher(threading.Thread):
         self.late: list[float] = []
 
     def run(self) -> None:
-        """Read."""
+        """Read the stream."""
         rest = b""
         while chunk := self._response.read1(1 << 20):
             now = time.time()
@@ -56,7 +56,7 @@ class Watcher(threading.Thread):
 
 
 def cpu_of(pid: int, thread: str) -> float:
-    """CPU seconds of the threads of a name, in a process and those below it."""
+    """Return CPU seconds of the threads with a name, in a process and its descendants."""
     used = 0.0
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
         for task in Path(f"/proc/{process.pid}/task").iterdir():
@@ -67,7 +67,7 @@ def cpu_of(pid: int, thread: str) -> float:
 
 
 def one_run(args: argparse.Namespace, readers: int, folder: Path) -> dict[str, float]:
-    """One fresh collector with some readers, under load."""
+    """Measure a new collector with readers under load."""
     collector = CollectorProcess(folder, arguments=("--workers", str(args.workers))).start()
     watchers = [Watcher(collector.url) for _ in range(readers)]
     for watcher in watchers:
@@ -107,7 +107,7 @@ def one_run(args: argparse.Namespace, readers: int, folder: Path) -> dict[str, f
 
 
 def main() -> None:
-    """Run and print the table."""
+    """Run the benchmark and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rate", type=float, default=1000, help="events a second; 0: all it can")
     parser.add_argument("--seconds", type=float, default=15)

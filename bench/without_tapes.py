@@ -1,4 +1,4 @@
-"""The SDK's wrapper as it would be without tapes: its source with the branches for them taken out."""
+"""SDK wrapper without tapes: its source with the branches for tapes removed."""
 
 import ast
 import inspect
@@ -6,11 +6,11 @@ from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from tracereel import _recorder, _wrapping
+from tracereel._core import recorder, wrapping
 
 
 class _Without(ast.NodeTransformer):
-    """Takes out `tape = …`, `if tape is None: … else: …` (the else), and looks at stand-ins."""
+    """Removes assignments of `tape`, branches with a tape, and checks for stand-ins."""
 
     def __init__(self) -> None:
         self.removed = 0
@@ -42,17 +42,17 @@ def _stripped(source: str, *, least: int) -> Any:
 
 
 def _active() -> Any:
-    """`_recorder.active` without a look at recorders of re-executions."""
-    tree = _stripped(inspect.getsource(_recorder.active), least=1)
+    """Return `_recorder.active` without the lookup of replay recorders."""
+    tree = _stripped(inspect.getsource(recorder.active), least=1)
     made = compile(tree, "active without tapes", "exec")
     code = next(each for each in made.co_consts if hasattr(each, "co_code"))
-    return FunctionType(code, vars(_recorder), "active")
+    return FunctionType(code, vars(recorder), "active")
 
 
 def _module() -> ModuleType:
-    source = Path(_wrapping.__file__).read_text(encoding="utf-8")
+    source = Path(wrapping.__file__).read_text(encoding="utf-8")
     module = ModuleType("tracereel._wrapping_without_tapes")
-    module.__file__ = _wrapping.__file__
+    module.__file__ = wrapping.__file__
     exec(compile(_stripped(source, least=7), "wrapping without tapes", "exec"), vars(module))
     vars(module)["_recorder"] = SimpleNamespace(active=_active())
     return module

@@ -1,4 +1,4 @@
-"""Writes the dashboards as JSON; with `--check`, only tells which files are not current."""
+"""Writes the dashboards as JSON; `--check` only lists outdated files."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ BOARDS: tuple[Board, ...] = (
 
 
 def written() -> dict[Path, str]:
-    """Every file, and the text it should have."""
+    """Return the expected content of each file."""
     return {
         FOLDER / f"{board.uid}.json": json.dumps(board.json(), indent=1, ensure_ascii=False) + "\n"
         for board in BOARDS
@@ -28,7 +28,7 @@ def written() -> dict[Path, str]:
 
 
 def stale() -> list[Path]:
-    """Files that are missing, differ, or belong to no dashboard."""
+    """Return files that are missing, outdated or without a dashboard."""
     wanted = written()
     there = set(FOLDER.glob("*.json"))
     changed = [
@@ -38,7 +38,7 @@ def stale() -> list[Path]:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; 1 if a file is not current"

@@ -1,4 +1,4 @@
-"""The parts of a dashboard: queries, panels, variables, and the board that lays them out in rows."""
+"""Building blocks of dashboards: queries, panels, variables and the board layout."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,44 +10,44 @@ Json = dict[str, Any]
 PROMETHEUS: Final = {"type": "prometheus", "uid": "tracereel-prometheus"}
 CLICKHOUSE: Final = {"type": "grafana-clickhouse-datasource", "uid": "tracereel-clickhouse"}
 JAEGER: Final = {"type": "jaeger", "uid": "tracereel-jaeger"}
-"""As `provisioning/datasources` names them."""
+"""Data sources, as named in `provisioning/datasources`."""
 
 QUERIES: Final = Path(__file__).parent / "queries"
 COLUMNS: Final = 24
 WIDE: Final = 11
-"""Panels from here on have room for a legend beside the picture."""
+"""Panel width from which the legend fits beside the graph."""
 GOOD, FAIR, BAD, PLAIN = "green", "orange", "red", "text"
 
 Steps = Sequence[tuple[float | None, str]]
-"""From which value on which colour; the first has no value."""
+"""Thresholds: lowest value and colour; the first has no value."""
 
 NO_STEPS: Final[Steps] = ((None, PLAIN),)
 
 
 def rising(fair: float, bad: float) -> Steps:
-    """Thresholds of what is better small."""
+    """Return thresholds of a value that should be small."""
     return ((None, GOOD), (fair, FAIR), (bad, BAD))
 
 
 def falling(bad: float, fair: float) -> Steps:
-    """Thresholds of what is better large."""
+    """Return thresholds of a value that should be large."""
     return ((None, BAD), (bad, FAIR), (fair, GOOD))
 
 
 def prom(expr: str, legend: str = "", *, instant: bool = False, exemplars: bool = False) -> Json:
-    """A query of Prometheus."""
+    """Return a Prometheus query."""
     made: Json = {"datasource": PROMETHEUS, "expr": expr, "legendFormat": legend or "__auto"}
     made |= {"instant": True, "range": False} if instant else {"instant": False, "range": True}
     return made | {"exemplar": exemplars}
 
 
 def table_of(expr: str) -> Json:
-    """A query of Prometheus whose answer is lines of a table."""
+    """Return a Prometheus query with a table as result."""
     return prom(expr, instant=True) | {"format": "table"}
 
 
 def sql(name: str, *, over_time: bool = False) -> Json:
-    """A query of ClickHouse, out of `queries/`."""
+    """Return a ClickHouse query from `queries/`."""
     return {
         "datasource": CLICKHOUSE,
         "editorType": "sql",
@@ -58,13 +58,13 @@ def sql(name: str, *, over_time: bool = False) -> Json:
 
 
 def trace(run: str) -> Json:
-    """The spans of one run; Jaeger's API takes our names for runs too."""
+    """Return a query for the spans of a run; Jaeger's API accepts run ids."""
     return {"datasource": JAEGER, "query": run}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One picture; `width` is of 24."""
+    """Panel of a dashboard; `width` is in 24ths of the row."""
 
     kind: str
     title: str
@@ -81,7 +81,7 @@ class Panel:
     transformations: Sequence[Json] = ()
 
     def json(self, number: int, x: int, y: int) -> Json:
-        """As Grafana keeps it."""
+        """Return the panel in Grafana's JSON format."""
         sources = {target["datasource"]["uid"]: target["datasource"] for target in self.targets}
         source = (
             next(iter(sources.values()))
@@ -118,7 +118,7 @@ class Panel:
 
 
 def stat(title: str, about: str, target: Json, **more: Any) -> Panel:
-    """One number, coloured by its thresholds."""
+    """Return a single number, coloured by its thresholds."""
     options = {
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "colorMode": "value",
@@ -134,7 +134,7 @@ def stat(title: str, about: str, target: Json, **more: Any) -> Panel:
 def lines(
     title: str, about: str, *targets: Json, stacked: bool = False, bars: bool = False, **more: Any
 ) -> Panel:
-    """Values over time; thresholds are shown as lines."""
+    """Return a time series; thresholds are shown as lines."""
     custom: Json = {
         "drawStyle": "bars" if bars else "line",
         "lineWidth": 2,
@@ -146,7 +146,7 @@ def lines(
     steps = more.get("steps", NO_STEPS)
     if len(steps) > 1:
         custom["thresholdsStyle"] = {"mode": "dashed"}
-        # The lines tell the series apart; the colours of thresholds would make them all alike.
+        # Colour by series: threshold colours would make all series look alike.
         more.setdefault("defaults", {}).setdefault("color", {"mode": "palette-classic"})
     options = {
         "legend": {
@@ -169,7 +169,7 @@ def lines(
 
 
 def bars(title: str, about: str, *targets: Json, **more: Any) -> Panel:
-    """One horizontal bar for each series, the largest first."""
+    """Return one horizontal bar for each series."""
     options = {
         "orientation": "horizontal",
         "displayMode": "gradient",
@@ -181,7 +181,7 @@ def bars(title: str, about: str, *targets: Json, **more: Any) -> Panel:
 
 
 def table(title: str, about: str, *targets: Json, **more: Any) -> Panel:
-    """Rows of a query."""
+    """Return a table of query rows."""
     options = {"showHeader": True, "cellHeight": "sm", "footer": {"show": False}}
     return Panel(
         kind="table",
@@ -195,7 +195,7 @@ def table(title: str, about: str, *targets: Json, **more: Any) -> Panel:
 
 
 def column(name: str, **properties: Any) -> Json:
-    """How one column of a table is shown: `unit`, `links`, `displayName`, `thresholds`, …"""
+    """Return display options of a table column: `unit`, `links`, `displayName`, `thresholds`, …"""
     return {
         "matcher": {"id": "byName", "options": name},
         "properties": [
@@ -205,7 +205,7 @@ def column(name: str, **properties: Any) -> Json:
 
 
 def coloured(name: str, steps: Steps, **properties: Any) -> Json:
-    """A column whose text has the colour of its value."""
+    """Return a column whose text has the colour of its threshold."""
     made = [{"value": value, "color": color} for value, color in steps]
     return column(
         name,
@@ -217,7 +217,7 @@ def coloured(name: str, steps: Steps, **properties: Any) -> Json:
 
 
 def note(title: str, text: str, *, width: int = COLUMNS, height: int = 4) -> Panel:
-    """A text in Markdown."""
+    """Return a Markdown text."""
     return Panel(
         kind="text", title=title, about="", targets=[], width=width, height=height,
         options={"mode": "markdown", "content": text},
@@ -225,7 +225,7 @@ def note(title: str, text: str, *, width: int = COLUMNS, height: int = 4) -> Pan
 
 
 def label_variable(name: str, label: str, metric: str, of: str) -> Json:
-    """Choose among the values of a label; all of them at first."""
+    """Return a variable with the values of a label; default: all."""
     query = f"label_values({metric}, {of})"
     return {
         "name": name,
@@ -240,7 +240,7 @@ def label_variable(name: str, label: str, metric: str, of: str) -> Json:
 
 
 def sql_variable(name: str, label: str, query: str) -> Json:
-    """Choose among the rows of a query; all of them at first."""
+    """Return a variable with the rows of a query; default: all."""
     text = sql(query)["rawSql"]
     return {
         "name": name,
@@ -264,7 +264,7 @@ _MANY: Final[Json] = {
 
 
 def text_variable(name: str, label: str, value: str = "") -> Json:
-    """Something to type in."""
+    """Return a text input variable."""
     chosen = {"selected": True, "text": value, "value": value}
     return {
         "name": name,
@@ -278,7 +278,7 @@ def text_variable(name: str, label: str, value: str = "") -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """A dashboard: rows of panels under headings."""
+    """Dashboard: rows of panels under headings."""
 
     uid: str
     title: str
@@ -288,7 +288,7 @@ class Board:
     since: str = "now-1h"
 
     def json(self) -> Json:
-        """As Grafana keeps it, without anything that changes from one writing to the next."""
+        """Return the dashboard in Grafana's JSON format; the output is reproducible."""
         return {
             "uid": self.uid,
             "title": self.title,

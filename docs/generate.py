@@ -2,15 +2,18 @@
 
 import json
 import re
+import sys
 from dataclasses import MISSING, fields
 from pathlib import Path
 
 from tracereel.events_schema import json_schema
 from tracereel_collector.config import Settings
+from tracereel_collector.http.build import ROUTES
+from tracereel_collector.ingest.otlp_schema import SIGNALS
 from tracereel_collector.store.dialects.columns import COLUMNS
 
 HERE = Path(__file__).parent
-FIXTURES = HERE.parent / "tests" / "dialects" / "fixtures"
+FIXTURES = HERE.parent / "tests" / "collector" / "store" / "dialects" / "fixtures"
 
 
 def generated() -> dict[Path, str]:
@@ -18,10 +21,12 @@ def generated() -> dict[Path, str]:
     schema = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     http = HERE / "http.md"
     dialects = HERE / "dialects.md"
+    security = HERE / "security.md"
     text = _replaced(dialects.read_text(encoding="utf-8"), "columns", _columns_table())
     return {
         dialects: _replaced(text, "dialects", _dialects_table()),
         HERE / "events.schema.json": schema,
+        security: _replaced(security.read_text(encoding="utf-8"), "scopes", _scopes_table()),
         http: _replaced(http.read_text(encoding="utf-8"), "settings", _settings_table()),
     }
 
@@ -33,6 +38,20 @@ def _settings_table() -> str:
         name = f"TRACEREEL_{each.name.upper()}"
         lines.append(f"| `{name}` | `{default}` | {each.metadata['doc']} |")
     return "\n".join(lines).replace("| `` |", "| none |")
+
+
+def _scopes_table() -> str:
+    """Every route by the scope it demands, as registered."""
+    routes: dict[str, list[str]] = {"write": [], "read": [], "admin": [], "public": []}
+    for route in ROUTES:
+        for method in sorted(route.methods):
+            routes[route.scope.value].append(f"`{method} {route.path_format}`")
+    routes["write"] += [f"gRPC `{signal.service}/Export`" for signal in SIGNALS]
+    routes["public"].append("`GET /openapi.json`")
+    names = {"public": "none"}
+    lines = ["| scope | routes |", "|---|---|"]
+    lines += [f"| {names.get(s, f'`{s}`')} | {', '.join(each)} |" for s, each in routes.items()]
+    return "\n".join(lines)
 
 
 def _columns_table() -> str:
@@ -82,6 +101,20 @@ def _replaced(text: str, name: str, table: str) -> str:
     return part.sub(lambda _: f"{begin}\n\n{table}\n\n{end}", text)
 
 
+def main() -> int:
+    """Write the generated documents; with `--check`, only name those that are out of date."""
+    stale = [
+        path
+        for path, text in generated().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    for path in stale:
+        if "--check" in sys.argv:
+            print(f"{path.name} is out of date; run: make docs")
+        else:
+            path.write_text(generated()[path], encoding="utf-8")
+    return 1 if stale and "--check" in sys.argv else 0
+
+
 if __name__ == "__main__":
-    for path, text in generated().items():
-        path.write_text(text, encoding="utf-8")
+    sys.exit(main())

@@ -1,6 +1,6 @@
-"""Record the appointment pipeline: five agents that decide and fail.
+"""Record the appointment pipeline: five agents that make decisions and may fail.
 
-Its code: tracereel.demo.appointment.
+The pipeline is in `tracereel.demo.appointment`.
 """
 
 import tracereel

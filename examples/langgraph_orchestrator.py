@@ -1,6 +1,6 @@
-"""Record a LangGraph router with two specialists. The code: tracereel.demo.orchestrator.
+"""Record a LangGraph router with two specialists.
 
-Needs `pip install 'tracereel[langgraph]'`.
+The graph is in `tracereel.demo.orchestrator`. Requires `pip install 'tracereel[langgraph]'`.
 """
 
 import tracereel

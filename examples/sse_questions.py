@@ -1,7 +1,8 @@
-"""Ask an SSE agent over HTTP, twice in one thread, and record both sides as one trace.
+"""Call an SSE agent over HTTP and record both sides as one trace.
 
-The agent's code: tracereel.demo.questions. The server is recorded by its decorator, the client by `wrap`.
-The client's run can be run again without the server: `tracereel replay TRACE_ID --run` in this folder.
+The agent is in `tracereel.demo.questions`. The decorator records the server, `wrap` records the
+client. Replay the client's run without the server: `tracereel replay TRACE_ID --run` in this
+folder.
 """
 
 import json
@@ -17,7 +18,7 @@ from tracereel.propagation import extract, inject
 
 
 class Endpoint(BaseHTTPRequestHandler):
-    """`POST` with `message` and, to go on, `threadId`; the answer is a stream of events."""
+    """`POST` endpoint with `message` and optional `threadId`; responds with an event stream."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -29,12 +30,12 @@ class Endpoint(BaseHTTPRequestHandler):
                 self.wfile.write(frame.encode())
 
     def log_message(self, *args: object) -> None:
-        """Nothing: the example prints what matters."""
+        """Suppress the access log."""
 
 
 @tracereel.traced_tool("law_service", effect="read")
 def post(url: str, body: dict[str, str | None]) -> Iterator[bytes]:
-    """The lines of the answer; in a replay they come from the tape."""
+    """Yield the lines of the response; in a replay they come from the tape."""
     request = Request(url, json.dumps(body).encode(), inject({}))  # noqa: S310 - our own server
     with urlopen(request, timeout=300) as response:  # noqa: S310
         yield from response
@@ -42,7 +43,7 @@ def post(url: str, body: dict[str, str | None]) -> Iterator[bytes]:
 
 @tracereel.traced_agent("client")
 def ask(url: str, message: str, session_id: str | None) -> str:
-    """Print the answer as it comes; gives the thread to go on with."""
+    """Print the response as it arrives; return the thread id."""
     name = thread_id = ""
     lines = post(url, {"message": message, "threadId": session_id})
     for line in wrap(lines, "law_expert_stream", thread_id=session_id, round_limit=6):

@@ -1,12 +1,12 @@
-"""Chaos: everything is killed, paused, cut off or refused at random under load, then counted.
+"""Chaos test: kill, pause, cut off and refuse components at random under load, then count events.
 
     python -m tests.chaos [--minutes 5] [--seed N] [--only storm,power]
 
 In `storm`, `kills` and `outage` a collector with two workers stores through a misbehaving proxy into
-an engine; an oracle sends and remembers what was acknowledged. In the end every acknowledged event is
-in the table exactly once, nothing else is, the counters balance, and a fresh event still goes through.
+an engine; an oracle sends events and records acknowledgements. At the end every acknowledged event is
+in the table exactly once, nothing else is, the counters balance, and a new event is still accepted.
 `power`, `disks`, `fuzz` and `restart` are the long forms of tests without a running collector. A seed
-gives the same sequence of faults again (not the same timing).
+repeats the same sequence of faults (not the same timing).
 """
 
 import argparse
@@ -35,7 +35,7 @@ from tracereel_collector.engine.supervisor import Supervisor
 
 
 class World:
-    """All the parts, and ways to hurt them."""
+    """Stack of processes under test, and the faults that can be injected into it."""
 
     def __init__(self, folder):
         self.engine = Supervisor(EngineSettings(store_dir=folder / "store"))
@@ -55,7 +55,7 @@ class World:
         self.engine.stop()
 
     def hurt(self, rnd, faults):
-        """One random fault."""
+        """Inject one random fault."""
         name = rnd.choice(faults)
         self.done[name] += 1
         getattr(self, f"_{name}")(rnd)
@@ -86,7 +86,7 @@ class World:
         self.proxy.away = False
 
     def _outage(self, _rnd):
-        """Away until the end, whatever comes in meanwhile."""
+        """Cut the store off for the rest of the scenario."""
         self.proxy.away = True
         time.sleep(1.0)
 
@@ -96,10 +96,12 @@ class World:
 
     def _workers(self):
         children = psutil.Process(self.collector.process.pid).children()
-        return [each for each in children if "tracereel_collector.worker" in each.cmdline()]
+        return [
+            each for each in children if "tracereel_collector.processes.worker" in each.cmdline()
+        ]
 
     def rows(self, statement):
-        """Asked of the engine itself, past the proxy."""
+        """Query the engine directly, bypassing the proxy."""
         store = store_on(self.engine)
         try:
             return store.rows(statement)
@@ -113,7 +115,7 @@ OUTAGE = ("outage",)
 
 
 def run(folder, *, seed, until, pause=(0.2, 2.0), faults=STORM):
-    """Faults until told to stop, then the reckoning: a table of figures, all of them checked."""
+    """Inject faults until the deadline, then return a table of checked figures."""
     rnd = random.Random(seed)
     world = World(folder)
     try:
@@ -165,7 +167,7 @@ def run(folder, *, seed, until, pause=(0.2, 2.0), faults=STORM):
 
 
 def holds(table):
-    """Whether nothing was lost or doubled."""
+    """Return whether nothing was lost or duplicated."""
     return (
         table["oracle ended with"] == table["missing"] == table["doubled"] == 0
         and table["never acknowledged"] == table["quarantined"] == table["rejected"] == 0
@@ -175,7 +177,7 @@ def holds(table):
 
 
 def under_load(faults, pause):
-    """A part of the chaos with a running collector."""
+    """Chaos scenario with a running collector."""
 
     def part(folder, *, seed, seconds):
         deadline = time.monotonic() + seconds
@@ -201,7 +203,7 @@ PARTS = {
     "fuzz": (0.1, long_forms.fuzz),
     "restart": (0.0, long_forms.restart),
 }
-"""What is done, each with its share of the time."""
+"""Scenarios with their share of the time."""
 
 
 def main():

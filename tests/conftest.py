@@ -1,4 +1,4 @@
-"""What holds for every test: none is failed by a slow machine, and long ones begin early."""
+"""Configuration for all tests: generous timeouts for slow machines, long modules first."""
 
 import os
 import signal
@@ -11,16 +11,16 @@ TESTS = Path(__file__).parent
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-# Tests start hundreds of processes that import the same modules: they need be compiled only once.
+# Tests start hundreds of processes that import the same modules; compile them only once.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Programs of Debian's that `make test` has unpacked, not installed (.ci/tools).
+# Debian programs that `make test` unpacks without installing them (.ci/tools).
 UNPACKED = TESTS.parent / ".venv" / "debian" / "usr"
 for folder in (UNPACKED / "bin", UNPACKED / "sbin"):
     if folder.is_dir():
         os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
 
-# A shell that runs the tests in its background has Ctrl-C ignored, also in every process they start.
+# A background shell ignores SIGINT, and so would every process started by the tests.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -28,12 +28,12 @@ LONG = (
     *("architecture", "kill", "lifecycle", "burst", "backup", "workers", "migrate_store", "page"),
     *("outage", "sdk", "deletion", "openapi", "forward", "many", "upgrade", "self_observation"),
 )
-"""Modules that take long, most of them with few tests; the longest first."""
+"""Slow modules, most of them with few tests; the slowest first."""
 FOLDERS = ("e2e", "dashboards", "collector", "queue")
 
 
 def pytest_collection_modifyitems(items):
-    """What takes long comes first: a long module at the end would have one core while the other waits."""
+    """Run slow modules first, so that none is left alone on one core at the end."""
     items.sort(key=_place)
 
 

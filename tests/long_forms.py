@@ -1,7 +1,7 @@
-"""The parts of `make chaos` that need no running collector: power cuts, disks, fuzzing, a full restart.
+"""Parts of `make chaos` without a running collector: power cuts, disks, fuzzing, restart.
 
-Each takes a folder, a seed and a number of seconds, and gives a table of figures; it raises where
-something does not hold.
+Each takes a directory, a seed and a number of seconds, and returns a table of figures; it raises if a
+check fails.
 """
 
 import os
@@ -22,7 +22,7 @@ LIMITS = QueueLimits(commit_bytes=16 << 20, max_pending_bytes=1 << 40, retain_se
 
 
 def power_cuts(folder, *, seed, seconds):
-    """T2: a queue's life, cut off anywhere, as often as time allows."""
+    """T2: cut the power of a queue at random moments, as often as time allows."""
     rnd, deadline, cuts = random.Random(seed), time.monotonic() + seconds, 0
     if not disk.available:
         return {"power cuts": "none: SQLite's functions are not reachable in this Python"}
@@ -39,7 +39,7 @@ def power_cuts(folder, *, seed, seconds):
 
 
 def fuzz(_folder, *, seed, seconds):
-    """T13: a million bodies that are almost right, or as many as time allows."""
+    """T13: a million almost valid bodies, or as many as time allows."""
     deadline = time.monotonic() + seconds
     done = fuzzing.run(
         seed,
@@ -49,12 +49,12 @@ def fuzz(_folder, *, seed, seconds):
 
 
 def disks(_folder, *, seed, seconds):
-    """T3 and T5: every call below SQLite fails in turn; many files are damaged at random."""
+    """T3 and T5: fail every call below SQLite in turn; damage many files at random."""
     rounds = max(25, int(seconds * 3))
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "timeout=0"),
-            *("tests/queue/test_damage.py", "tests/queue/test_disk_errors.py"),
+            *("tests/collector/queue/test_damage.py", "tests/collector/queue/test_disk_errors.py"),
         ],
         env={**os.environ, "TRACEREEL_DAMAGE_ROUNDS": str(rounds), "TRACEREEL_DISK_STEP": "1"},
         cwd=Path(__file__).parent.parent,
@@ -67,7 +67,7 @@ def disks(_folder, *, seed, seconds):
 
 
 def restart(folder, *, seed, seconds):
-    """T1: killed with a gigabyte in the queue; how long the next start takes, and that all is there."""
+    """T1: kill with a gigabyte in the queue; measure the restart and check the data."""
     del seed, seconds  # as long as it takes
     bodies = GIGABYTE // BODY
     made = subprocess.run(
@@ -87,7 +87,7 @@ def restart(folder, *, seed, seconds):
 
 
 def fill(folder, bodies):
-    """Put so many bodies into a queue and die without a word."""
+    """Put bodies into a queue and exit without cleanup."""
     queue = DurableQueue(folder / "queue.sqlite", LIMITS)
     for number in range(bodies):
         body = Body(

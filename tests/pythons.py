@@ -1,7 +1,7 @@
 """Run the SDK's tests on every other Python of this machine that the package supports.
 
-`make test-pythons` calls it. An interpreter is one on the path or one of pyenv's; each gets an
-environment of its own under `.venvs`, made once and brought up to date when `pyproject.toml` changes.
+`make test-pythons` calls it. Interpreters are found on the path and in pyenv; each gets its own
+environment under `.venvs`, created once and updated when `pyproject.toml` changes.
 """
 
 import os
@@ -16,11 +16,11 @@ ENVIRONMENTS = ROOT / ".venvs"
 VERSIONS = re.findall(
     r"Programming Language :: Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()
 )
-"""Those that the package says it is made for."""
+"""Python versions that the package supports."""
 
 
 def version_of(python: str | Path) -> str | None:
-    """The version an interpreter is of, `3.12`; null for one that does not run (a shim of pyenv)."""
+    """Return the version of an interpreter (`3.12`), or None if it does not run (a pyenv shim)."""
     code = "import sys; print(*sys.version_info[:2], sep='.')"
     try:
         done = subprocess.run(
@@ -32,7 +32,7 @@ def version_of(python: str | Path) -> str | None:
 
 
 def others() -> dict[str, Path]:
-    """The supported versions that are there, except the one that runs this: version → interpreter."""
+    """Return the other supported versions that are installed: version → interpreter."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found: dict[str, Path] = {}
     for version in VERSIONS:
@@ -49,7 +49,7 @@ def others() -> dict[str, Path]:
 
 
 def environment(version: str, python: Path) -> Path:
-    """An environment with the package and what its tests need; its interpreter."""
+    """Create an environment with the package and its test dependencies; return its interpreter."""
     home = ENVIRONMENTS / version
     inside = home / "bin" / "python"
     ready = home / ".ready"
@@ -64,7 +64,7 @@ def environment(version: str, python: Path) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Test on each; the exit code is that of the last one that failed."""
+    """Run the tests on each; return the exit code of the last one that failed."""
     found = others()
     missing = [version for version in VERSIONS if version not in found]
     print(f"found {', '.join(found) or 'none'}; not tested here: {', '.join(missing)}", flush=True)
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
         print(f"Python {version} ({python})", flush=True)
         inside = environment(version, python)
         command = [inside, "-m", "pytest", "-q", "-n", "2", *(arguments or ["tests/sdk"])]
-        # Every one of them, also after one that failed.
+        # Run all of them, also after a failure.
         code = subprocess.run(command, cwd=ROOT, check=False).returncode or code
     return code
 

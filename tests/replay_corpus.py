@@ -1,8 +1,8 @@
-"""Every agent of the corpus, recorded and re-executed with many timings; prints a table.
+"""Records and re-executes every agent of the corpus with many timings; prints a table.
 
     python -m tests.replay_corpus [--seeds 50] [--only PREFIX]
 
-Exact recordings must give at least 99.5 % identical replays, and whatever is not identical must be
+Exact recordings must give at least 99.5 % identical replays, and every difference must be
 reported, in both modes.
 """
 

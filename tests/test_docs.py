@@ -1,20 +1,22 @@
-"""The documentation speaks of what there is: every route, metric, command and option."""
+"""The documentation covers every route, metric, command and option."""
 
 import argparse
 import re
 from pathlib import Path
 
 import pytest
-from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, generate_latest
 
-from tracereel import _recorder
+from tracereel._core import recorder
 from tracereel.cli import build_parser, registry
-from tracereel_collector.api.build import SURFACES
 from tracereel_collector.auth.metrics import AccessMetrics
+from tracereel_collector.http.build import ROUTES
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.queue.queue import COUNTERS
+from tracereel_collector.runtime.clock.metrics import ClockMetrics
+from tracereel_collector.runtime.clock.trusted import ClockStatus
 from tracereel_collector.telemetry import (
+    AlertMetrics,
     DeliveryMetrics,
     ForwardMetrics,
     HttpMetrics,
@@ -26,8 +28,8 @@ from tracereel_collector.telemetry import (
     SelfMetrics,
     SessionMetrics,
     TailMetrics,
+    ThrottleMetrics,
     UnpricedModelMetric,
-    alerts_sent,
 )
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -38,9 +40,7 @@ def test_every_route_is_described():
     text = (DOCS / "http.md").read_text(encoding="utf-8")
     routes = [
         (method, route.path)
-        for surface in SURFACES
-        for route in surface.router.routes
-        if isinstance(route, APIRoute)
+        for route in ROUTES
         for method in route.methods
         if not route.path.startswith("/web/")
     ]
@@ -57,22 +57,27 @@ def test_every_metric_is_described():
     AccessMetrics.register(metrics)
     Redactor(metrics)
     metrics.register(SessionMetrics(lambda: 0))
+    clock = ClockStatus(
+        trusted="", wall="", state="", jump_seconds=0, held_seconds=0, corrections=0
+    )
+    metrics.register(ClockMetrics(lambda: clock))
     OtlpMetrics.register(metrics)
     TailMetrics.register(metrics)
-    alerts_sent(metrics)
+    AlertMetrics.register(metrics)
+    ThrottleMetrics.register(metrics)
     ForwardMetrics.register(metrics)
     RetentionMetrics.register(metrics)
     SelfMetrics.register(metrics)
     counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
     metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
     metrics.register(PressureMetrics(lambda: Pressure()))
-    metrics.register(UnpricedModelMetric(lambda: [("m", 1)]))
+    metrics.register(UnpricedModelMetric(lambda: 1))
     names = set(re.findall(r"(?m)^# TYPE (\S+)", generate_latest(metrics).decode()))
 
     def described(name):
         return name in text or re.sub(r"records_\w+_total", "records_{", name) in text
 
-    # Beside a counter without labels stands when it was made.
+    # A counter without labels is exported with its creation time.
     named = sorted(name for name in names if not name.endswith("_created"))
     assert [name for name in named if not described(name)] == []
 
@@ -104,7 +109,10 @@ def test_the_readme_shows_how_to_run_and_test():
 def test_links_between_documents_lead_somewhere():
     broken = [
         f"{document.name}: {target}"
-        for document in [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+        for document in [
+            *(DOCS.parent / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
+            *DOCS.rglob("*.md"),
+        ]
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8"))
         if not (document.parent / target).exists()
     ]
@@ -130,8 +138,8 @@ def test_every_fault_has_a_row_and_every_test_named_there_exists():
     files = set(re.findall(r"tests/[\w/]+\.py", text))
     assert [name for name in sorted(files) if not (DOCS.parent / name).is_file()] == []
 
-    rows = re.findall(r"(?m)^\| (T\d+) \|(.*)", text)
-    assert [row for row, _ in rows] == [f"T{number}" for number in range(1, 26)]
+    rows = re.findall(r"(?m)^\| (T\d+|[EGH]) \|(.*)", text)
+    assert [row for row, _ in rows] == [*(f"T{number}" for number in range(1, 26)), *"EGH"]
     for row, cells in rows:
         proofs = re.findall(r"`(tests/[\w/]+\.py)`: ((?:`test_\w+`(?:, )?)+)", cells)
         named = [(file, name) for file, names in proofs for name in re.findall(r"\w+", names)]
@@ -141,16 +149,28 @@ def test_every_fault_has_a_row_and_every_test_named_there_exists():
             assert re.search(rf"(?m)^ *(async )?def {name}\(", source), f"{row}: {file} {name}"
 
 
+def test_every_test_that_the_page_on_security_names_exists():
+    text = (DOCS / "security.md").read_text(encoding="utf-8")
+    files = [DOCS.parent / name for name in re.findall(r"tests/[\w/]+\.py", text)]
+    assert [file.name for file in files if not file.is_file()] == []
+
+    assert re.findall(r"(?m)^\| ([A-Z])\. ", text) == [*"ABCDF"]
+    defined = "".join(file.read_text(encoding="utf-8") for file in files)
+    named = re.findall(r"`(test_\w+)`", text)
+    assert named
+    assert [name for name in named if f"def {name}(" not in defined] == []
+
+
 def test_the_readmes_example_runs(tmp_path, monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.setenv("TRACEREEL_SPOOL_DIR", str(tmp_path))
     monkeypatch.setenv("TRACEREEL_ENDPOINT", "http://127.0.0.1:9")
-    # As in a program of its own: nothing of what other tests have configured.
-    monkeypatch.setattr(_recorder, "_active", _recorder._UNSET)
+    # As in a separate program, without configuration by other tests.
+    monkeypatch.setattr(recorder, "_active", recorder._UNSET)
     names = {}
 
     exec(compile(code, "README.md", "exec"), names)
 
-    assert names["book"]("cita mañana")["doctor"] == "Dr. Pérez"
+    assert names["parse"]("cita mañana")["doctor"] == "Dr. Pérez"
     assert list(tmp_path.rglob("*.ndjson"))
     names["tracereel"].shutdown(0)

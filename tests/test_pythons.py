@@ -1,4 +1,4 @@
-"""Other Pythons: what is quick to see is seen here; `make test-pythons` runs the SDK's tests on them."""
+"""Quick checks for other Python versions; `make test-pythons` runs the SDK's tests on them."""
 
 import os
 import subprocess
@@ -30,4 +30,4 @@ def test_every_module_of_the_sdk_compiles_without_a_warning(version, tmp_path):
     )
 
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
-    assert list(tmp_path.rglob("_recorder.*.pyc"))
+    assert list(tmp_path.rglob("recorder.*.pyc"))

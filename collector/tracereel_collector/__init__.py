@@ -1,1 +1,1 @@
-"""The collector: takes events and OTLP, keeps them in ClickHouse, answers what happened."""
+"""Collector: receives events and OTLP, stores them in ClickHouse and serves queries."""

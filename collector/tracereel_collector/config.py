@@ -1,4 +1,4 @@
-"""Every setting of the collector: its name, environment variable, default and meaning, in one table."""
+"""Settings of the collector: name, environment variable, default and description of each."""
 
 import os
 from collections.abc import Mapping
@@ -10,6 +10,8 @@ from tracereel_collector.errors import StartupError
 
 MIB = 1024 * 1024
 MAX_WORKERS = 64
+MIN_ENGINE_BYTES = 128 * MIB
+"""Least memory that the embedded store can work with."""
 
 
 def _default_data_dir() -> Path:
@@ -25,7 +27,7 @@ def _setting(default: Any, doc: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a collector is started with; each field is also `TRACEREEL_<NAME>` in the environment."""
+    """Settings of a collector; each field is also `TRACEREEL_<NAME>` in the environment."""
 
     host: str = _setting("127.0.0.1", "Address to listen on; beyond loopback, keys are required.")
     port: int = _setting(4318, "Port for everything HTTP: events, OTLP, queries, the page.")
@@ -33,11 +35,27 @@ class Settings:
     data_dir: Path = _setting(_default_data_dir, "Where queue and embedded store live.")
     store: str = _setting("embedded", "`embedded`, or `clickhouse[s]://user:pass@host:port/db`.")
     workers: int = _setting(0, "Processes that accept requests; 0 chooses by the cores.")
-    api_keys: str = _setting("", "`tenant:key` pairs, separated by commas.")
+    api_keys: str = _setting(
+        "",
+        "`tenant:key` entries, separated by commas, each key of 20 characters or more;"
+        " `tenant/read:key` may only read.",
+    )
+    local_admin: str = _setting(
+        "off", "`on` lets every process of this machine administer while there are no keys."
+    )
+    public_url: str = _setting(
+        "", "Where browsers reach the collector, such as `https://tracereel.example.com`; none."
+    )
+    trust_forwarded_proto: str = _setting(
+        "off", "`on` believes `X-Forwarded-Proto`: set it only where a proxy always sends it."
+    )
 
     cors_origins: str = _setting("", "Web origins that may call, separated by commas; none.")
     rate_records: float = _setting(0.0, "Most records a key may send per second; 0 is no limit.")
     rate_bytes: float = _setting(0.0, "Most bytes a key may send per second; 0 is no limit.")
+    tenant_share: float = _setting(
+        0.5, "Most that one tenant may hold of what is shared, if several have keys; up to 1."
+    )
     redact: str = _setting("off", "`on` hides secrets and personal data before they are kept.")
 
     forward_to: str = _setting("", "OTLP/HTTP endpoint that everything received goes on to; none.")
@@ -59,12 +77,18 @@ class Settings:
     self_queue: int = _setting(4096, "Most own spans and log lines that wait to be sent.")
 
     max_body_bytes: int = _setting(64 * MIB, "Largest request body, after decompression.")
+    max_body_objects: int = _setting(
+        1_000_000, "Most JSON values or protobuf messages in one body, counted before it is read."
+    )
     max_event_bytes: int = _setting(4 * MIB, "Largest single event.")
     max_attributes: int = _setting(1000, "Most attributes of a span, log record or point (OTLP).")
     max_attribute_bytes: int = _setting(
         4 * MIB, "Longest text or value over OTLP; the rest is cut."
     )
-    max_inflight_bytes: int = _setting(256 * MIB, "Request bodies held in memory at once.")
+    max_inflight_bytes: int = _setting(
+        256 * MIB,
+        "Request bodies held in memory at once; as much again for what large ones become.",
+    )
     max_pending_bytes: int = _setting(4096 * MIB, "Undelivered bytes in the queue before 429.")
 
     min_free_bytes: int = _setting(256 * MIB, "Free disk below which nothing is taken (503).")
@@ -95,14 +119,18 @@ class Settings:
     price_file: str = _setting("", "CSV of model prices that go before the built-in ones.")
     query_seconds: float = _setting(30.0, "Longest time a query may take.")
     query_memory_bytes: int = _setting(2048 * MIB, "Most memory one query may use.")
+    engine_memory_bytes: int = _setting(
+        0,
+        "Most memory of the embedded store; 0 is half of what machine or container has.",
+    )
     stop_seconds: float = _setting(15.0, "Longest orderly stop before parts are killed.")
 
     @classmethod
     def load(cls, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> "Settings":
-        """Settings from explicit values first, then the environment, then the defaults.
+        """Load settings from explicit values, then the environment, then the defaults.
 
         Raises:
-            StartupError: lists every value that cannot be used, with the variable to change.
+            StartupError: lists every invalid value and its environment variable.
         """
         values: dict[str, Any] = {}
         problems: list[str] = []
@@ -128,10 +156,16 @@ class Settings:
         return settings
 
     def check(self) -> None:
-        """Refuse combinations that cannot work, all at once."""
+        """Raise one `StartupError` that lists all invalid values."""
         problems = [
             f"{name}={getattr(self, name)!r}: expected a number above 0"
-            for name in ("max_body_bytes", "max_event_bytes", "batch_bytes", "batch_records")
+            for name in (
+                "max_body_bytes",
+                "max_body_objects",
+                "max_event_bytes",
+                "batch_bytes",
+                "batch_records",
+            )
             if getattr(self, name) <= 0
         ]
         if not 0 <= self.workers <= MAX_WORKERS:
@@ -155,7 +189,7 @@ class Settings:
         ]
         problems += [
             f"{name}={getattr(self, name)!r}: expected 'on' or 'off'"
-            for name in ("redact", "forward_events")
+            for name in ("redact", "forward_events", "local_admin", "trust_forwarded_proto")
             if getattr(self, name) not in ("on", "off")
         ]
         problems += [
@@ -163,6 +197,11 @@ class Settings:
             for name in ("port", "grpc_port")
             if not 0 <= getattr(self, name) <= 65535
         ]
+        if self.engine_memory_bytes and self.engine_memory_bytes < MIN_ENGINE_BYTES:
+            problems.append(
+                f"engine_memory_bytes={self.engine_memory_bytes}: expected 0, or at least"
+                f" {MIN_ENGINE_BYTES}"
+            )
         if self.port and self.port == self.grpc_port:
             problems.append(
                 f"port={self.port} and grpc_port={self.grpc_port}: expected two ports, or"
@@ -170,6 +209,8 @@ class Settings:
             )
         if self.jaeger_url and not self.jaeger_url.startswith(("http://", "https://")):
             problems.append(f"jaeger_url={self.jaeger_url!r}: expected http://… or https://…")
+        if not 0 < self.tenant_share <= 1:
+            problems.append(f"tenant_share={self.tenant_share}: expected above 0, up to 1")
         if not 0 <= self.self_share <= 1:
             problems.append(f"self_share={self.self_share}: expected 0 to 1")
         if self.store != "embedded" and not self.store.startswith(

@@ -1,30 +1,30 @@
-"""What can go wrong, as classes: each knows its HTTP status and whether trying again can help.
+"""Exceptions of the collector, with HTTP status and whether a retry can succeed.
 
 CollectorError
-  PermanentError               the same request will fail again
-    BadRequestError      400   the body is not what the route takes
-    UnauthorizedError    401   no key, or a wrong one
-    ForbiddenError       403   a key that may not do this
-    NotFoundError        404   nothing of that name
-      StepNotFoundError        the run is there, the step is not
-    TooSlowError         408   the body did not come in time
-    TooLargeError        413   over a size limit
-    UnsupportedError     415   a content type or encoding we do not read
-  RetryableError               the same request may succeed later
-    ThrottledError       429   the queue, or a key's share, is at its limit
-    UnavailableError     503   a part that is needed does not answer now
-      QueueUnavailableError    the queue cannot take or keep data
-      StoreUnavailableError    ClickHouse does not answer
-        TooMuchAtOnceError     ClickHouse has not the memory for this insert; a smaller one may fit
-        UnknownRefusalError    ClickHouse says no, and it is not known whether for the data or the moment
-  StartupError                 the process cannot start; the message says what to change
+  PermanentError                 the same request will fail again
+    BadRequestError        400   the body or a parameter is invalid
+    UnauthorizedError      401   the key is missing or unknown
+    ForbiddenError         403   the key lacks the scope
+    UnknownResourceError   404   the resource does not exist
+      StepNotFoundError          the run exists, the step does not
+    TooSlowError           408   the body did not arrive in time
+    TooLargeError          413   over a size limit
+    UnsupportedError       415   unsupported content type or encoding
+  RetryableError                 the same request may succeed later
+    ThrottledError         429   a limit of the queue, the key or the tenant is reached
+    ServiceUnavailableError 503  a required component is unavailable
+      QueueUnavailableError      the queue cannot store data
+      StoreUnavailableError      ClickHouse is unavailable
+        TooMuchAtOnceError       ClickHouse lacks memory for this insert; a smaller one may fit
+        UnknownRefusalError      ClickHouse refused with an error code that is not classified
+  StartupError                   the process cannot start; the message says what to change
 """
 
 from typing import ClassVar
 
 
 class CollectorError(Exception):
-    """Base of everything the collector raises on purpose."""
+    """Base class of all exceptions that the collector raises on purpose."""
 
     status: int = 503
     code: ClassVar[str] = "internal"
@@ -36,59 +36,59 @@ class CollectorError(Exception):
 
 
 class PermanentError(CollectorError):
-    """Sending the same again cannot help."""
+    """The same request will fail again."""
 
 
 class BadRequestError(PermanentError):
-    """The body or a parameter is not what the route takes."""
+    """The body or a parameter is invalid."""
 
     status = 400
     code = "bad_request"
 
 
 class UnauthorizedError(PermanentError):
-    """No key, or one that belongs to nobody."""
+    """The key is missing or unknown."""
 
     status = 401
     code = "unauthorized"
 
 
 class ForbiddenError(PermanentError):
-    """A known key that may not do this."""
+    """The key lacks the scope for this request."""
 
     status = 403
     code = "forbidden"
 
 
-class NotFoundError(PermanentError):
-    """Nothing of that name for this tenant."""
+class UnknownResourceError(PermanentError):
+    """The resource does not exist for this tenant."""
 
     status = 404
     code = "not_found"
 
 
-class StepNotFoundError(NotFoundError):
-    """The run is there and has no such step."""
+class StepNotFoundError(UnknownResourceError):
+    """The run exists but has no such step."""
 
     code = "step_not_found"
 
 
 class TooSlowError(PermanentError):
-    """The body did not come in time."""
+    """The body did not arrive in time."""
 
     status = 408
     code = "too_slow"
 
 
 class TooLargeError(PermanentError):
-    """Over a size limit, counted after decompression."""
+    """Over a size limit, measured after decompression."""
 
     status = 413
     code = "too_large"
 
 
 class UnsupportedError(PermanentError):
-    """A content type or encoding that is not read here."""
+    """Unsupported content type or encoding."""
 
     status = 415
     code = "unsupported_media_type"
@@ -101,43 +101,43 @@ class RetryableError(CollectorError):
 
 
 class ThrottledError(RetryableError):
-    """As much as may be is under way already; senders must slow down."""
+    """A limit is reached; the client must slow down."""
 
     status = 429
     code = "throttled"
     retry_after_seconds = 2
 
 
-class UnavailableError(RetryableError):
-    """Something that is needed does not answer now."""
+class ServiceUnavailableError(RetryableError):
+    """A required component is unavailable."""
 
     status = 503
     code = "unavailable"
 
 
-class QueueUnavailableError(UnavailableError):
-    """The queue cannot keep data durably now."""
+class QueueUnavailableError(ServiceUnavailableError):
+    """The queue cannot store data durably now."""
 
     code = "queue_unavailable"
 
 
-class StoreUnavailableError(UnavailableError):
-    """ClickHouse does not answer now."""
+class StoreUnavailableError(ServiceUnavailableError):
+    """ClickHouse is unavailable."""
 
     code = "store_unavailable"
 
 
 class TooMuchAtOnceError(StoreUnavailableError):
-    """ClickHouse has not the memory for an insert of this size now."""
+    """ClickHouse lacks memory for an insert of this size."""
 
     code = "too_much_at_once"
 
 
 class UnknownRefusalError(StoreUnavailableError):
-    """ClickHouse refuses with a code that may be about the data or about the moment."""
+    """ClickHouse refused with a code that may concern the data or a temporary state."""
 
 
 class StartupError(CollectorError):
-    """The process cannot start; the message says why and what to change."""
+    """The process cannot start; the message says what to change."""
 
     code = "startup"

@@ -1,18 +1,18 @@
-"""The data that rooms hand to each other: plain, frozen, without behaviour."""
+"""Data types shared by the packages: frozen dataclasses without behaviour."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 OTLP_DEPTH = 1
-"""Levels of lists and maps in an OTLP value that the store reads; the door writes deeper ones as JSON.
+"""Nesting depth of OTLP values that the store reads; ingest writes deeper ones as JSON.
 
-Each level doubles the columns and expressions of the engine, for spans that do not nest at all too.
+Each level doubles the columns and expressions in the engine, even for spans without nesting.
 """
 
 
 class Kind(StrEnum):
-    """What a queued body is made of; also the `kind` label of the conservation counters."""
+    """Type of records in a queued body; also the `kind` label of the conservation counters."""
 
     EVENTS = "events"
     SPANS = "spans"
@@ -23,17 +23,17 @@ class Kind(StrEnum):
 
 
 SESSION_FLAG = "session_user_mismatch"
-"""The field set on an event that claims a user for a session which another one owns."""
+"""Field set on an event whose user differs from the owner of its session."""
 
 Owner = tuple[str, str]
-"""A session and the user that an event claims for it."""
+"""Session id and the user that an event claims for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Consecutive records of a body that one emitter numbered consecutively.
+class EmitterRun:
+    """Consecutive records of a body with consecutive numbers of one emitter.
 
-    `emitter_id` is None for records without a ledger: they are never known to be duplicates.
+    `emitter_id` is None for records without a ledger; they are never deduplicated.
     """
 
     emitter_id: str | None
@@ -43,7 +43,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """A checked request body on its way into the queue."""
+    """Validated request body to append to the queue."""
 
     kind: Kind
     tenant: str
@@ -52,14 +52,14 @@ class Body:
     records: int
     rejected: int = 0
     rejected_reasons: tuple[tuple[str, int], ...] = ()
-    """How many were rejected for which of a few named reasons; the rest counts as `other`."""
-    runs: tuple[Run, ...] = ()
+    """Rejected records by named reason; the rest counts as `other`."""
+    runs: tuple[EmitterRun, ...] = ()
     owners: tuple[Owner, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What the queue answers once a body is durable."""
+    """Result of an append, returned once the body is durable."""
 
     appended: int
     duplicates: int
@@ -70,7 +70,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedBody:
-    """A body as delivery reads it back from the queue."""
+    """Body that delivery read from the queue."""
 
     id: int
     kind: Kind
@@ -83,7 +83,7 @@ class QueuedBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A sealed range of bodies of one kind: its content and token never change."""
+    """Sealed range of bodies of one kind; its content and token never change."""
 
     id: int
     kind: Kind
@@ -96,7 +96,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
-    """A record the store refused for what it contains."""
+    """Record that the store refused because of its content."""
 
     kind: Kind
     tenant: str
@@ -109,7 +109,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """What of a tenant was deleted: runs, users, and OpenTelemetry traces in hexadecimal."""
+    """Deleted runs, users and OpenTelemetry traces (hexadecimal) of a tenant."""
 
     traces: frozenset[str] = frozenset()
     users: frozenset[str] = frozenset()
@@ -117,11 +117,11 @@ class Marks:
 
     @classmethod
     def of(cls, pairs: Mapping[str, Iterable[str]]) -> "Marks":
-        """From names by what they name."""
+        """Create marks from names grouped by field."""
         return cls(**{what: frozenset(names) for what, names in pairs.items()})
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Each name with what it names."""
+        """Return each name with its field."""
         return [
             (what, name)
             for what in ("traces", "users", "otel")
@@ -131,7 +131,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineEntry:
-    """A quarantined record as an operator sees it; `data` only where it was asked for."""
+    """Quarantined record for operators; `data` only if requested."""
 
     id: int
     kind: str
@@ -146,17 +146,17 @@ class QuarantineEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """Events of a run that are acknowledged and not yet in the store."""
+class WaitingEvents:
+    """Acknowledged events of a run that are not yet in the store."""
 
     events: int
     is_whole: bool
-    """Whether all that waits was looked through."""
+    """Whether all waiting bodies were searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentHealth:
-    """What an agent did in the last minutes."""
+    """Counts of an agent in the last minutes."""
 
     tenant: str
     agent: str
@@ -165,12 +165,12 @@ class AgentHealth:
     retries: int
     fallbacks: int
     confidence: float | None
-    """On average; None where none was told."""
+    """Average; None without recorded values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """What models cost a tenant: lately, and usually."""
+    """Model cost of a tenant: recent and usual."""
 
     tenant: str
     usd_per_hour: float

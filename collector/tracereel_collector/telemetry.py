@@ -1,12 +1,15 @@
-"""The collector's own metrics and log lines; names begin with `tracereel_`."""
+"""Tables of the collector's metrics, and its log configuration."""
 
+import contextlib
 import logging
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
+from typing import Any, Self
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
@@ -17,235 +20,214 @@ from prometheus_client.registry import Collector
 Counts = Callable[[], dict[tuple[str, str], int]]
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryMetrics:
-    """What delivery tells of itself."""
+def _metric(
+    kind: Callable[..., Counter | Gauge | Histogram],
+    name: str,
+    text: str,
+    *labels: str,
+    **options: Any,
+) -> Any:
+    """Define one metric: type, name, help, labels, and options such as buckets."""
+    return field(metadata={"make": partial(kind, name, text, labels, **options)})
 
-    retries: Counter
-    seconds: Histogram
-    unknown: Counter
+
+class _MetricGroup:
+    """A dataclass in which each field defines a metric."""
+
+    __slots__ = ()
 
     @classmethod
-    def register(cls, registry: CollectorRegistry) -> "DeliveryMetrics":
-        """Make them in a registry."""
-        return cls(
-            retries=Counter(
-                "tracereel_insert_retries_total",
-                "Inserts tried again because the store did not take them.",
-                ["kind"],
-                registry=registry,
-            ),
-            seconds=Histogram(
-                "tracereel_insert_seconds",
-                "Time of one successful insert.",
-                ["kind"],
-                buckets=[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
-                registry=registry,
-            ),
-            unknown=Counter(
-                "tracereel_unknown_refusals_total",
-                "Batches taken apart because the store kept refusing them with a code that is not known;"
-                " because of some records, or because of the store, which took none.",
-                ["kind", "because_of"],
-                registry=registry,
-            ),
-        )
+    def register(cls, registry: CollectorRegistry) -> Self:
+        """Create the metrics of the group in a registry."""
+        rows = fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
+        return cls(**{row.name: row.metadata["make"](registry=registry) for row in rows})
 
 
-def alerts_sent(registry: CollectorRegistry) -> Counter:
-    """What became of notifications to the webhook."""
-    return Counter(
-        "tracereel_alert_notifications_total",
-        "Alerts told to the webhook, or not taken by it and to be told again.",
-        ["outcome"],
-        registry=registry,
+@dataclass(frozen=True, slots=True)
+class DeliveryMetrics(_MetricGroup):
+    """Metrics of inserts into the store."""
+
+    retries: Counter = _metric(
+        Counter,
+        "tracereel_insert_retries_total",
+        "Inserts tried again because the store did not take them.",
+        "kind",
+    )
+    seconds: Histogram = _metric(
+        Histogram,
+        "tracereel_insert_seconds",
+        "Time of one successful insert.",
+        "kind",
+        buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+    )
+    unknown: Counter = _metric(
+        Counter,
+        "tracereel_unknown_refusals_total",
+        "Batches taken apart because the store kept refusing them with a code that is not known;"
+        " because of some records, or because of the store, which took none.",
+        *("kind", "because_of"),
+    )
+    forgotten: Counter = _metric(
+        Counter,
+        "tracereel_forgotten_inserts_total",
+        "Records inserted again because the store knew their token and had no row of them.",
+        "kind",
     )
 
 
 @dataclass(frozen=True, slots=True)
-class HttpMetrics:
-    """What the door tells of itself."""
+class AlertMetrics(_MetricGroup):
+    """Metrics of notifications to the webhook."""
 
-    requests: Counter
-    seconds: Histogram
-
-    @classmethod
-    def register(cls, registry: CollectorRegistry) -> "HttpMetrics":
-        """Make them in a registry."""
-        return cls(
-            requests=Counter(
-                "tracereel_http_requests_total",
-                "Requests answered, by route and status code.",
-                ["route", "code"],
-                registry=registry,
-            ),
-            seconds=Histogram(
-                "tracereel_http_seconds",
-                "Time from the first byte of a request to its answer.",
-                ["route"],
-                buckets=[0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
-                registry=registry,
-            ),
-        )
+    sent: Counter = _metric(
+        Counter,
+        "tracereel_alert_notifications_total",
+        "Alerts told to the webhook, or not taken by it and to be told again.",
+        "outcome",
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class OtlpMetrics:
-    """What the OTLP doors refused or had to change."""
+class ThrottleMetrics(_MetricGroup):
+    """Metrics of requests refused because a bounded resource was in use."""
 
-    refused: Counter
-    mended: Counter
-
-    @classmethod
-    def register(cls, registry: CollectorRegistry) -> "OtlpMetrics":
-        """Make them in a registry."""
-        return cls(
-            refused=Counter(
-                "tracereel_otlp_refused_total",
-                "Records of OTLP requests that were refused, by reason.",
-                ["kind", "reason"],
-                registry=registry,
-            ),
-            mended=Counter(
-                "tracereel_otlp_mended_total",
-                "What was changed in OTLP requests so that they could be stored.",
-                ["kind", "what"],
-                registry=registry,
-            ),
-        )
+    refused: Counter = _metric(
+        Counter,
+        "tracereel_throttled_total",
+        "Requests refused because a resource was in use: by its tenant's share, or all of it.",
+        *("resource", "reason"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class TailMetrics:
-    """What the live tail tells of itself."""
+class HttpMetrics(_MetricGroup):
+    """Metrics of HTTP requests."""
 
-    begun: Counter
-    ended: Counter
-    refused: Counter
-    skipped: Counter
-
-    @classmethod
-    def register(cls, registry: CollectorRegistry) -> "TailMetrics":
-        """Make them in a registry."""
-        return cls(
-            begun=Counter("tracereel_tail_streams_total", "Live streams begun.", registry=registry),
-            ended=Counter(
-                "tracereel_tail_ended_total",
-                "Live streams ended, by reason.",
-                ["reason"],
-                registry=registry,
-            ),
-            refused=Counter(
-                "tracereel_tail_refused_total",
-                "Live streams refused because as many as may are open.",
-                registry=registry,
-            ),
-            skipped=Counter(
-                "tracereel_tail_skipped_bodies_total",
-                "Bodies not shown live because the tail could not follow; readers are told.",
-                registry=registry,
-            ),
-        )
+    requests: Counter = _metric(
+        Counter,
+        "tracereel_http_requests_total",
+        "Requests answered, by route and status code.",
+        *("route", "code"),
+    )
+    seconds: Histogram = _metric(
+        Histogram,
+        "tracereel_http_seconds",
+        "Time from the first byte of a request to its answer.",
+        "route",
+        buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardMetrics:
-    """What became of copies sent on to another endpoint."""
+class OtlpMetrics(_MetricGroup):
+    """Metrics of OTLP records that were refused or changed."""
 
-    sent: Counter
-    dropped: Counter
-    retries: Counter
-    queue_bytes: Gauge
-
-    @classmethod
-    def register(cls, registry: CollectorRegistry) -> "ForwardMetrics":
-        """Make them in a registry."""
-        return cls(
-            sent=Counter(
-                "tracereel_forwarded_records_total",
-                "Records that the endpoint forwarded to has taken.",
-                ["kind"],
-                registry=registry,
-            ),
-            dropped=Counter(
-                "tracereel_forward_dropped_total",
-                "Records that were not forwarded, by reason.",
-                ["kind", "reason"],
-                registry=registry,
-            ),
-            retries=Counter(
-                "tracereel_forward_retries_total",
-                "Requests to the endpoint forwarded to that are tried again.",
-                ["kind"],
-                registry=registry,
-            ),
-            queue_bytes=Gauge(
-                "tracereel_forward_queue_bytes",
-                "Bytes that wait to be forwarded.",
-                multiprocess_mode="sum",
-                registry=registry,
-            ),
-        )
+    refused: Counter = _metric(
+        Counter,
+        "tracereel_otlp_refused_total",
+        "Records of OTLP requests that were refused, by reason.",
+        *("kind", "reason"),
+    )
+    mended: Counter = _metric(
+        Counter,
+        "tracereel_otlp_mended_total",
+        "What was changed in OTLP requests so that they could be stored.",
+        *("kind", "what"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class RetentionMetrics:
-    """What was removed because it was too old."""
+class TailMetrics(_MetricGroup):
+    """Metrics of the live tail."""
 
-    deleted: Counter
-    sweeps: Counter
+    begun: Counter = _metric(Counter, "tracereel_tail_streams_total", "Live streams begun.")
+    ended: Counter = _metric(
+        Counter, "tracereel_tail_ended_total", "Live streams ended, by reason.", "reason"
+    )
+    refused: Counter = _metric(
+        Counter,
+        "tracereel_tail_refused_total",
+        "Live streams refused because as many as may are open.",
+    )
+    skipped: Counter = _metric(
+        Counter,
+        "tracereel_tail_skipped_bodies_total",
+        "Bodies not shown live because the tail could not follow; readers are told.",
+    )
 
-    @classmethod
-    def register(cls, registry: CollectorRegistry) -> "RetentionMetrics":
-        """Make them in a registry."""
-        return cls(
-            deleted=Counter(
-                "tracereel_retention_deleted_rows_total",
-                "Rows removed because their tenant keeps none so old.",
-                ["table"],
-                registry=registry,
-            ),
-            sweeps=Counter(
-                "tracereel_retention_sweeps_total",
-                "Times that what is too old was looked for, and whether that came to its end.",
-                ["outcome"],
-                registry=registry,
-            ),
-        )
+
+@dataclass(frozen=True, slots=True)
+class ForwardMetrics(_MetricGroup):
+    """Metrics of copies forwarded to another endpoint."""
+
+    sent: Counter = _metric(
+        Counter,
+        "tracereel_forwarded_records_total",
+        "Records that the endpoint forwarded to has taken.",
+        "kind",
+    )
+    dropped: Counter = _metric(
+        Counter,
+        "tracereel_forward_dropped_total",
+        "Records that were not forwarded, by reason.",
+        *("kind", "reason"),
+    )
+    retries: Counter = _metric(
+        Counter,
+        "tracereel_forward_retries_total",
+        "Requests to the endpoint forwarded to that are tried again.",
+        "kind",
+    )
+    queue_bytes: Gauge = _metric(
+        Gauge,
+        "tracereel_forward_queue_bytes",
+        "Bytes that wait to be forwarded.",
+        multiprocess_mode="sum",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionMetrics(_MetricGroup):
+    """Metrics of rows deleted because of their age."""
+
+    deleted: Counter = _metric(
+        Counter,
+        "tracereel_retention_deleted_rows_total",
+        "Rows removed because their tenant keeps none so old.",
+        "table",
+    )
+    sweeps: Counter = _metric(
+        Counter,
+        "tracereel_retention_sweeps_total",
+        "Times that what is too old was looked for, and whether that came to its end.",
+        "outcome",
+    )
 
 
 SELF_HEADER = "x-tracereel-self"
-"""On exports of a collector's own spans and log lines: whose they are."""
+"""Header of exports of a collector's own spans and log lines: identifies the collector."""
 
 
 @dataclass(frozen=True, slots=True)
-class SelfMetrics:
-    """What became of the collector's own spans and log lines."""
+class SelfMetrics(_MetricGroup):
+    """Metrics of the export of the collector's own spans and log lines."""
 
-    sent: Counter
-    dropped: Counter
-
-    @classmethod
-    def register(cls, registry: CollectorRegistry) -> "SelfMetrics":
-        """Make them in a registry."""
-        return cls(
-            sent=Counter(
-                "tracereel_self_sent_total",
-                "Own spans and log lines that the endpoint named has taken.",
-                ["signal"],
-                registry=registry,
-            ),
-            dropped=Counter(
-                "tracereel_self_dropped_total",
-                "Own spans and log lines that were not sent, by reason.",
-                ["signal", "reason"],
-                registry=registry,
-            ),
-        )
+    sent: Counter = _metric(
+        Counter,
+        "tracereel_self_sent_total",
+        "Own spans and log lines that the endpoint named has taken.",
+        "signal",
+    )
+    dropped: Counter = _metric(
+        Counter,
+        "tracereel_self_dropped_total",
+        "Own spans and log lines that were not sent, by reason.",
+        *("signal", "reason"),
+    )
 
 
 class QueueMetrics(Collector):
-    """The conservation counters, read from the queue's own transactions when they are asked for."""
+    """Conservation counters, read from the queue at each scrape."""
 
     def __init__(
         self, counts: Counts, pending_bytes: Callable[[], int], engine_restarts: Callable[[], int]
@@ -255,7 +237,7 @@ class QueueMetrics(Collector):
         self._engine_restarts = engine_restarts
 
     def collect(self) -> Iterator[Metric]:
-        """One family per counter, one sample per kind; rejections also by reason."""
+        """Yield one family per counter with a sample per kind; rejections also by reason."""
         counts = self._counts()
         kinds = sorted({kind for _, kind in counts})
         for name in sorted({name for name, _ in counts if ":" not in name} - {"rejected"}):
@@ -290,7 +272,7 @@ class QueueMetrics(Collector):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pressure:
-    """How late delivery is, and how much room the queue and its disk have left."""
+    """Delivery delay and free space of the queue and its disk."""
 
     oldest_seconds: float = 0.0
     quarantined_bytes: int = 0
@@ -300,13 +282,13 @@ class Pressure:
 
 
 class PressureMetrics(Collector):
-    """How late delivery is and how much room is left, looked up when it is asked for."""
+    """Delivery delay and free space, read at each scrape."""
 
     def __init__(self, pressure: Callable[[], Pressure]) -> None:
         self._pressure = pressure
 
     def collect(self) -> Iterator[Metric]:
-        """One sample each."""
+        """Yield one gauge per value."""
         now = self._pressure()
         for name, doc, value in (
             ("queue_oldest_seconds", "Age of the oldest record not stored.", now.oldest_seconds),
@@ -319,13 +301,13 @@ class PressureMetrics(Collector):
 
 
 class SessionMetrics(Collector):
-    """Events that claim a session of somebody else's, read from the queue's own transactions."""
+    """Count of events with another user's session, read from the queue."""
 
     def __init__(self, mismatches: Callable[[], int]) -> None:
         self._mismatches = mismatches
 
     def collect(self) -> Iterator[Metric]:
-        """One sample."""
+        """Yield the one sample."""
         yield CounterMetricFamily(
             "tracereel_session_user_mismatches",
             "Events flagged session_user_mismatch; kept in the queue, so it survives restarts.",
@@ -347,18 +329,18 @@ def _rejected(counts: dict[tuple[str, str], int]) -> Metric:
 
 
 def name_thread(name: str) -> None:
-    """Give the calling thread a name that `top -H` and the benchmarks show, where the system can."""
+    """Name the calling thread for `top -H` and the benchmarks, if the system supports it."""
     try:
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name, encoding="ascii")
     except OSError:
-        pass  # another system, or one that hides it: it was only a name
+        pass  # not supported on this system; the name is optional
 
 
 class SharedMetrics(MultiProcessCollector):
-    """What all processes have counted, out of their files.
+    """Sum of the metric files of all processes.
 
-    A file is empty for a moment after it is made, or for ever if its process was killed just then:
-    such a file has nothing to say, and reading it would fail.
+    A new file is empty at first, and stays empty if its process is killed then. Empty files are skipped,
+    because reading one fails.
     """
 
     def __init__(self, registry: CollectorRegistry, directory: str) -> None:
@@ -366,50 +348,66 @@ class SharedMetrics(MultiProcessCollector):
         self._directory = Path(directory)
 
     def collect(self) -> Iterable[Metric]:
-        """The sums of all files that hold something."""
+        """Merge all files that are not empty."""
         files = [str(file) for file in self._directory.glob("*.db") if file.stat().st_size]
         merged: Iterable[Metric] = self.merge(files, accumulate=True)  # type: ignore[no-untyped-call]
         return merged
 
 
-def share_metrics(directory: Path, *, slot: str) -> None:
-    """Let the metrics made from now on be counted together with those of the other processes.
+METRIC_FILES = ("counter", "histogram", "summary", "gauge_all", "gauge_sum")
+"""Files that prometheus_client maps in each process, by type and how gauges are merged."""
+METRIC_FILE_BYTES = 1 << 20
 
-    A slot is taken over by the process that replaces a dead one: its counts go on, files stay few.
+
+def share_metrics(directory: Path, *, slot: str) -> None:
+    """Share the metrics created from now on with the other processes.
+
+    A replacement process reuses the slot of its predecessor: counts continue and no files accumulate.
     """
     directory.mkdir(parents=True, exist_ok=True)
+    for kind in METRIC_FILES:
+        _allocate(directory / f"{kind}_{slot}.db")
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(directory)
     values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
 
 
+def _allocate(file: Path) -> None:
+    """Reserve the blocks of a mapped file.
+
+    On a full disk, a write to an unreserved block kills the process.
+    """
+    descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        size = max(METRIC_FILE_BYTES, os.fstat(descriptor).st_size)
+        with contextlib.suppress(OSError):
+            os.posix_fallocate(descriptor, 0, size)
+    finally:
+        os.close(descriptor)
+
+
 class UnpricedModelMetric(Collector):
-    """Calls of models whose price nobody told us, by model; the rarest share one label."""
+    """Count of calls to models without a price.
 
-    MOST_MODELS = 20
+    It has no model label, because `/metrics` is public.
+    """
 
-    def __init__(self, by_model: Callable[[], list[tuple[str, int]]]) -> None:
-        self._by_model = by_model
+    def __init__(self, calls: Callable[[], int]) -> None:
+        self._calls = calls
 
     def collect(self) -> Iterator[Metric]:
-        """One sample per model, the most called first."""
-        family = GaugeMetricFamily(
+        """Yield the one sample."""
+        yield GaugeMetricFamily(
             "tracereel_unpriced_model_calls",
             "Model calls stored whose cost is unknown because no price is known for the model.",
-            labels=["model"],
+            value=self._calls(),
         )
-        counted = self._by_model()
-        for model, calls in counted[: self.MOST_MODELS]:
-            family.add_metric([model or "(not named)"], calls)
-        if rest := counted[self.MOST_MODELS :]:
-            family.add_metric(["(others)"], sum(calls for _, calls in rest))
-        yield family
 
 
 _tap: Callable[[structlog.typing.EventDict], None] | None = None
 
 
 def tap_log_lines(tap: Callable[[structlog.typing.EventDict], None] | None) -> None:
-    """Let somebody else see every log line too; None ends it."""
+    """Also pass every log line to a function; None stops it."""
     global _tap
     _tap = tap
 
@@ -421,7 +419,7 @@ def _tapped(_: object, __: str, line: structlog.typing.EventDict) -> structlog.t
 
 
 def configure_logging(*, json_lines: bool | None = None) -> None:
-    """Log lines to stderr: readable on a terminal, JSON elsewhere."""
+    """Configure log lines on stderr: readable on a terminal, JSON elsewhere."""
     as_json = not sys.stderr.isatty() if json_lines is None else json_lines
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()

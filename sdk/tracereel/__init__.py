@@ -1,16 +1,16 @@
-"""tracereel: a flight recorder for AI agent pipelines. This module is the public API.
+"""Public API of tracereel, a flight recorder for AI agent pipelines.
 
-Names are loaded at first use, so that importing the package costs next to nothing.
+Names are imported lazily, on first use, so that importing the package is cheap.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from tracereel._context import Execution
-    from tracereel._context import here as current_execution
-    from tracereel._recorder import configure, flush, shutdown
-    from tracereel._shipper import FlushResult
+    from tracereel._core.context import Execution
+    from tracereel._core.context import here as current_execution
+    from tracereel._core.recorder import configure, flush, shutdown
+    from tracereel._export.shipper import FlushResult
     from tracereel.decisions import current_decision, record_decision, traced_decision
     from tracereel.decorators import (
         traced_agent,
@@ -64,26 +64,26 @@ __all__ = [
 
 _HOMES: Final = {
     "ConfigurationError": "errors",
-    "Execution": "_context",
+    "Execution": "_core.context",
     "FailureRule": "failures",
-    "FlushResult": "_shipper",
+    "FlushResult": "_export.shipper",
     "TracereelError": "errors",
     "add_failure_rule": "failures",
     "carry": "propagation",
-    "configure": "_recorder",
+    "configure": "_core.recorder",
     "configure_logs": "logs",
     "current_decision": "decisions",
-    "current_execution": "_context",
+    "current_execution": "_core.context",
     "extract": "propagation",
     "fallback": "resilience",
-    "flush": "_recorder",
+    "flush": "_core.recorder",
     "inject": "propagation",
     "record_decision": "decisions",
     "remove_failure_rule": "failures",
     "replay": "tape.replaying",
     "retry": "resilience",
     "set_tokens_remaining": "metrics",
-    "shutdown": "_recorder",
+    "shutdown": "_core.recorder",
     "start_metrics_server": "metrics_server",
     "subprocess_environ": "propagation",
     "traced_agent": "decorators",
@@ -95,7 +95,7 @@ _HOMES: Final = {
     "traced_tool": "decorators",
 }
 _NAMES_THERE: Final = {"current_execution": "here"}
-"""Public name → what it is called in its home, where that differs."""
+"""Public names that differ from the name in their module."""
 
 
 def __getattr__(name: str) -> Any:

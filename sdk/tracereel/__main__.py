@@ -1,4 +1,4 @@
-"""`python -m tracereel`: the command line, where the installed script is not on the path."""
+"""Entry point for `python -m tracereel`."""
 
 import sys
 

@@ -1,7 +1,6 @@
-"""The pytest plugin: the fixture `recorded_events`, and tests that run against a tape.
+"""Pytest plugin: the `recorded_events` fixture and tests that run against a tape.
 
-Loaded by pytest through its entry point. It imports nothing of the SDK until it is used: it is loaded
-in every run of pytest.
+Pytest loads it in every run through an entry point, so it imports the SDK only when it is used.
 """
 
 from collections.abc import Generator, Iterator
@@ -17,7 +16,7 @@ _RUN: "pytest.StashKey[Any]" = pytest.StashKey()
 
 @pytest.fixture
 def recorded_events() -> "Iterator[EventRecorder]":
-    """Every event recorded during the test: in memory, nothing written, nothing sent."""
+    """Record all events of the test in memory; nothing is written or sent."""
     from tracereel.testing import EventRecorder
 
     with EventRecorder() as recorder:
@@ -34,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the `tracereel_tape` marker."""
     config.addinivalue_line(
         "markers",
         "tracereel_tape(path, **options): run the test against a recorded run;"
@@ -44,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def tape_run(request: pytest.FixtureRequest) -> Any:
-    """The re-execution that a test marked with `tracereel_tape` runs in."""
+    """Return the re-execution of a test marked with `tracereel_tape`."""
     return _run_of(request.node)
 
 
@@ -61,7 +60,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Name a divergence in pytest's summary by its first line: in CI pytest repeats whole texts there."""
+    """Shorten a divergence to its first line in the summary; pytest repeats whole texts in CI."""
     report = yield
     if _RUN in item.stash and report.failed:
         crash = getattr(report.longrepr, "reprcrash", None)

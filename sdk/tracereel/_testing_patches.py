@@ -1,6 +1,6 @@
-"""Time and ids that repeat, put under the SDK's own modules only and taken away again.
+"""Deterministic time and ids for tests, patched into the SDK's modules only.
 
-The program under test keeps its clock: what is replaced is the name `time` inside `tracereel`.
+The program under test keeps its clock: only the name `time` inside `tracereel` is replaced.
 """
 
 import sys
@@ -9,28 +9,29 @@ import time
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from tracereel import _clock
+from tracereel._runtime import clock as _clock
 
 _EXCEPT: Final = frozenset(
     {
-        "tracereel._connection",
-        "tracereel._goals",
-        "tracereel._heartbeat",
-        "tracereel._other_spans",
-        "tracereel._sender",
-        "tracereel._shipper",
+        "tracereel._export.collector_connection",
+        "tracereel._telemetry.delivery_slo",
+        "tracereel._export.heartbeat",
+        "tracereel._export.span_exporter",
+        "tracereel._export.otlp",
+        "tracereel._export.sender",
+        "tracereel._export.shipper",
         "tracereel.testing",
     }
 )
-"""Delivery waits in real time."""
+"""Modules that keep real time, because delivery waits in real time."""
 
 
 class StepClock:
-    """A clock that moves by one step each time it is read, or when told to.
+    """Clock that advances by one step per reading, or by `advance`.
 
     Args:
-        start: the first moment read; 2026-01-01 00:00 UTC if not given.
-        step_ms: milliseconds per reading; 0 makes time stand still between `advance`.
+        start: first time returned; default 2026-01-01 00:00 UTC.
+        step_ms: milliseconds per reading; 0 stops the clock between calls of `advance`.
     """
 
     def __init__(self, start: datetime | None = None, *, step_ms: float = 1.0) -> None:
@@ -40,20 +41,20 @@ class StepClock:
         self._lock = threading.Lock()
 
     def time_ns(self) -> int:
-        """The moment of now, in nanoseconds since 1970; moves on."""
+        """Return the time in nanoseconds since 1970, then advance by one step."""
         with self._lock:
             now = self._now
             self._now += self._step
             return now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         with self._lock:
             self._now += round(seconds * 1e9)
 
 
 class _SteppedTime:
-    """The module `time` with another clock in it; sleeping and deadlines stay real."""
+    """Module `time` with a replaced clock; sleeping and deadlines stay real."""
 
     def __init__(self, clock: StepClock) -> None:
         self.time_ns = clock.time_ns
@@ -70,7 +71,7 @@ class _SteppedTime:
 
 
 class _CountedBits:
-    """In place of the random generator of ids: 1, 2, 3, …"""
+    """Deterministic id generator that counts 1, 2, 3, …"""
 
     def __init__(self) -> None:
         self._last = 0
@@ -82,11 +83,11 @@ class _CountedBits:
             return self._last & ((1 << bits) - 1)
 
     def seed(self) -> None:
-        """A forked child goes on counting."""
+        """Do nothing: a forked child continues to count."""
 
 
-class Patches:
-    """What is replaced while a recorder for tests is in force."""
+class TestingPatches:
+    """Patches that are active while a test recorder is active."""
 
     def __init__(self, clock: StepClock | None, *, fixed_ids: bool) -> None:
         self._clock = clock
@@ -94,7 +95,7 @@ class Patches:
         self._undo: list[tuple[Any, str, Any]] = []
 
     def apply(self) -> None:
-        """Put them in place."""
+        """Apply the patches."""
         if self._clock is not None:
             stepped = _SteppedTime(self._clock)
             for name, module in list(sys.modules.items()):
@@ -105,7 +106,7 @@ class Patches:
             self._replace(_clock, "_random", _CountedBits())
 
     def undo(self) -> None:
-        """Restore what was there."""
+        """Restore the original values."""
         while self._undo:
             module, name, value = self._undo.pop()
             setattr(module, name, value)

@@ -1,4 +1,4 @@
-"""The settings of the SDK: one row each, from arguments and environment to a frozen `Config`."""
+"""SDK settings, read from arguments and environment into a frozen `Config`."""
 
 import hashlib
 import os
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from tracereel import redaction as _redaction
-from tracereel._clock import MAX_DRIFT_SECONDS
+from tracereel._redact import rules as _redaction
+from tracereel._redact.rules import Redaction
+from tracereel._runtime.clock import MAX_DRIFT_SECONDS
 from tracereel.errors import ConfigurationError
-from tracereel.redaction import Redaction
 
 MIB: Final = 1024 * 1024
 _TRUE: Final = ("1", "true", "yes", "on")
@@ -19,6 +19,8 @@ _FALSE: Final = ("0", "false", "no", "off")
 COMPRESSIONS: Final = ("auto", "gzip", "none")
 RECORDS: Final = ("off", "errors", "sampled", "all")
 
+NO_SPOOL: Final = Path(os.devnull, "no-home-directory")
+"""Directory that cannot be created: events stay in memory and a warning names it."""
 DEFAULT_ENDPOINT: Final = "http://127.0.0.1:4318"
 
 
@@ -92,7 +94,10 @@ def _cost(value: object) -> float:
 
 
 def _directory(value: object) -> Path:
-    path = Path(str(value)).expanduser()
+    try:
+        path = Path(str(value)).expanduser()
+    except RuntimeError as error:  # `~` without a home directory
+        raise ValueError("an absolute path; this user has no home directory") from error
     if not path.is_absolute():
         raise ValueError("an absolute path")
     return path
@@ -114,14 +119,18 @@ def _record(value: object) -> str:
 
 def _default_spool() -> Path:
     state = os.environ.get("XDG_STATE_HOME") or ""
-    # The XDG specification has relative paths ignored.
-    base = Path(state) if state.startswith("/") else Path("~/.local/state").expanduser()
-    return base / "tracereel" / "spool"
+    # The XDG specification says to ignore relative paths.
+    if state.startswith("/"):
+        return Path(state) / "tracereel" / "spool"
+    try:
+        return Path.home() / ".local" / "state" / "tracereel" / "spool"
+    except RuntimeError:  # neither HOME nor an entry in the password file, as in some containers
+        return NO_SPOOL
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What one row says about a setting, beside its name, type and default."""
+    """Metadata of a setting, beside its name, type and default."""
 
     env: str
     parse: Callable[[object], Any]
@@ -140,7 +149,7 @@ def _row(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Every setting; a row is: name, type, default, variable, how to read it, meaning."""
+    """All SDK settings; each row has a default, a variable, a parser and a description."""
 
     endpoint: str = _row(
         DEFAULT_ENDPOINT, "TRACEREEL_ENDPOINT", _endpoint, "Base URL of the collector."
@@ -254,26 +263,26 @@ class Config:
 
     @property
     def destination_id(self) -> str:
-        """Short name of endpoint and key: events spooled for one are never sent to another."""
+        """Short hash of endpoint and key; events spooled for one are never sent to another."""
         identity = f"{self.endpoint}\0{self.api_key or ''}"
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     @property
     def destination_dir(self) -> Path:
-        """Where the events for this destination wait."""
+        """Directory of the events that wait for this destination."""
         return self.spool_dir / self.destination_id
 
 
 def settings() -> dict[str, Setting]:
-    """The table: name of a setting → its row."""
+    """Return all settings by name."""
     return {item.name: item.metadata["setting"] for item in fields(Config)}
 
 
 def load(environ: Mapping[str, str] | None = None, /, **given: object) -> Config:
-    """The configuration: what is given (not `None`), else the environment, else the default.
+    """Build the configuration from arguments (not `None`), else the environment, else the defaults.
 
     Raises:
-        ConfigurationError: one or more values cannot be used; the message names each of them.
+        ConfigurationError: one or more values are invalid; the message names each of them.
     """
     env = os.environ if environ is None else environ
     table = settings()
@@ -298,7 +307,7 @@ def load(environ: Mapping[str, str] | None = None, /, **given: object) -> Config
 
 
 def _from_environment(name: str, row: Setting, env: Mapping[str, str]) -> str | None:
-    """The variable of a setting, or OpenTelemetry's that stands in for it; empty is unset."""
+    """Return a setting's variable or its OpenTelemetry equivalent; empty counts as unset."""
     if found := env.get(row.env, "").strip():
         return found
     if name == "service":

@@ -1,4 +1,4 @@
-"""Decisions: what an agent chose and why, as an event, a span event and a log line."""
+"""Agent decisions, recorded as an event, a span event and a log line."""
 
 import functools
 import inspect
@@ -8,18 +8,22 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
-from tracereel import _context, _guard, _objects, _recorder, _values, semconv
-from tracereel._clock import sortable_id
+from tracereel import semconv
+from tracereel._core import context
+from tracereel._core import recorder as _recorder
+from tracereel._redact import safe_access, values
+from tracereel._runtime import guard
+from tracereel._runtime.clock import sortable_id
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _READ: Final = ("confidence", "reasoning", "candidates", "chosen", "was_cached", "cache_hit_key")
-"""What a decision function's result may say of itself."""
+"""Fields that are read from the result of a decision function."""
 
 
 class DecisionFields(TypedDict, total=False):
-    """What may be said of a decision."""
+    """Optional fields of a decision."""
 
     category: str | None
     reasoning: str | None
@@ -34,13 +38,13 @@ class DecisionFields(TypedDict, total=False):
 
 
 def record_decision(decision_type: str, **fields: Unpack[DecisionFields]) -> str:
-    """Write a decision of the current agent down; gives its id.
+    """Record a decision of the current agent and return its id.
 
-    Inside a pipeline but outside its agents, the pipeline is named as the one that decided. Outside
-    both there is no trace it could belong to: it is dropped and counted, nothing is raised.
+    In a pipeline but outside of its agents, the decision belongs to the pipeline. Outside of both it has
+    no trace: it is dropped and counted, and nothing is raised.
     """
     decision_id = sortable_id("dec")
-    with _guard.Guard("decision"):
+    with guard.Guard("decision"):
         _record(decision_id, decision_type, cast("dict[str, Any]", fields))
     return decision_id
 
@@ -49,10 +53,10 @@ def _record(decision_id: str, decision_type: object, fields: dict[str, Any]) -> 
     recorder = _recorder.active()
     if recorder is None:
         return
-    execution = _context.current_execution()
+    execution = context.current_execution()
     if execution is None:
         recorder.drop("no_execution")
-        _guard.log.debug("tracereel: a decision outside of any traced agent was dropped")
+        guard.log.debug("tracereel: a decision outside of any traced agent was dropped")
         return
     captures = recorder.config.capture_content
     get = fields.get
@@ -61,23 +65,23 @@ def _record(decision_id: str, decision_type: object, fields: dict[str, Any]) -> 
             "event_type": semconv.DECISION_RECORDED,
             "agent_name": agent.name if (agent := execution.agent).kind == "agent" else None,
             "decision_id": decision_id,
-            "decision_type": _values.label(decision_type) or _values.type_name(decision_type),
-            "decision_category": _values.label(get("category")),
-            "reasoning": _values.label(get("reasoning"), _values.TEXT_LIMIT) if captures else None,
-            "confidence": _values.ratio(get("confidence")),
-            "input_data": _values.plain_dict(get("input_data")) if captures else None,
-            "output_data": _values.plain_dict(get("output_data")) if captures else None,
+            "decision_type": values.label(decision_type) or values.type_name(decision_type),
+            "decision_category": values.label(get("category")),
+            "reasoning": values.label(get("reasoning"), values.TEXT_LIMIT) if captures else None,
+            "confidence": values.ratio(get("confidence")),
+            "input_data": values.plain_dict(get("input_data")) if captures else None,
+            "output_data": values.plain_dict(get("output_data")) if captures else None,
             "decision_duration_ms": _duration(get("duration_ms")),
             "was_cached": get("was_cached") is True,
-            "cache_hit_key": _values.label(get("cache_hit_key")),
+            "cache_hit_key": values.label(get("cache_hit_key")),
             "candidates": _list(get("candidates")) if captures else None,
-            "chosen": _values.plain(get("chosen")) if captures else None,
+            "chosen": values.plain(get("chosen")) if captures else None,
         }
     )
 
 
 class Decision:
-    """A decision being taken; recorded when it has been."""
+    """Decision in progress; recorded by `close`."""
 
     __slots__ = ("_fields", "_tick", "_type", "decision_id")
 
@@ -88,21 +92,21 @@ class Decision:
         self._tick = time.perf_counter_ns()
 
     def set(self, **fields: Unpack[DecisionFields]) -> None:
-        """Say what is known of it. Later values win."""
+        """Set fields of the decision; later values win."""
         self._fields.update(fields)
 
     def candidates(self, result: object) -> object:
-        """What it could come out as, if it, or its result, says so."""
+        """Return the candidates that were set, else those of the result."""
         said = self._fields.get("candidates")
-        return said if said is not None else _objects.attributes(result, _READ).get("candidates")
+        return said if said is not None else safe_access.attributes(result, _READ).get("candidates")
 
     def close(self, result: object = None) -> None:
-        """It has been taken, with this result."""
-        with _guard.Guard("decision"):
+        """Record the decision with its result."""
+        with guard.Guard("decision"):
             fields = self._fields
             if result is not None:
                 fields.setdefault("output_data", result)
-                for name, value in _objects.attributes(result, _READ).items():
+                for name, value in safe_access.attributes(result, _READ).items():
                     fields.setdefault(name, value)
             if fields.get("duration_ms") is None:
                 fields["duration_ms"] = (time.perf_counter_ns() - self._tick) / 1e6
@@ -113,16 +117,16 @@ _deciding: ContextVar[Decision | None] = ContextVar("tracereel_decision", defaul
 
 
 def current_decision() -> Decision:
-    """The decision that is being taken here; a stand-in that keeps nothing where there is none."""
+    """Return the decision in progress, or a placeholder whose fields are discarded."""
     return _deciding.get() or Decision("", {})
 
 
 class traced_decision:  # noqa: N801 - used as a decorator, beside functions
-    """Record what a function, coroutine function or `with` block decides, and how long it took.
+    """Record the decision of a function, coroutine function or `with` block, and its duration.
 
-    The arguments are the input, the result the output. A result with `confidence`, `reasoning`,
-    `chosen`, `candidates`, `was_cached` or `cache_hit_key`, as keys or data, says those too;
-    `current_decision().set(…)` inside wins. A function that raises has not decided: nothing is recorded.
+    The arguments are the input, the result is the output. `confidence`, `reasoning`, `chosen`,
+    `candidates`, `was_cached` and `cache_hit_key` are read from the result's keys or attributes;
+    `current_decision().set(…)` takes precedence. Nothing is recorded if the function raises.
     """
 
     __slots__ = ("_entered", "_fields", "_type")
@@ -138,7 +142,7 @@ class traced_decision:  # noqa: N801 - used as a decorator, beside functions
         """Wrap a function or coroutine function.
 
         Raises:
-            TypeError: the function is a generator: it has no one result.
+            TypeError: the function is a generator, which has no single result.
         """
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"a decision is one result; {function!r} is a generator")
@@ -204,42 +208,52 @@ class traced_decision:  # noqa: N801 - used as a decorator, beside functions
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        decision, token = self._entered.pop()
+        decision, token = entry = self._current()
+        self._entered.remove(entry)
         _leave(token)
         if error is None:
             decision.close()
 
+    def _current(self) -> tuple[Decision, Token[Decision | None]]:
+        """Return the entry of this block; several tasks may have entered the same object."""
+        current = _deciding.get()
+        # A copy, because other threads may enter and leave meanwhile.
+        for entry in reversed(tuple(self._entered)):
+            if entry[0] is current:
+                return entry
+        return self._entered[-1]  # left in another context
+
 
 def _forced(decision_type: str) -> tuple[bool, Any]:
-    """Whether a re-execution says how a decision comes out, and how."""
+    """Return whether a re-execution overrides the decision, and the result."""
     recorder = _recorder.active()
     if recorder is None or recorder.tape is None:
         return False, None
-    return recorder.tape.decide(_context.current_execution(), decision_type)
+    return recorder.tape.decide(context.current_execution(), decision_type)
 
 
 def _decided(decision_type: str, result: object, decision: Decision | None) -> None:
     recorder = _recorder.active()
     if recorder is not None and recorder.tape is not None:
         candidates = decision.candidates(result) if decision is not None else None
-        recorder.tape.decided(_context.current_execution(), decision_type, result, candidates)
+        recorder.tape.decided(context.current_execution(), decision_type, result, candidates)
 
 
 def _leave(token: Token[Decision | None]) -> None:
     try:
         _deciding.reset(token)
-    except ValueError:  # a coroutine closed in another context than it ran in
+    except ValueError:  # a coroutine was closed in another context
         pass
 
 
 def _duration(value: object) -> int | None:
-    """Milliseconds as a whole number; callers often measure them as a float."""
-    number = _values.real(value)
-    return None if number is None else _values.count(round(number))
+    """Round milliseconds to an integer; callers often measure a float."""
+    number = values.real(value)
+    return None if number is None else values.count(round(number))
 
 
 def _list(value: object) -> list[Any] | None:
     if value is None:
         return None
-    data = _values.plain(value)
+    data = values.plain(value)
     return data if isinstance(data, list) else [data]

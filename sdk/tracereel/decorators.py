@@ -1,27 +1,27 @@
-"""The decorators: agents, pipelines, and the calls of models, tools, steps and searches inside them.
+"""Decorators that record agents, pipelines, and calls of models, tools, steps and retrievals.
 
-Each decorates functions, methods, coroutine functions, generators and async generators, and each is
-the context of a `with` or `async with` block, which gives the `Execution`.
+Each decorates functions, methods, coroutine functions, generators and async generators. Each is also
+a context manager for `with` and `async with` blocks, which returns the `Execution`.
 
-`trace_id`, `request_id`, `session_id`, `user_id` and `parent_trace_id` name the run. For agents and
-pipelines they are also taken from arguments of those names, and from the data of an argument that
+`trace_id`, `request_id`, `session_id`, `user_id` and `parent_trace_id` identify the run. Agents and
+pipelines also read them from arguments of those names, and from the attributes of an argument that
 has them, such as a context object.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
-from tracereel import _values
-from tracereel._scopes.agent import AgentSpec
-from tracereel._scopes.arguments import IDS, Ids, given
-from tracereel._scopes.calls import EFFECTS, LlmSpec, ToolSpec
-from tracereel._scopes.pipeline import PipelineSpec
-from tracereel._scopes.steps import RetrievalSpec, StepSpec
-from tracereel._wrapping import Traced
+from tracereel._core.executions.agent import AgentSpec
+from tracereel._core.executions.arguments import IDS, Ids, given
+from tracereel._core.executions.calls import EFFECTS, LlmSpec, ToolSpec
+from tracereel._core.executions.pipeline import PipelineSpec
+from tracereel._core.executions.steps import RetrievalSpec, StepSpec
+from tracereel._core.wrapping import Traced
+from tracereel._redact import values
 
 
 class RunOptions(TypedDict, total=False):
-    """Options that every decorator takes."""
+    """Options of every decorator."""
 
     trace_id: str | None
     request_id: str | None
@@ -29,7 +29,7 @@ class RunOptions(TypedDict, total=False):
     user_id: str | None
     parent_trace_id: str | None
     inputs: Mapping[str, Any] | None
-    """What a `with` block is given; a decorated function's arguments are recorded by themselves."""
+    """Inputs of a `with` block; arguments of a decorated function are recorded automatically."""
 
 
 def traced_agent(
@@ -49,7 +49,7 @@ def traced_agent(
         async def parse(prompt: str) -> Parsed: ...
 
     Raises:
-        TypeError: no name was given, or an option that there is not.
+        TypeError: the name is missing or an option is unknown.
     """
     name = _name(name, "traced_agent")
     spec = AgentSpec(
@@ -70,15 +70,14 @@ def traced_pipeline(
 ) -> Traced[PipelineSpec]:
     """Record every call as a run of a pipeline.
 
-    The agents called inside are counted, also in tasks and threads that copy the context. Arguments
-    named `user_prompt` or `prompt`, `user_timezone` or `timezone`, and `user_id` are recorded as
-    what they are called.
+    Agents called inside are counted, also in tasks and threads that copy the context. The arguments
+    `user_prompt` or `prompt`, `user_timezone` or `timezone`, and `user_id` are recorded as fields.
 
     Args:
-        agents: names of the agents, in the order in which they are meant to run.
+        agents: names of the agents in their planned order.
 
     Raises:
-        TypeError: no type was given, or an option that there is not.
+        TypeError: the type is missing or an option is unknown.
     """
     spec = PipelineSpec(
         _name(pipeline_type, "traced_pipeline"),
@@ -98,13 +97,13 @@ def traced_llm(
     max_tokens: int | None = None,
     **run: Unpack[RunOptions],
 ) -> Traced[LlmSpec]:
-    """Record every call as a call of a model; a generator is a streamed one.
+    """Record every call as a model call; a generator is a streamed one.
 
-    `current_execution().set(llm_prompt_tokens=…, finish_reason=…)` inside says what it used; the sums
-    are on the agent around. An argument named `messages`, `prompt` or `input` is what was asked.
+    Set usage with `current_execution().set(llm_prompt_tokens=…, finish_reason=…)`; the sums appear on the
+    enclosing agent. An argument named `messages`, `prompt` or `input` is recorded as the request.
 
     Raises:
-        TypeError: no model was given, or an option that there is not.
+        TypeError: the model is missing or an option is unknown.
     """
     spec = LlmSpec(
         _name(model, "traced_llm"),
@@ -126,18 +125,18 @@ def traced_tool(
     effect: str | None = None,
     **run: Unpack[RunOptions],
 ) -> Traced[ToolSpec]:
-    """Record every call as a call of a tool.
+    """Record every call as a tool call.
 
-    The call's id is the option, or an argument named `tool_call_id`, `tool_use_id` or `call_id`. What
-    has succeeded under an id is recorded once per execution; repeats run, are dropped and counted.
+    The call's id is the option, or an argument named `tool_call_id`, `tool_use_id` or `call_id`. A
+    successful call is recorded once per id and execution; repeats still run but are dropped and counted.
 
     Args:
-        effect: what it does to the world: `pure`, `read`, `write` or `irreversible`. A tool that does
-            not say is taken to write: in a re-execution it runs only where it is asked for by name.
+        effect: side effect of the tool: `pure`, `read`, `write` or `irreversible`. The default is
+            treated as `write`: a re-execution runs the tool only if it is requested by name.
 
     Raises:
-        TypeError: no name was given, or an option that there is not.
-        ValueError: the effect is none of these.
+        TypeError: the name is missing or an option is unknown.
+        ValueError: the effect is unknown.
     """
     if effect is not None and effect not in EFFECTS:
         raise ValueError(f"effect is {effect!r}; expected one of {', '.join(EFFECTS)}")
@@ -155,10 +154,10 @@ def traced_tool(
 def traced_step(
     name: str, *, step_type: str | None = None, **run: Unpack[RunOptions]
 ) -> Traced[StepSpec]:
-    """Record every call as a step of the agent around; a failure inside has the step as its stage.
+    """Record every call as a step of the enclosing agent; errors inside get it as stage.
 
     Raises:
-        TypeError: no name was given, or an option that there is not.
+        TypeError: the name is missing or an option is unknown.
     """
     spec = StepSpec(
         _name(name, "traced_step"),
@@ -176,14 +175,15 @@ def traced_retrieval(
     top_k: int | None = None,
     **run: Unpack[RunOptions],
 ) -> Traced[RetrievalSpec]:
-    """Record every call as a search for documents.
+    """Record every call as a retrieval of documents.
 
-    Arguments named `query`, `top_k` or `k`, and `collection` are recorded as that. A result that is a
-    list gives the count, and ids and scores where its items have them; an empty one is visible, and
-    `current_execution().set(degraded=True)` makes a degraded one visible.
+    The query, limit and collection are recorded from arguments named `query`, `question` or `text`,
+    `top_k`, `k` or `limit`, and `collection`. If the result is a list, its length is recorded, with ids
+    and scores of items that have them. Empty results are marked; mark degraded ones with
+    `current_execution().set(degraded=True)`.
 
     Raises:
-        TypeError: no name was given, or an option that there is not.
+        TypeError: the name is missing or an option is unknown.
     """
     spec = RetrievalSpec(
         _name(name, "traced_retrieval"),
@@ -198,14 +198,14 @@ def traced_retrieval(
 def _name(value: object, decorator: str) -> str:
     if not isinstance(value, str) or not value:
         raise TypeError(f'{decorator} takes a name, as in @{decorator}("parsing"); got {value!r}')
-    return _values.text(value, _values.SHORT_LIMIT)
+    return values.text(value, values.SHORT_LIMIT)
 
 
 def _ids(run: RunOptions, decorator: str) -> Ids:
     options: dict[str, Any] = {**run}
     options.pop("inputs", None)
     if unknown := sorted(set(options) - set(IDS)):
-        import inspect  # only where something is wrong: it takes a while to load
+        import inspect  # slow to import, and needed only for the error message
 
         parameters = inspect.signature(globals()[decorator]).parameters.values()
         own = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]

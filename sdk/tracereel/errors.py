@@ -1,9 +1,9 @@
-"""Errors the SDK raises to its callers (configuration and client calls; never from decorated code)."""
+"""Exceptions of configuration and client calls; decorated code never raises them."""
 
 
 class TracereelError(Exception):
-    """Base of everything tracereel raises on purpose."""
+    """Base class of all exceptions that tracereel raises."""
 
 
 class ConfigurationError(TracereelError):
-    """A setting has a value that cannot be used; the message names it and what is accepted."""
+    """Invalid value of a setting; the message names it and the accepted values."""

@@ -1,9 +1,9 @@
-"""The event contract: every event an agent run can leave behind, the one definition all parts use.
+"""Event contract: pydantic models of all event types, shared by the SDK and the collector.
 
-The eight `agent.*` types of contract 1.0.0 come first, field for field; our own types follow.
-A field that an agent may not have (a model, a confidence, a reasoning) is null when absent, never
-invented. Unknown extra fields are kept. `docs/events.schema.json` is generated from here, and the
-collector's decoder from that schema.
+The eight `agent.*` types of contract 1.0.0 come first, field for field; tracereel's own types follow.
+An optional field (a model, a confidence, a reasoning) is null when absent. Unknown extra fields are
+kept. `docs/events.schema.json` is generated from these models, and the collector's decoder from that
+schema.
 """
 
 from datetime import UTC, datetime
@@ -14,17 +14,17 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 EVENT_VERSION: Final = "1.0.0"
 CUSTOM_PREFIX: Final = "custom."
 SUMMARY_LIMIT: Final = 200
-"""Longest input or output summary the SDK writes, in characters."""
+"""Maximum length of input and output summaries that the SDK writes, in characters."""
 
 RESERVED_FIELDS: Final = frozenset({"tenant", "sequence_number", "ingested_at"})
-"""Fields only the collector may set; whatever a sender puts there is removed."""
+"""Fields that only the collector may set; values from senders are removed."""
 
 TRACE_ID_PATTERN: Final = r"^[A-Za-z0-9_.:-]{1,128}$"
 EVENT_VERSION_PATTERN: Final = r"^1(\.[0-9]+){1,2}$"
 
 
 def _utc(value: datetime) -> datetime:
-    """A timestamp without a zone is UTC."""
+    """Treat a timestamp without a zone as UTC."""
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value
 
 
@@ -38,7 +38,7 @@ Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Envelope(BaseModel):
-    """What every event carries, whatever its type: identity, place in trace and ledger."""
+    """Fields of every event: identity, place in the trace, ledger."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -48,7 +48,7 @@ class Envelope(BaseModel):
     trace_id: TraceId
 
     otel_trace_id: OtelTraceId | None = None
-    """The OpenTelemetry trace of the event's span; without one, derived from `trace_id`."""
+    """OpenTelemetry trace id of the event's span; derived from `trace_id` if absent."""
     span_id: SpanId | None = None
     parent_span_id: SpanId | None = None
     session_id: str | None = None
@@ -56,20 +56,20 @@ class Envelope(BaseModel):
     user_id: str | None = None
     execution_id: str | None = None
     event_index: Count | None = None
-    """Number of this event among those of its execution, from 0 on."""
+    """Number of this event in its execution, from 0."""
 
     emitter_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    """One per emitting process; its events are numbered by `emitter_seq` without gaps."""
+    """Id of the emitting process; `emitter_seq` numbers its events without gaps."""
     emitter_seq: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
     trace_seq: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
-    """Number of this event among those its emitter recorded for this trace."""
+    """Number of this event among those of its emitter for this trace."""
     trace_event_count: Count | None = None
-    """On the event that closes a run: how many events its emitter recorded for the trace."""
+    """Events its emitter recorded for the trace; set on the event that closes a run."""
     hlc: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
-    """Hybrid logical clock: nanoseconds as 16 hex digits, never running backwards along a cause."""
+    """Hybrid logical clock in nanoseconds, 16 hex digits; increases along causality."""
 
     span_name: str | None = None
-    """On closing events, the exact span: name, start, end and attempt."""
+    """Name of the span. Closing events also have its start, end and attempt."""
     span_start_unix_nano: Count | None = None
     span_end_unix_nano: Count | None = None
     attempt: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
@@ -117,21 +117,21 @@ class AgentExecutionCompleted(Envelope):
     fallback_used: bool = False
     stage: str | None = None
     output_items: Count | None = None
-    """Of a generator: how many items it gave."""
+    """Number of items that a generator yielded."""
     rounds: Count | None = None
-    """Of an agent that loops: how many rounds it took, and how many it was allowed."""
+    """Rounds of an agent loop; `round_limit` is their maximum."""
     round_limit: Count | None = None
     end_code: str | None = None
-    """`ITERATION_LIMIT_REACHED` when the last round allowed was not enough."""
+    """`ITERATION_LIMIT_REACHED` if the loop hit its round limit."""
     duplicate_tool_calls: Count | None = None
-    """Repeated tool calls that were not recorded."""
+    """Number of repeated tool calls that were not recorded."""
     attempts_made: Count | None = None
-    """Attempts inside this execution: the first and each retry. Those before it are not among them."""
+    """Attempts inside this execution: the first one and its retries."""
     repeats_execution_id: str | None = None
-    """The execution of which this one is another attempt, and how that ended."""
+    """Execution that this one retries; `repeats_status` is its status."""
     repeats_status: str | None = None
     wasted_cost_usd: float | None = None
-    """What of the cost was for nothing; all of it where the execution did not succeed."""
+    """Wasted part of the cost; all of it if the execution did not succeed."""
 
 
 class AgentExecutionFailed(Envelope):
@@ -144,7 +144,7 @@ class AgentExecutionFailed(Envelope):
     error_message: str
     error_code: str | None = None
     error_category: str | None = None
-    """`transient`, `permanent` or `validation`; null when nothing says which."""
+    """`transient`, `permanent` or `validation`; null if unknown."""
     stage: str | None = None
     input_at_error: dict[str, Any] | None = None
     partial_output: dict[str, Any] | None = None
@@ -156,7 +156,7 @@ class AgentExecutionFailed(Envelope):
     fallback_successful: bool | None = None
     execution_time_before_failure_ms: Count
     propagated: bool | None = None
-    """Whether the error came out of another execution, inside this one, and which."""
+    """Whether the error came from a nested execution; `origin_execution_id` names it."""
     origin_execution_id: str | None = None
     timeout_seconds: float | None = None
     rounds: Count | None = None
@@ -173,7 +173,7 @@ class AgentDecisionRecorded(Envelope):
 
     event_type: Literal["agent.decision.recorded"] = "agent.decision.recorded"
     agent_name: Name | None
-    """Null for a decision that a pipeline took outside its agents."""
+    """Agent that decided; null for a pipeline's decision outside of its agents."""
     decision_id: Name
     decision_type: str
     decision_category: str | None = None
@@ -185,7 +185,7 @@ class AgentDecisionRecorded(Envelope):
     was_cached: bool = False
     cache_hit_key: str | None = None
     candidates: list[Any] | None = None
-    """What could have been chosen; ours, beside the contract's fields."""
+    """Options to choose from; an addition to the contract's fields."""
     chosen: Any = None
 
 
@@ -202,7 +202,7 @@ class AgentRetryAttempted(Envelope):
     next_retry_at: Timestamp
     retry_successful: bool | None = None
     wasted_cost_usd: float | None = None
-    """What the attempt has cost, with the agents that ran in it; part of their costs, not beside them."""
+    """Cost of the attempt and its agents; already included in the agents' costs."""
 
 
 class AgentFallbackTriggered(Envelope):
@@ -218,7 +218,7 @@ class AgentFallbackTriggered(Envelope):
     fallback_confidence: Ratio | None = None
     quality_delta: float | None = None
     wasted_cost_usd: float | None = None
-    """What the routes given up have cost, with the agents that ran in them."""
+    """Cost of abandoned routes and the agents in them."""
 
 
 class AgentPipelineStarted(Envelope):
@@ -254,7 +254,7 @@ class AgentPipelineCompleted(Envelope):
     final_confidence: Ratio | None = None
     agents_cancelled: Count | None = None
     agent_results: list[dict[str, Any]] | None = None
-    """How each agent of this process ended, in that order: name, execution, status, duration …"""
+    """Results of this process's agents in order of completion: name, execution, status, duration …"""
     total_llm_tokens: Count | None = None
     total_llm_cost_usd: float | None = None
     error_type: str | None = None
@@ -268,7 +268,7 @@ class AgentPipelineCompleted(Envelope):
     timeout_seconds: float | None = None
     cancel_reason: str | None = None
     was_retried: bool | None = None
-    """Of one that a loop around it has tried again, as for executions of agents."""
+    """Whether an outer loop retried the pipeline, as for agent executions."""
     retry_count: Count | None = None
     repeats_execution_id: str | None = None
     repeats_status: str | None = None
@@ -302,7 +302,7 @@ class AgentLlmCalled(Envelope):
     operation: str = "chat"
     llm_provider: str | None = None
     llm_model: str | None = None
-    """The model that answered."""
+    """Model that responded."""
     llm_model_requested: str | None = None
     temperature: float | None = None
     max_tokens: Count | None = None
@@ -383,10 +383,10 @@ class AgentRetrievalCompleted(Envelope):
     top_k: Count | None = None
     result_count: Count | None = None
     documents: list[dict[str, Any]] | None = None
-    """`id` and `score` of each, null where the result did not say."""
+    """`id` and `score` of each document; null where unknown."""
     is_empty: bool | None = None
     degraded: bool = False
-    """Whether the answer is worse than it should be: a source was away, a limit was hit."""
+    """Whether the result is degraded: a source was unavailable or a limit was hit."""
     degraded_reason: str | None = None
     status: str
     """`success`, `failed` or `cancelled`."""
@@ -425,11 +425,11 @@ class AgentTapeRecorded(Envelope):
 
     event_type: Literal["agent.tape.recorded"] = "agent.tape.recorded"
     tape_id: Name
-    """Parts of one tape have one id, and are numbered by `part` from 0 on."""
+    """Tape id, shared by its parts; `part` numbers them from 0."""
     tape_version: Count
     part: Count
     records: list[dict[str, Any]]
-    """Calls that began and ended, and their values; `docs/sdk/replay.md` has their form."""
+    """Started and ended calls with their values; see `docs/sdk/replay.md`."""
 
 
 class CustomEvent(Envelope):
@@ -463,7 +463,7 @@ EVENT_TYPES: Final[dict[str, type[Envelope]]] = {
 
 
 class UnknownEventTypeError(ValueError):
-    """The event type is neither one of ours nor a `custom.` one."""
+    """Unknown event type: neither in the contract nor `custom.`."""
 
     def __init__(self, event_type: object) -> None:
         known = ", ".join(sorted(EVENT_TYPES))
@@ -474,7 +474,7 @@ class UnknownEventTypeError(ValueError):
 
 
 def model_for(event_type: object) -> type[Envelope]:
-    """The model of an event type.
+    """Return the model of an event type.
 
     Raises:
         UnknownEventTypeError: the type is not in the contract and does not begin with `custom.`.
@@ -488,5 +488,5 @@ def model_for(event_type: object) -> type[Envelope]:
 
 
 def parse_event(event: dict[str, Any]) -> Envelope:
-    """An event as its typed model; refuses what the contract does not allow."""
+    """Validate an event and return its typed model."""
     return model_for(event.get("event_type")).model_validate(event)

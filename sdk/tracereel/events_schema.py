@@ -1,4 +1,4 @@
-"""The contract as JSON Schema, generated from its models."""
+"""JSON Schema of the event contract, generated from its models."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from tracereel.events import EVENT_MODELS, EVENT_VERSION, CustomEvent, Envelope
 
 
 def json_schema() -> dict[str, Any]:
-    """The whole contract as one JSON Schema document (what `docs/events.schema.json` holds)."""
+    """Return the contract as one JSON Schema document (`docs/events.schema.json`)."""
     models: tuple[type[Envelope], ...] = (*EVENT_MODELS, CustomEvent)
     refs, schema = models_json_schema([(model, "validation") for model in models])
     for definition in schema["$defs"].values():
-        # `event_type` has a default in Python only: on the wire it says which type this is.
+        # The default of `event_type` is for Python only; on the wire the field is required.
         definition["required"] = ["event_type", *definition["required"]]
         definition["properties"]["event_type"].pop("default", None)
         for field in definition["properties"].values():

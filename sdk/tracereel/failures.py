@@ -1,16 +1,17 @@
-"""The failure table: which errors are of which category, and the code and stage they are known by.
+"""Failure table: maps exceptions to category, code and stage.
 
-The first rule that matches gives what it knows, later ones fill what is still open. Rules of the
-program come before the default ones: those of `add_failure_rule`, then those of
-`configure(failure_rules=…)`. What an exception says of itself (a `code`
-that is text) wins over the table.
+The first matching rule sets its values; later rules fill the missing ones. Rules are tried in this
+order: `add_failure_rule`, `configure(failure_rules=…)`, defaults. A textual `code` attribute of the
+exception overrides the table.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tracereel import _guard, _native, _objects, _values, semconv
+from tracereel import semconv
+from tracereel._redact import safe_access, values
+from tracereel._runtime import gevent_compat, guard
 from tracereel.errors import ConfigurationError
 
 TRANSIENT: Final = "transient"
@@ -22,14 +23,14 @@ CATEGORIES: Final = (TRANSIENT, PERMANENT, VALIDATION)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FailureRule:
-    """Errors of a class, or whose class (or a base of it) has one of these names, and what they are.
+    """Rule that matches exceptions by class or class name, and classifies them.
 
-    Names serve for classes that may not be installed. `when` may look at the error itself; where it
-    raises, the rule does not match.
+    Names match classes (and base classes) that may not be installed. The optional `when` inspects the
+    error; if it raises, the rule does not match.
 
     Raises:
-        TypeError: no class or name was given, or something else.
-        ValueError: the category is none of transient, permanent, validation.
+        TypeError: no class or name was given, or a value of another type.
+        ValueError: the category is not transient, permanent or validation.
     """
 
     errors: tuple[type[BaseException] | str, ...]
@@ -61,7 +62,7 @@ class FailureRule:
             raise TypeError(f"when is {self.when!r}; expected a function of the error")
 
     def matches(self, error: BaseException, names: frozenset[str]) -> bool:
-        """Whether this rule is about the error, whose class and bases have these names."""
+        """Return whether the rule matches an error whose class and bases have these names."""
         for wanted in self.errors:
             if wanted in names if isinstance(wanted, str) else isinstance(error, wanted):
                 break
@@ -71,8 +72,8 @@ class FailureRule:
             return True
         try:
             return bool(self.when(error))
-        except Exception as raised:  # noqa: BLE001 - a condition of the program's that cannot be told
-            _guard.pass_on(raised)
+        except Exception as raised:  # noqa: BLE001 - the program's condition failed
+            guard.pass_on(raised)
             return False
 
 
@@ -86,7 +87,7 @@ def _server_error(error: BaseException) -> bool:
 
 
 def rules() -> tuple[FailureRule, ...]:
-    """All rules in the order in which they are asked."""
+    """Return all rules in order of precedence."""
     return (*_own, *_configured, *DEFAULT_RULES)
 
 
@@ -225,11 +226,11 @@ DEFAULT_RULES: Final[tuple[FailureRule, ...]] = (
     _rule(ValueError, category=VALIDATION),
     _rule(TypeError, category=VALIDATION),
 )
-"""The rows of the failure table that every program has, then what protocols and classes say."""
+"""Default rules: known failures first, then HTTP statuses and general exception classes."""
 
 _own: tuple[FailureRule, ...] = ()
 _configured: tuple[FailureRule, ...] = ()
-_lock = _native.Lock()
+_lock = gevent_compat.Lock()
 
 
 def add_failure_rule(
@@ -239,15 +240,15 @@ def add_failure_rule(
     stage: str | None = None,
     when: Callable[[Any], bool] | None = None,
 ) -> FailureRule:
-    """Say what errors of these classes mean, before every rule there is; gives the rule.
+    """Add a rule with precedence over all others, and return it.
 
     Args:
         errors: exception classes, or names of classes that may not be installed.
-        when: looks at the error itself; where it raises, the rule does not match.
+        when: optional condition on the error; if it raises, the rule does not match.
 
     Raises:
-        TypeError: no class or name was given, or something else.
-        ValueError: the category is none of transient, permanent, validation.
+        TypeError: no class or name was given, or a value of another type.
+        ValueError: the category is not transient, permanent or validation.
     """
     global _own
     rule = FailureRule(errors, category, code, stage, when)
@@ -257,17 +258,17 @@ def add_failure_rule(
 
 
 def remove_failure_rule(rule: FailureRule) -> None:
-    """Take back a rule that `add_failure_rule` gave."""
+    """Remove a rule that `add_failure_rule` returned."""
     global _own
     with _lock:
         _own = tuple(each for each in _own if each is not rule)
 
 
 def check_rules(given: object) -> tuple[FailureRule, ...]:
-    """The rules that `configure` was given.
+    """Validate the `failure_rules` of `configure` and return them as a tuple.
 
     Raises:
-        ConfigurationError: it is no list of rules.
+        ConfigurationError: the value is not a list of rules.
     """
     expected = "expected a list of tracereel.FailureRule"
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
@@ -280,17 +281,17 @@ def check_rules(given: object) -> tuple[FailureRule, ...]:
 
 
 def use_rules(given: tuple[FailureRule, ...]) -> None:
-    """Put the rules of a configuration in the place of those of the one before."""
+    """Replace the rules of the previous configuration."""
     global _configured
     _configured = given
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status of an error, where clients put it: on itself or on its response."""
-    found = _objects.attributes(error, ("status_code", "status", "response"))
-    status = _values.count(found.get("status_code", found.get("status")))
+    """Return the HTTP status of an error or of its response, or None."""
+    found = safe_access.attributes(error, ("status_code", "status", "response"))
+    status = values.count(found.get("status_code", found.get("status")))
     if status is None and "response" in found:
-        status = _values.count(
-            _objects.attributes(found["response"], ("status_code",)).get("status_code")
+        status = values.count(
+            safe_access.attributes(found["response"], ("status_code",)).get("status_code")
         )
     return status

@@ -1,4 +1,4 @@
-"""What an emitter says of itself between events: the one definition for the SDK and the collector."""
+"""Heartbeat message of an emitter, shared by the SDK and the collector."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -13,27 +13,27 @@ _Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an emitter has come; the latest one counts.
+    """Progress of an emitter; the latest heartbeat is valid.
 
-    `alive` and `ended` are the emitter's own words; `recovered` are those of a later process that has
-    shipped what a dead one left on disk, so that `recorded` is then its last number.
+    The emitter itself sends `alive` and `ended`. A later process sends `recovered` after it has shipped
+    the spool of a dead emitter; `recorded` is then the emitter's last number.
     """
 
     emitter_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     state: State
     sent_at: datetime
     recorded: _Number
-    """The highest `emitter_seq` given out."""
+    """Highest assigned `emitter_seq`."""
     delivered: _Number = 0
-    """Events the collector has acknowledged."""
+    """Number of events that the collector acknowledged."""
     rejected: _Number = 0
-    """Numbered events the collector has refused: they are not missing."""
+    """Numbered events that the collector rejected; they do not count as missing."""
     spooled: _Number = 0
-    """Events that wait."""
+    """Number of events that wait for delivery."""
     dropped: Annotated[dict[_Reason, _Number], msgspec.Meta(max_length=64)] = {}
-    """Events that were never numbered, by reason."""
+    """Events dropped before they were numbered, by reason."""
     interval_seconds: Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0)] = 15.0
-    """When to expect the next one."""
+    """Seconds until the next heartbeat."""
     started_at: datetime | None = None
     service: _Text | None = None
     host: _Text | None = None

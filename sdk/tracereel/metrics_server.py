@@ -1,28 +1,28 @@
-"""Serves the Prometheus series over HTTP, from a thread that ends with the program."""
+"""HTTP server for Prometheus metrics, in a daemon thread."""
 
 from types import TracebackType
 from typing import Any, Final, Self
 
 from prometheus_client import CollectorRegistry, start_http_server
 
-from tracereel import _guard
+from tracereel._runtime import guard
 from tracereel.metrics import exposed_registry
 
 DEFAULT_PORT: Final = 9090
 
 
 class MetricsServer:
-    """A running server; `close` ends it, and so does leaving it as a context."""
+    """Running metrics server; closed by `close` or at the end of a `with` block."""
 
     def __init__(self, server: Any, thread: Any) -> None:
         self._server = server
         self._thread = thread
         self.port: int = server.server_port
-        """The port in use: that asked for, or the one found for port 0."""
+        """Port in use; the assigned port if port 0 was requested."""
 
     def close(self) -> None:
-        """Stop serving; may be called again."""
-        with _guard.Guard("metrics_server"):
+        """Stop serving; safe to call again."""
+        with guard.Guard("metrics_server"):
             self._server.shutdown()
             self._server.server_close()
             self._thread.join(timeout=5.0)
@@ -45,21 +45,21 @@ def start_metrics_server(
     addr: str = "127.0.0.1",
     registry: CollectorRegistry | None = None,
 ) -> MetricsServer | None:
-    """Serve `/metrics` in a daemon thread; null, and a warning in the log, where that cannot be.
+    """Serve `/metrics` in a daemon thread; on failure log a warning and return `None`.
 
-    A taken port is no reason for a program to stop: its other workers may be serving there already.
-    A scraper that accepts OpenMetrics gets exemplars with trace ids.
+    A port in use is not an error: another worker of the program may already serve it. Scrapers that
+    accept OpenMetrics get exemplars with trace ids.
 
     Args:
-        registry: what to serve; that of `configure` if not given, else the default one.
+        registry: registry to serve; default is that of `configure`, else the global one.
     """
     try:
         served = registry if registry is not None else exposed_registry()
         server, thread = start_http_server(port, addr=addr, registry=served)
     except (OSError, OverflowError) as error:
-        _guard.log.warning("tracereel: no metrics on %s:%s: %s", addr, port, error)
+        guard.log.warning("tracereel: no metrics on %s:%s: %s", addr, port, error)
         return None
     except Exception as error:  # noqa: BLE001
-        _guard.report("metrics_server", error)
+        guard.report("metrics_server", error)
         return None
     return MetricsServer(server, thread)

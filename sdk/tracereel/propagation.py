@@ -1,9 +1,9 @@
-"""Carries a run across borders: headers, threads, executors, subprocesses, message queues.
+"""Context propagation across headers, threads, executors, subprocesses and message queues.
 
-What travels: the W3C trace context, and in the W3C baggage the run's own ids and its clock
-(`tracereel.trace_id`, `.request_id`, `.session_id`, `.user_id`, `.hlc`). `inject` writes it into a
-message, `extract` makes it current around the code that handles the message: what is traced there
-joins the run, under the span that sent it, ordered after it whatever the clocks of both say.
+A message carries the W3C trace context. Its W3C baggage carries the run's ids and clock
+(`tracereel.trace_id`, `.request_id`, `.session_id`, `.user_id`, `.hlc`). `inject` writes them into a
+message; `extract` makes them current while a message is handled. Calls traced there join the run as
+children of the sending span, and their events sort after it even if the clocks disagree.
 """
 
 import asyncio
@@ -20,52 +20,55 @@ from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from tracereel import _context, _guard, _recorder, _remote
-from tracereel._context import Execution
-from tracereel._remote import Incoming, RemoteIdentity
+from tracereel._core import context as _context
+from tracereel._core import recorder as _recorder
+from tracereel._core import remote_identity
+from tracereel._core.context import Execution
+from tracereel._core.remote_identity import Incoming, RemoteIdentity
+from tracereel._runtime import guard
 
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
 
 CLOCK_HEADER: Final = "tracereel-hlc"
-"""In answers: the clock of who answers, so that what the caller does next comes after."""
+"""Response header with the server's clock; the client's next events sort after it."""
 
 _NOTHING: Final = Incoming(RemoteIdentity(), None, {})
 
 
 def inject(carrier: C, *, identity: bool = True) -> C:
-    """Write the current trace, ids and clock into the headers of a message; gives the carrier back.
+    """Write the current trace, ids and clock into message headers; return the carrier.
 
-    The carrier is a mutable mapping of headers, or a list of pairs as Kafka clients and ASGI have
-    them. Headers of the same names are replaced, other members of their baggage are kept.
+    The carrier is a mutable mapping of headers, or a list of pairs as in Kafka clients and ASGI. Headers
+    of the same names are replaced; other baggage members are kept.
 
     Args:
-        identity: off for receivers outside your house: the trace context only, no baggage of ours.
+        identity: False for receivers outside of your organisation: write only the trace context.
     """
-    with _guard.Guard("inject"):
+    with guard.Guard("inject"):
         for name, value in _headers(carrier, identity=identity).items():
             _write(carrier, name, value)
     return carrier
 
 
 def extract(carrier: object) -> "Extraction":
-    """A context in which the run that sent these headers goes on; never raises for what they say.
+    """Return a context manager that continues the run of these headers; invalid ones are ignored.
 
     Example:
         with extract(message.headers()):
             handle(message)
     """
     incoming = _NOTHING
-    with _guard.Guard("extract"):
-        incoming = _remote.read_carrier(carrier)
+    with guard.Guard("extract"):
+        incoming = remote_identity.read_carrier(carrier)
     return Extraction(incoming)
 
 
 class Extraction:
-    """What `extract` found; entering makes it current, leaving restores what was.
+    """Extracted headers as a context manager: current inside, restored at exit.
 
-    `serving` is for servers: a request is a run of its own even where it says nothing.
+    `serving` is for servers: each request is a separate run, even without trace headers.
     """
 
     __slots__ = ("_incoming", "_serving", "_tokens")
@@ -78,7 +81,7 @@ class Extraction:
     def __enter__(self) -> RemoteIdentity:
         incoming = self._incoming
         if incoming:
-            with _guard.Guard("extract"):
+            with guard.Guard("extract"):
                 observe_clock(incoming.identity.hlc)
                 self._tokens.append(self._attach())
         return incoming.identity
@@ -89,33 +92,39 @@ class Extraction:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        with _guard.Guard("extract"):
+        with guard.Guard("extract"):
+            # Several tasks may have entered the same object; tokens fit only their own context. A copy,
+            # because other threads may enter and leave meanwhile.
+            for tokens in reversed(tuple(self._tokens)):
+                if tokens.reset():
+                    self._tokens.remove(tokens)
+                    return
             if self._tokens:
-                self._tokens.pop().reset()
+                self._tokens.pop()
 
     def _attach(self) -> "_Tokens":
         incoming, base = self._incoming, otel_context.get_current()
-        # The run that was current here is another one, unless only loose ids have come.
+        # Keep the current run only if the headers have neither a span nor a trace id.
         leaves = incoming.parent is not None or incoming.identity.trace_id is not None
         if self._serving:
             leaves = True
             around = trace.get_current_span().get_span_context()
             execution = _context.current_execution()
             if execution is not None and f"{around.span_id:016x}" == execution.span_id:
-                # A run that has started the server: its requests are not part of it.
+                # A run that started the server: its requests are not part of it.
                 base = Context()
             elif incoming.parent and around.trace_id == incoming.parent.trace_id:
-                # Another instrumentation has adopted the caller: its span is between us and them.
+                # Another instrumentation already continued the caller's trace: keep its span as parent.
                 incoming = Incoming(incoming.identity, None, incoming.members)
         return _Tokens(
-            _remote.here.set(incoming.identity),
+            remote_identity.here.set(incoming.identity),
             _context._current.set(None) if leaves else None,  # noqa: SLF001
             otel_context.attach(incoming.context(base)),
         )
 
 
 class _Tokens:
-    """What restores the three variables, newest first."""
+    """Tokens that restore the three context variables, newest first."""
 
     __slots__ = ("_execution", "_otel", "_remote")
 
@@ -129,20 +138,22 @@ class _Tokens:
         self._execution = execution
         self._otel = otel
 
-    def reset(self) -> None:
+    def reset(self) -> bool:
+        """Restore the variables; return whether they were set in this context."""
         try:
-            _remote.here.reset(self._remote)
+            remote_identity.here.reset(self._remote)
         except ValueError:
-            # Left in another context than entered (a generator closed elsewhere): nothing to restore,
-            # and OpenTelemetry would log an error if it were asked.
-            return
+            # Left in another context (a generator closed elsewhere): there is nothing to restore, and
+            # OpenTelemetry would log an error.
+            return False
         if self._execution is not None:
             _context._current.reset(self._execution)  # noqa: SLF001
         otel_context.detach(self._otel)
+        return True
 
 
 class _Carried(Generic[P, R]):
-    """A function with the context it was bound in; pickled, it takes headers with it instead."""
+    """Function bound to a context; pickled, it carries headers instead of the context."""
 
     __slots__ = ("__wrapped__", "_context", "_headers")
 
@@ -160,7 +171,7 @@ class _Carried(Generic[P, R]):
         if self._context is None:
             with extract(self._headers):
                 return self.__wrapped__(*args, **kwargs)
-        # A copy per call: one context cannot be entered by two threads at once.
+        # A copy per call: two threads cannot enter one context at once.
         return self._context.copy().run(self.__wrapped__, *args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -171,11 +182,10 @@ class _Carried(Generic[P, R]):
 
 
 def carry(function: Callable[P, R]) -> Callable[P, R]:
-    """Bind a function to the context of now, for threads, executors, callbacks and process pools.
+    """Bind a function to the current context, for threads, executors, callbacks and process pools.
 
-    Whoever calls it, and wherever, the run that is current here is current in it. Tasks of asyncio
-    and `asyncio.to_thread` do that by themselves; a coroutine function is bound too, for
-    `asyncio.run_coroutine_threadsafe`.
+    The current run is then current in every call of the function. Asyncio tasks and `asyncio.to_thread`
+    do this automatically. Coroutine functions are bound too, for `asyncio.run_coroutine_threadsafe`.
 
     Example:
         executor.submit(carry(agent), prompt)
@@ -192,43 +202,46 @@ def carry(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def subprocess_environ(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """An environment (this process's by default) with the current run in it, for a child process.
+    """Return an environment that lets a child process join the current run.
 
-    A child that uses tracereel joins the run by itself: at its first traced call.
+    A child that uses tracereel joins the run at its first traced call.
+
+    Args:
+        environ: base environment; default `os.environ`.
 
     Example:
         subprocess.run(command, env=subprocess_environ())
     """
     result = dict(os.environ if environ is None else environ)
-    with _guard.Guard("inject"):
+    with guard.Guard("inject"):
         found = _headers({"baggage": result.get("BAGGAGE", "")}, identity=True)
         if found:
-            for name in _remote.HEADERS:
+            for name in remote_identity.HEADERS:
                 result.pop(name.upper(), None)
-            for name in _remote.NAMES:
-                # What was said to this process is in the baggage now, and newer.
-                result.pop(_remote.ENV_PREFIX + name.upper(), None)
+            for name in remote_identity.NAMES:
+                # The baggage has newer values than the variables of this process.
+                result.pop(remote_identity.ENV_PREFIX + name.upper(), None)
             result.update((name.upper(), value) for name, value in found.items())
     return result
 
 
 def observe_clock(hlc: object) -> None:
-    """Move our clock past one that came with a message; one that is far ahead is ignored."""
-    if isinstance(hlc, str) and _remote.usable("hlc", hlc):
+    """Advance the clock past one received in a message; ignore clocks far ahead."""
+    if isinstance(hlc, str) and remote_identity.usable("hlc", hlc):
         recorder = _recorder.active()
         if recorder is not None:
             recorder.observe_clock(hlc)
 
 
 def read_clock() -> str | None:
-    """Our clock, for an answer; null when recording is off."""
+    """Return the clock value for a response, or `None` if recording is off."""
     recorder = _recorder.active()
     return None if recorder is None else recorder.clock.tick()
 
 
 def current_identity() -> RemoteIdentity:
-    """The ids of the run that is current here, whether it began here or came from outside."""
-    execution, remote = _context.current_execution(), _remote.remote_identity()
+    """Return the ids of the current run, local or remote."""
+    execution, remote = _context.current_execution(), remote_identity.remote_identity()
     if execution is None:
         return remote or RemoteIdentity()
     said: dict[str, Any] = {
@@ -238,11 +251,11 @@ def current_identity() -> RemoteIdentity:
     for name in ("session_id", "user_id"):
         value = getattr(execution, name, None) or getattr(execution.trace, name, None)
         said[name] = value or getattr(remote, name, None)
-    return _remote.identity_of(said)
+    return remote_identity.identity_of(said)
 
 
 def _headers(carrier: object, *, identity: bool) -> dict[str, str]:
-    """The headers to write; nothing when there is nothing to tell."""
+    """Return the headers to write; empty without a current run."""
     span = _current_span()
     headers: dict[str, str] = {}
     if span is not None:
@@ -252,39 +265,45 @@ def _headers(carrier: object, *, identity: bool) -> dict[str, str]:
         if span.trace_state:
             headers["tracestate"] = span.trace_state.to_header()
     if identity and (members := _members(span)):
-        theirs = _remote.read_baggage(_remote.header_values(carrier, ["baggage"])["baggage"])
-        # Ours first: when the limits cut something off, it is not what holds the run together.
-        headers["baggage"] = _remote.write_baggage({**members, **_foreign(theirs)})
+        theirs = remote_identity.read_baggage(
+            remote_identity.header_values(carrier, ["baggage"])["baggage"]
+        )
+        # Put tracereel's members first, so that the size limits never cut them off.
+        headers["baggage"] = remote_identity.write_baggage({**members, **_foreign(theirs)})
     return headers
 
 
 def _members(span: SpanContext | None) -> dict[str, str]:
     found = current_identity()
     members: dict[str, str] = {}
-    for name in _remote.NAMES[:-1]:
+    for name in remote_identity.NAMES[:-1]:
         value = getattr(found, name)
         if value is not None and not (
             name == "trace_id" and span is not None and value == f"{span.trace_id:032x}"
         ):
-            members[_remote.PREFIX + name] = value
+            members[remote_identity.PREFIX + name] = value
     if (span is not None or members) and (clock := read_clock()) is not None:
-        members[f"{_remote.PREFIX}hlc"] = clock
+        members[f"{remote_identity.PREFIX}hlc"] = clock
     passed_on = {name: str(value) for name, value in baggage.get_all().items()}
     return {**members, **_foreign(passed_on)}
 
 
 def _foreign(members: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in members.items() if not name.startswith(_remote.PREFIX)}
+    return {
+        name: value
+        for name, value in members.items()
+        if not name.startswith(remote_identity.PREFIX)
+    }
 
 
 def _current_span() -> SpanContext | None:
-    """The span that sends: the current one, or ours where OpenTelemetry has none for it."""
-    current = trace.get_current_span(_remote.parent_context()).get_span_context()
+    """Return the sending span: the current one, or a generated one without a tracer provider."""
+    current = trace.get_current_span(remote_identity.parent_context()).get_span_context()
     execution = _context.current_execution()
     if execution is not None:
         own = execution.span.get_span_context()
         if f"{own.span_id:016x}" != execution.span_id and current.span_id == own.span_id:
-            # A no-op provider: the events have ids of our own making, so the message gets those.
+            # With a no-op provider the events use generated ids, so the message must too.
             trace_id, span_id = int(execution.otel_trace_id, 16), int(execution.span_id, 16)
             sampled = TraceFlags(TraceFlags.SAMPLED)
             return SpanContext(trace_id, span_id, is_remote=False, trace_flags=sampled)

@@ -1,14 +1,15 @@
-"""Names that leave the process: span names and attributes, metrics, log lines.
+"""Names of spans, attributes, metrics and log lines.
 
-The tables here say which field of an event becomes which attribute, so that the event stays the one
-source of everything an execution leaves behind.
+The tables map event fields to attributes, so that all telemetry is derived from events.
 """
 
 from typing import Final
 
+SCOPE: Final = "tracereel"
+"""Instrumentation scope of the SDK's spans."""
 EVENT_VERSION: Final = "1.0.0"
 SUMMARY_LIMIT: Final = 200
-"""Both as in `tracereel.events`, which is not imported here: it loads pydantic. A test compares."""
+"""Copies of the constants in `tracereel.events`, which imports pydantic. A test compares them."""
 
 EXECUTION_STARTED: Final = "agent.execution.started"
 EXECUTION_COMPLETED: Final = "agent.execution.completed"
@@ -26,7 +27,7 @@ RETRIEVAL_COMPLETED: Final = "agent.retrieval.completed"
 TAPE_RECORDED: Final = "agent.tape.recorded"
 
 CALLS: Final = frozenset({LLM_CALLED, TOOL_CALLED, STEP_COMPLETED, RETRIEVAL_COMPLETED})
-"""Ends of calls inside an agent."""
+"""Events that end a call inside of an agent."""
 
 SUCCESS: Final = "success"
 PARTIAL_SUCCESS: Final = "partial_success"
@@ -91,10 +92,10 @@ SPAN_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "final_outcome": ("pipeline.outcome",),
     "final_confidence": ("pipeline.confidence",),
 }
-"""Field of an event → attributes of its span: OpenTelemetry's GenAI names, then the contract's."""
+"""Event field → span attributes: OpenTelemetry's GenAI names, then the contract's."""
 
 ANSWERED_BY: Final = "gen_ai.response.model"
-"""On the span of a model call: the model that answered; `gen_ai.request.model` is the one asked."""
+"""Model that responded, on model call spans; `gen_ai.request.model` is the requested one."""
 
 KNOWN_AT_START: Final = (
     "agent_name",
@@ -107,7 +108,7 @@ KNOWN_AT_START: Final = (
     "step_name",
     "retrieval_name",
 )
-"""Fields that closing events repeat and whose attributes the span has since its beginning."""
+"""Fields of closing events whose attributes are set when the span starts."""
 
 SPAN_EVENTS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     DECISION_RECORDED: (
@@ -138,7 +139,7 @@ SPAN_EVENTS: Final[dict[str, tuple[str, dict[str, str]]]] = {
         },
     ),
 }
-"""Event type → name of the event on the span it happened in, and which fields it shows as what."""
+"""Event type → name of the span event, and its attributes by event field."""
 
 LOG_LINES: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
     EXECUTION_STARTED: (
@@ -207,7 +208,7 @@ LOG_LINES: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
         ("agent_name", "trace_id", "retrieval_name", "status", "result_count", "degraded"),
     ),
 }
-"""Event type → name of the log line, level, and the fields it shows."""
+"""Event type → name, level and fields of the log line."""
 
 AGENT_EXECUTIONS: Final = "agent_executions_total"
 AGENT_ERRORS: Final = "agent_errors_total"
@@ -232,7 +233,7 @@ DROP_REASONS: Final = (
     *("spool_full", "spool_error", "sampled_out", "no_execution", "duplicate_tool_call"),
     "internal_error",
 )
-"""Why an event is not recorded: the values of `reason` on the series of drops."""
+"""Values of the `reason` label of the drop counter."""
 
 AGENT_DURATION_BUCKETS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 LLM_DURATION_BUCKETS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0)

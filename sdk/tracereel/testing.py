@@ -1,4 +1,4 @@
-"""For the tests of programs that use tracereel: events in memory, a step clock, fixed ids, assertions.
+"""Test utilities: events in memory, a step clock, fixed ids, assertions.
 
     from tracereel.testing import EventRecorder, assert_event
 
@@ -6,7 +6,7 @@
         my_agent("a prompt")
     assert_event(events, "agent.execution.completed", agent_name="my_agent")
 
-With pytest the fixture `recorded_events` is such a recorder. No file is written, nothing is sent.
+With pytest, the fixture `recorded_events` is such a recorder. No file is written, nothing is sent.
 """
 
 import threading
@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 from opentelemetry.trace import TracerProvider
 
-from tracereel import _recorder, _testing_patches, _values
+from tracereel import _testing_patches
 from tracereel import config as _config
-from tracereel._context import Trace
-from tracereel._recorder import Recorder
-from tracereel._shipper import FlushResult
+from tracereel._core import recorder
+from tracereel._core.recorder import Recorder
+from tracereel._export.shipper import FlushResult
+from tracereel._export.trace_state import TraceState
+from tracereel._redact import values
+from tracereel._redact.rules import Redaction
 from tracereel._testing_patches import StepClock
-from tracereel.redaction import Redaction
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -45,16 +47,16 @@ _SHOWN: Final = 30
 
 
 class _MemoryRecorder(Recorder):
-    """A recorder that keeps events where a test can see them, as the collector would get them."""
+    """Recorder that keeps events in memory, in the form that the collector would receive."""
 
     def __init__(self, config: _config.Config, **wiring: Any) -> None:
         super().__init__(config, **wiring)
         self.events: list[Event] = []
         self._write_lock = threading.RLock()
 
-    def _store(self, event: Event, trace: Trace | None, closes_run: bool | None) -> None:
-        # By way of JSON: what a test sees is what would have been sent, and nothing changes later.
-        whole: Event = msgspec.json.decode(_values.encode(event))
+    def _store(self, event: Event, trace: TraceState | None, closes_run: bool | None) -> None:
+        # Encoded and decoded: tests see what would be sent, and later changes have no effect.
+        whole: Event = msgspec.json.decode(values.encode(event))
         with self._write_lock:
             whole["emitter_id"] = emitter = "emt_testing"
             whole["emitter_seq"] = len(self.events) + 1
@@ -69,10 +71,10 @@ class _MemoryRecorder(Recorder):
             self.events.append(whole)
         self.metrics.count_events("recorded")
 
-    def write_all(self, bodies: list[bytes], trace: Trace, *, closes_run: bool | None) -> None:
+    def write_all(self, bodies: list[bytes], trace: TraceState, *, closes_run: bool | None) -> None:
         for body in bodies[:-1]:
-            self._store(_values.Encoded(body), trace, False)
-        self._store(_values.Encoded(bodies[-1]), trace, closes_run)
+            self._store(values.EncodedEvent(body), trace, False)
+        self._store(values.EncodedEvent(bodies[-1]), trace, closes_run)
 
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         del timeout, at_exit
@@ -87,23 +89,23 @@ class _MemoryRecorder(Recorder):
         return self.flush(timeout, at_exit=at_exit)
 
     def successor(self) -> Recorder:
-        """A forked child records into its own memory, which nobody sees."""
+        """Return a recorder with separate memory for a forked child."""
         self.closed = True
         return _MemoryRecorder(self.config, **self._wiring)
 
 
 class EventRecorder:
-    """Records every event of this process in memory, from `with` (or `start`) to its end (`stop`).
+    """In-memory recorder of all events of this process, from `start` to `stop` or in a `with` block.
 
-    It stands in for whatever was configured, which is in force again afterwards. Iterating it, or
-    `events`, gives the events so far, in the order they were recorded.
+    It replaces the configured recorder and restores it afterwards. Iterate over it, or read `events`, for
+    the recorded events in order.
 
     Args:
-        clock: time as the SDK sees it; a `StepClock` makes timestamps and durations repeatable.
-        fixed_ids: count ids up instead of drawing them, so that two runs have the same.
+        clock: clock of the SDK; a `StepClock` makes timestamps and durations repeatable.
+        fixed_ids: use counters instead of random ids, so that two runs have the same ids.
         capture_content, redaction, sample_rate: as for `configure`.
-        registry: Prometheus registry for the series; a new one, seen by nobody, if not given.
-        tracer_provider: where spans go; as for `configure`.
+        registry: Prometheus registry for the metrics; default is a new private one.
+        tracer_provider: provider for spans; as for `configure`.
     """
 
     def __init__(
@@ -128,32 +130,32 @@ class EventRecorder:
             "redaction": redaction,
             "sample_rate": sample_rate,
             "other_spans": False,
-            # Never written to; it does not exist, so that a mistake here would be seen.
+            # Never written to; it does not exist, so that a mistake would be noticed.
             "spool_dir": _NOWHERE,
         }
         self._wiring = {"registry": registry, "tracer_provider": tracer_provider}
-        self._patches = _testing_patches.Patches(clock, fixed_ids=fixed_ids)
+        self._patches = _testing_patches.TestingPatches(clock, fixed_ids=fixed_ids)
         self._recorder: _MemoryRecorder | None = None
         self._before: Any = None
         self._active = False
 
     def start(self) -> "EventRecorder":
-        """Begin, with no events."""
+        """Start recording, with no events."""
         if self._active:
             raise RuntimeError("this EventRecorder is recording already")
         self._patches.apply()
         self._recorder = _MemoryRecorder(_config.load({}, **self._settings), **self._wiring)
-        self._before, _recorder._active = _recorder._active, self._recorder  # noqa: SLF001
+        self._before, recorder._active = recorder._active, self._recorder  # noqa: SLF001
         self._active = True
         return self
 
     def stop(self) -> None:
-        """End; the events stay readable. Safe to call again."""
+        """Stop recording; the events stay readable. Safe to call again."""
         if not self._active or self._recorder is None:
             return
         self._active = False
         self._recorder.close(0.0)
-        _recorder._active = self._before  # noqa: SLF001
+        recorder._active = self._before  # noqa: SLF001
         self._patches.undo()
 
     def __enter__(self) -> Self:
@@ -170,15 +172,15 @@ class EventRecorder:
 
     @property
     def events(self) -> list[Event]:
-        """The events so far."""
+        """Events recorded so far."""
         return list(self._recorder.events) if self._recorder is not None else []
 
     def get_events(self, event_type: str | None = None) -> list[Event]:
-        """The events so far, all or those of one type."""
+        """Return the events recorded so far, optionally of one type."""
         return self.events if event_type is None else events_of(self.events, event_type)
 
     def clear(self) -> None:
-        """Forget the events so far; their numbers go on from 1."""
+        """Remove the events recorded so far; `emitter_seq` restarts at 1."""
         if self._recorder is not None:
             self._recorder.events.clear()
 
@@ -190,19 +192,19 @@ class EventRecorder:
 
 
 def events_of(events: Iterable[Event], event_type: str) -> list[Event]:
-    """Those of one type, in their order; `agent.execution.*` is all that begin so."""
+    """Return the events of one type in order; `agent.execution.*` matches a prefix."""
     if event_type.endswith("*"):
         return [event for event in events if event["event_type"].startswith(event_type[:-1])]
     return [event for event in events if event["event_type"] == event_type]
 
 
 def assert_event(events: Iterable[Event], event_type: str, /, **fields: Any) -> Event:
-    """There is an event of this type with these fields; gives the first such.
+    """Assert that an event of this type has these fields; return the first match.
 
-    A value is compared with `==` (so `pytest.approx` works); `...` means that there is one, not null.
+    Values are compared with `==` (so `pytest.approx` works); `...` matches any value except `None`.
 
     Raises:
-        AssertionError: there is none; the message says which came nearest and where they differ.
+        AssertionError: no event matches; the message shows the differences of the closest one.
     """
     __tracebackhide__ = True
     everything = list(events)
@@ -220,7 +222,7 @@ def assert_event(events: Iterable[Event], event_type: str, /, **fields: Any) -> 
 
 
 def assert_no_event(events: Iterable[Event], event_type: str, /, **fields: Any) -> None:
-    """There is no event of this type with these fields."""
+    """Assert that no event of this type has these fields."""
     __tracebackhide__ = True
     for event in events_of(events, event_type):
         if not _differences(event, fields):
@@ -228,7 +230,7 @@ def assert_no_event(events: Iterable[Event], event_type: str, /, **fields: Any) 
 
 
 def assert_order(events: Iterable[Event], *event_types: str) -> None:
-    """Events of these types were recorded in this order; others may stand between them."""
+    """Assert that events of these types occur in this order, possibly with others in between."""
     __tracebackhide__ = True
     everything = list(events)
     rest = iter(everything)

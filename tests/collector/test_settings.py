@@ -1,12 +1,12 @@
-"""Settings: explicit values first, then the environment; what cannot work is named."""
+"""Collector settings: arguments first, then the environment; invalid values are named."""
 
 import socket
 
 import pytest
 
-from tracereel_collector import serving
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
+from tracereel_collector.processes import http_server
 
 
 @pytest.mark.parametrize(
@@ -46,20 +46,18 @@ def test_no_port_for_grpc_goes_with_any_free_one_for_http():
         ("127.0.0.1", "--grpc-port", "another with --grpc-port, or none with off"),
     ],
 )
-def test_an_address_that_cannot_be_listened_on_is_told_with_what_would_help(
-    monkeypatch, host, option, advice
-):
-    monkeypatch.setattr(serving, "PREDECESSOR_SECONDS", 0)
+def test_listen_error_contains_a_hint(monkeypatch, host, option, advice):
+    monkeypatch.setattr(http_server, "PREDECESSOR_SECONDS", 0)
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(StartupError, match=f"cannot listen on {host}") as refused,
     ):
-        serving.listen(host, taken.getsockname()[1], option=option)
+        http_server.listen(host, taken.getsockname()[1], option=option)
 
     assert (refused.value.hint or "").endswith(advice)
 
 
 @pytest.mark.parametrize("port", ["on", "70000", "-1"])
-def test_a_port_that_cannot_be_is_named(port):
+def test_invalid_port_is_named(port):
     with pytest.raises(StartupError, match=r"(?i)grpc_port"):
         Settings.load({"grpc_port": port}, {})

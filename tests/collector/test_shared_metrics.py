@@ -1,4 +1,4 @@
-"""Metrics of several processes are shown together, whatever state their files are in."""
+"""Metrics of several processes are merged, whatever the state of their files."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ Counter("things", "Things.", registry=CollectorRegistry()).inc(2)
 
 
 def test_a_file_that_was_just_made_hides_no_other(tmp_path):
-    """A process may be killed between making its file and writing to it: it stays empty for ever."""
+    """A process killed between creating and writing its file leaves it empty."""
     for slot in ("1", "2"):
         subprocess.run([sys.executable, "-c", COUNTS, str(tmp_path), slot], check=True)
     (tmp_path / "counter_3.db").touch()

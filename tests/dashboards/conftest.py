@@ -1,4 +1,4 @@
-"""One stack for all tests of dashboards."""
+"""Stack shared by all dashboard tests."""
 
 import pytest
 

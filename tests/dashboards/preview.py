@@ -1,9 +1,9 @@
-"""Shows what every panel would show, on one page for each dashboard, without Grafana.
+"""Preview of every panel, on one page per dashboard, without Grafana.
 
     python -m tests.dashboards.preview [FOLDER] [--seconds 40]
 
-Starts the stack of the tests, lets it run for a while, asks what the panels ask, and writes a page of HTML
-for each dashboard: for people who changed a panel and want to look at it. Grafana draws them better.
+Starts the test stack, lets it run for a while, runs the panels' queries, and writes an HTML page for each
+dashboard, to review a changed panel. Grafana renders them better.
 """
 
 import argparse
@@ -31,14 +31,14 @@ td,th{padding:1px 6px;text-align:left;white-space:nowrap;max-width:230px;overflo
 
 
 class Preview:
-    """Asks and draws."""
+    """Renderer that runs the queries of all panels and draws the pages."""
 
     def __init__(self, stack):
         self.stack = stack
         self.board = ""
 
     def page(self, board):
-        """One dashboard."""
+        """Draw one dashboard."""
         self.board = board
         made = grafana.BOARDS[board]
         cells = "".join(self._cell(panel) for panel in made["panels"])
@@ -151,7 +151,7 @@ class Preview:
         return list(merged.values()), {}
 
     def _series(self, panel, target):
-        """Names and points; of SQL, a column of text names the series."""
+        """Return names and points; for SQL, a text column names the series."""
         if "rawSql" in target:
             return self._sql_series(target)
         text = grafana.promql(target["expr"], self.board)
@@ -237,7 +237,7 @@ def _color(how, value):
 
 
 def _shown(value, how):
-    """A value about as Grafana writes it."""
+    """Format a value roughly as Grafana does."""
     unit, decimals = how.get("unit", "short"), how.get("decimals")
     if math.isinf(value):
         return "∞"

@@ -1,4 +1,4 @@
-"""docker-compose.yml: pinned, healthy, closed, and mounting the repository's own files."""
+"""docker-compose.yml: pinned images, health checks, closed ports, mounted repository files."""
 
 import os
 import re
@@ -9,16 +9,23 @@ import pytest
 import yaml
 
 from tests.support import grafana
+from tracereel_collector.auth import KeyScope
+from tracereel_collector.auth.static_keys import read_static_keys
 
 ROOT = grafana.FOLDER.parent
 TEXT = (ROOT / "docker-compose.yml").read_text("utf-8")
 SERVICES = yaml.safe_load(TEXT)["services"]
 DOCKERFILE = (ROOT / "collector" / "Dockerfile").read_text("utf-8")
-SECRETS = {"TRACEREEL_KEY": "k1", "CLICKHOUSE_PASSWORD": "c1", "GRAFANA_PASSWORD": "g1"}
+SECRETS = {
+    "TRACEREEL_KEY": "a-key-for-agents-and-people",
+    "TRACEREEL_READ_KEY": "a-key-for-grafana-alone",
+    "CLICKHOUSE_PASSWORD": "c1",
+    "GRAFANA_PASSWORD": "g1",
+}
 
 
 def _compose():
-    """The tool that is here: docker's plugin, or Debian's docker-compose."""
+    """Return the available tool: docker's plugin or Debian's docker-compose."""
     if shutil.which("docker"):
         found = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
         if found.returncode == 0:
@@ -35,7 +42,7 @@ def test_one_profile_has_a_server_and_the_other_does_without():
 
     assert of_profile("server") == shared | {"collector", "clickhouse"}
     assert of_profile("embedded") == shared | {"collector-embedded"}
-    # Both collectors are found under one name.
+    # Both collectors have the same alias.
     for name in ("collector", "collector-embedded"):
         assert SERVICES[name]["networks"]["default"]["aliases"] == ["collector"]
 
@@ -52,7 +59,7 @@ def test_a_service_is_pinned_watched_and_open_to_this_machine_only(name):
 
 @pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"clickhouse"}))
 def test_a_service_can_write_to_its_volumes_only(name):
-    """ClickHouse's own image starts as root and needs its rights to become somebody else."""
+    """ClickHouse's image starts as root and needs capabilities to switch users."""
     service = SERVICES[name]
 
     assert service["read_only"] is True
@@ -61,7 +68,7 @@ def test_a_service_can_write_to_its_volumes_only(name):
 
 
 def test_no_password_has_a_default():
-    """Without `make secrets` nothing starts, and the message says what to do."""
+    """Nothing starts without `make secrets`, and the message names that command."""
     asked = re.findall(r"\$\{(\w+)([^}]*)\}", TEXT)
 
     assert {name for name, _ in asked} == SECRETS.keys()
@@ -85,7 +92,33 @@ def test_secrets_are_random_and_readable_by_their_owner_only(tmp_path):
     made = dict(line.split("=") for line in texts[0].splitlines())
     assert made.keys() == SECRETS.keys()
     assert all(re.fullmatch(r"[0-9a-f]{48}", value) for value in made.values())
-    assert len(set(made.values())) == 3
+    assert len(set(made.values())) == len(SECRETS)
+
+
+def test_secrets_that_are_missing_are_added_and_others_kept(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / ".env").write_text("TRACEREEL_KEY=mine\nMORE=1\n")
+
+    subprocess.run(["make", "secrets"], cwd=tmp_path, check=True, capture_output=True)
+
+    made = dict(line.split("=") for line in (tmp_path / ".env").read_text().splitlines())
+    assert made.keys() == {*SECRETS, "MORE"}
+    assert (made["TRACEREEL_KEY"], made["MORE"]) == ("mine", "1")
+
+
+def test_grafana_may_only_read():
+    """A person who may edit a dashboard can send any request with its data sources' key."""
+    settings = SERVICES["collector"]["environment"]["TRACEREEL_API_KEYS"]
+    for name, value in SECRETS.items():
+        settings = settings.replace(f"${{{name}:?run `make secrets` first}}", value)
+    scopes = {each.key: each.scopes for each in read_static_keys(settings)}
+    grafanas = SERVICES["grafana"]["environment"]
+
+    assert scopes[SECRETS["TRACEREEL_READ_KEY"]] == {KeyScope.READ}
+    assert [name for name, value in grafanas.items() if "${TRACEREEL" in value] == [
+        "TRACEREEL_READ_KEY"
+    ]
+    assert grafanas["TRACEREEL_READ_KEY"].startswith("${TRACEREEL_READ_KEY:")
 
 
 def test_every_file_mounted_and_every_volume_named_exists():
@@ -100,7 +133,7 @@ def test_every_file_mounted_and_every_volume_named_exists():
                 assert source in volumes
 
 
-def test_what_provisioning_asks_of_the_environment_is_given():
+def test_compose_sets_every_variable_of_the_provisioning():
     text = "".join(file.read_text("utf-8") for file in grafana.FOLDER.glob("provisioning/*/*.yaml"))
     given = SERVICES["grafana"]["environment"]
 
@@ -111,7 +144,7 @@ def test_what_provisioning_asks_of_the_environment_is_given():
     assert (grafana.FOLDER / "json" / home.removeprefix(f"{path}/")).is_file()
 
 
-def test_the_image_runs_as_nobody_in_particular():
+def test_image_runs_as_an_unprivileged_user():
     stages = re.findall(r"(?m)^FROM (\S+)", DOCKERFILE)
 
     assert stages == ["python:3.13-slim-bookworm"] * 2

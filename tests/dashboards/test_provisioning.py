@@ -1,4 +1,4 @@
-"""The dashboards as files: current, readable, and naming only data sources that are provisioned."""
+"""Dashboard files: up to date, readable, only provisioned data sources."""
 
 import re
 
@@ -26,7 +26,7 @@ def test_the_committed_dashboards_are_what_the_builders_make():
     assert [file.name for file in build.stale()] == [], "run `make dashboards`"
 
 
-def test_a_stale_dashboard_is_told(monkeypatch, tmp_path):
+def test_stale_dashboards_are_detected(monkeypatch, tmp_path):
     monkeypatch.setattr(build, "FOLDER", tmp_path)
     for file, text in build.written().items():
         file.write_text(text, encoding="utf-8")
@@ -50,7 +50,7 @@ def test_every_data_source_named_is_provisioned():
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_every_panel_can_be_read_at_first_glance(board):
-    """A title, what it means, a unit, a place of its own; nothing wider than the page."""
+    """Every panel has a title, a description, a unit and its own place within the page width."""
     taken = set()
     for panel in panels(board):
         assert panel["title"], panel
@@ -88,7 +88,7 @@ def test_links_lead_to_dashboards_that_exist():
     assert {board["uid"] for board in grafana.BOARDS.values()} == grafana.BOARDS.keys()
 
 
-def test_no_secret_is_written_down():
+def test_dashboards_contain_no_secret():
     for uid, source in SOURCES.items():
         for value in source.get("secureJsonData", {}).values():
             assert re.fullmatch(r"\$\{\w+\}", value), uid

@@ -1,4 +1,4 @@
-"""Every query of every panel, rule and alert, asked of a real Prometheus and a real collector."""
+"""Queries of every panel, rule and alert, run against a real Prometheus and a real collector."""
 
 import re
 
@@ -29,7 +29,7 @@ NOT_UNDER_LOAD = {
     "tracereel_connections_ended_total": "clients behave",
     "tracereel_audit_lines_lost_total": "the disk has room",
 }
-"""Metrics that exist and have no sample unless something is wrong."""
+"""Metrics without samples while everything works, with the reason."""
 
 
 def _name(rule):
@@ -56,7 +56,7 @@ def _without_thresholds(expression):
 
 @pytest.fixture(scope="module")
 def exported(stack):
-    """The metrics that the two processes say they have, samples or not."""
+    """Return the metrics that the two processes declare, with or without samples."""
     pages = [
         http("GET", f"http://127.0.0.1:{stack.agents_port}/metrics").body,
         http("GET", f"{stack.collector.url}/metrics").body,
@@ -85,7 +85,7 @@ def test_a_recording_rule_records_something(prometheus, rule):
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if "alert" in rule], ids=_name)
 def test_an_alert_without_its_threshold_sees_something(prometheus, rule):
-    """The condition itself may well not hold; what it looks at must be there."""
+    """The condition need not hold, but the series it reads must exist."""
     _comes(prometheus, _without_thresholds(rule["expr"]))
 
 
@@ -94,8 +94,8 @@ def test_an_alert_without_its_threshold_sees_something(prometheus, rule):
     [(name, text) for name, text in _expressions() if "or vector(0)" in text],
     ids=lambda value: value if " " not in value or ":" in value.split(" ")[0] else "",
 )
-def test_what_is_nought_when_all_is_well_sees_something_too(prometheus, name, expression):
-    """`or vector(0)` would hide that a series is never there."""
+def test_parts_with_a_zero_default_match_existing_series(prometheus, name, expression):
+    """`or vector(0)` would hide a series that never exists."""
     parts = re.findall(
         r"(sum(?: by \([^)]*\))? ?\([^()]*(?:\([^()]*\))?[^()]*\)) or vector\(0\)", expression
     )
@@ -105,7 +105,7 @@ def test_what_is_nought_when_all_is_well_sees_something_too(prometheus, name, ex
 
 
 def test_every_metric_named_exists(exported):
-    """In what the two processes export, or among the recording rules."""
+    """Exported by one of the two processes, or defined by a recording rule."""
     unknown = {
         (name, metric)
         for name, expression in _expressions()
@@ -163,7 +163,7 @@ def test_a_panel_of_traces_shows_the_run_that_is_chosen(stack, query):
 
 
 def test_exemplars_lead_to_traces(stack, prometheus):
-    """What a point on a chart links to is a trace of the collector."""
+    """The link of a chart point leads to a trace of the collector."""
     from tests.dashboards.test_provisioning import SOURCES
 
     (to,) = SOURCES["tracereel-prometheus"]["jsonData"]["exemplarTraceIdDestinations"]

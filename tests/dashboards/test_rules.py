@@ -1,4 +1,4 @@
-"""Alerts fire when they should, and whoever is woken finds a section in the runbook."""
+"""Alerts fire when they should and have a runbook section."""
 
 import os
 import re
@@ -41,7 +41,7 @@ def test_alerts_fire_when_they_should(file):
     done = subprocess.run(
         [tool("promtool"), "test", "rules", file.name],
         cwd=file.parent,
-        # Each case makes a database of its own: in memory, where there is a place for it.
+        # Each case makes its own database, in memory if possible.
         env={**os.environ, **({"TMPDIR": "/dev/shm"} if os.access("/dev/shm", os.W_OK) else {})},
         capture_output=True,
         text=True,
@@ -64,7 +64,7 @@ def test_every_alert_is_seen_to_fire_in_a_test():
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_every_alert_says_what_is_wrong_and_what_to_do(rule):
+def test_every_alert_has_a_summary_and_a_runbook(rule):
     assert rule["labels"]["severity"] in {"warning", "critical"}
     assert rule["annotations"]["summary"]
     assert rule["annotations"]["description"]
@@ -73,7 +73,7 @@ def test_every_alert_says_what_is_wrong_and_what_to_do(rule):
     assert section, f"RUNBOOK.md has no section {rule['alert']}"
 
 
-def test_the_runbook_speaks_of_no_alert_that_is_gone():
+def test_runbook_names_only_existing_alerts():
     assert set(re.findall(r"(?m)^### (\w+)", RUNBOOK)) == {rule["alert"] for rule in ALERTS}
 
 

@@ -1,4 +1,4 @@
-"""Real collectors for the end-to-end tests: one shared, and fresh ones for tests that break theirs."""
+"""Collectors for the end-to-end tests: one shared, and fresh ones for destructive tests."""
 
 import uuid
 
@@ -19,9 +19,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def collector(tmp_path_factory):
-    """A collector that every test may talk to and none may stop."""
+    """Return the shared collector, which no test may stop."""
     running = CollectorProcess(
-        tmp_path_factory.mktemp("collector"), grpc_port=free_port(), fresh=True
+        tmp_path_factory.mktemp("collector"),
+        arguments=("--local-admin",),
+        grpc_port=free_port(),
+        fresh=True,
     ).start()
     yield running
     running.stop()
@@ -29,7 +32,7 @@ def collector(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def sql(collector):
-    """A ClickHouse client on the embedded engine, as any user may have one."""
+    """Return a ClickHouse client on the embedded engine."""
     store = http("GET", f"{collector.url}/readyz").json()["store"]
     host, port = store["address"].split(":")
     client = clickhouse_connect.get_client(
@@ -45,7 +48,7 @@ def sql(collector):
 
 @pytest.fixture
 def new_collector(tmp_path):
-    """Makes collectors of the test's own; all are gone afterwards."""
+    """Return a factory of collectors that are removed after the test."""
     made = []
 
     def make(data_dir=None, **options):
@@ -61,5 +64,5 @@ def new_collector(tmp_path):
 
 @pytest.fixture
 def trace_id():
-    """A trace id nobody else uses."""
+    """Return an unused trace id."""
     return f"trc_{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""Tenants and keys on a running collector: every route, generated from its OpenAPI document."""
+"""Tenants and keys on a running collector: every route of its OpenAPI document."""
 
 import json
 import re
@@ -18,14 +18,14 @@ from tests.support.collector import CollectorProcess, free_port, http
 from tests.support.contract import example
 from tests.support.keys import keys_command, make_key, secret_of
 from tests.support.waiting import wait_until
-from tracereel._clock import otel_trace_id
-from tracereel_collector.api.build import SURFACES
+from tracereel._runtime.clock import otel_trace_id
+from tracereel_collector.http.build import ROUTES
 
 SECRET_TRACE = "trc-of-bravo-only"
 SECRET_TEXT = "what-bravo-alone-knows"
 ALL = "write,read,admin"
 LISTS = {"/api/services/{service}/operations"}
-"""What is listed of a name that nobody has is an empty list."""
+"""Routes that return an empty list for an unknown name."""
 BRAVOS = {
     **dict.fromkeys(("trace_id", "a", "b"), SECRET_TRACE),
     "session_id": "session-of-bravo",
@@ -34,16 +34,16 @@ BRAVOS = {
     "service": "service-of-bravo",
     "entry_id": "1",
 }
-"""What the parameters of paths are for bravo; a path with another one needs another line."""
+"""Path parameters of bravo's resources; a new parameter needs a new line here."""
 NOBODYS = {
     **dict.fromkeys(BRAVOS, "trc-of-nobody"),
     "entry_id": "999",
     "key_id": "0123456789ab",
 }
 NOT_MADE = {"/v1/quarantine/{entry_id}", "/v1/traces/{trace_id}/tape"}
-"""What bravo has none of: nothing of it was refused, and its run was not taped."""
+"""Resources that bravo does not have: no quarantined record and no tape."""
 UNDESCRIBED = {"/", "/docs", "/web/{path}", "/ping", "/clickhouse/", "/api/metrics/{name}"}
-"""The page, other names of described routes, and what Jaeger's page asks for and is not there."""
+"""The page, aliases of described routes, and unsupported routes that Jaeger's page requests."""
 ATTACKS = (
     "') OR 1=1 -- ",
     "x` UNION ALL SELECT payload FROM agent_events FORMAT JSON SETTINGS readonly=0 /*",
@@ -53,7 +53,7 @@ PUBLIC = {"/healthz", "/readyz", "/readyz/query", "/metrics", "/v1/logout"}
 
 
 class Site:
-    """A collector with keys of two tenants; bravo has a secret."""
+    """Return a collector with keys of two tenants; bravo has a secret."""
 
     def __init__(self, folder):
         self.alpha = make_key(folder, tenant="alpha", scope=ALL)
@@ -105,7 +105,7 @@ def site(tmp_path_factory):
 
 
 def filled(path, site):
-    """The path with identifiers of bravo's in it, and the same with ones nobody has."""
+    """Return the path with bravo's identifiers, and the same with unknown ones."""
     bravos, nobodys = {**BRAVOS, "key_id": site.bravo["id"]}, NOBODYS
     if path.startswith("/api/"):
         bravos, nobodys = (
@@ -154,7 +154,7 @@ def test_a_key_without_the_scope_is_403_everywhere(site):
 
 
 def refuses(path, operation, query):
-    """Whether a query has a parameter that a route of ours does not read (test_parameters.py)."""
+    """Return whether a query has a parameter that our route does not read (test_parameters.py)."""
     if not path.startswith("/v1/") or operation["x-tracereel-scope"] not in ("read", "admin"):
         return False
     read = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
@@ -162,13 +162,13 @@ def refuses(path, operation, query):
     return asked not in {"", "tenant", *read}
 
 
-def test_nothing_of_bravo_exists_for_alpha(site):
-    """Not its data and not its existence: bravo's ids answer as ids do that nobody has."""
+def test_other_tenants_resources_look_nonexistent(site):
+    """Neither data nor existence leaks: bravo's ids get the same response as unknown ids."""
     for method, path, operation in site.operations():
         if operation["x-tracereel-scope"] == "public":
             continue
         if operation.get("x-tracereel-stream"):
-            continue  # it has no end to be read to; test_tail.py shows that tenants do not mix
+            continue  # an endless stream; test_tail.py shows that tenants are separated
         mine, nobodys = filled(path, site)
         body = b"{}" if method in ("POST", "PUT", "PATCH") else None
         for query in ("", "?tenant=alpha", f"?trace_id={SECRET_TRACE}"):
@@ -187,8 +187,8 @@ def test_nothing_of_bravo_exists_for_alpha(site):
                 assert path not in LISTS or answer.json()["data"] == []
 
 
-def test_what_bravo_asks_for_by_the_same_names_is_there(site):
-    """Or that alpha finds nothing would say nothing."""
+def test_owner_finds_the_same_resources(site):
+    """Proves that alpha's empty results are not trivial."""
     for method, path, operation in site.operations():
         if method == "GET" and "{" in path and path not in NOT_MADE:
             assert operation["x-tracereel-scope"] != "public"
@@ -198,18 +198,17 @@ def test_what_bravo_asks_for_by_the_same_names_is_there(site):
 
 
 def test_every_route_is_in_the_document_or_known_not_to_be(site):
-    """What is not described is not tried by the tests above."""
+    """Routes missing in the document are not covered by the tests above."""
     described, hidden = set(), set()
-    for surface in SURFACES:
-        for route in surface.router.routes:
-            (described if route.include_in_schema else hidden).add(route.path_format)
+    for route in ROUTES:
+        (described if route.include_in_schema else hidden).add(route.path_format)
 
     assert {path for _, path, _ in site.operations()} == described
     assert hidden - described == UNDESCRIBED
 
 
 def _lengths(answer):
-    """How much is in each list of an answer; of lines, how many there are."""
+    """Return the length of each list in a response; for lines, their number."""
     try:
         document = answer.json()
     except ValueError:
@@ -220,8 +219,8 @@ def _lengths(answer):
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=["quote", "backtick", "placeholder"])
-def test_whatever_a_parameter_says_is_searched_for_and_not_done(site, attack):
-    """Every parameter of every operation that reads: refused, or answered as for a name nobody has."""
+def test_parameters_are_treated_as_data(site, attack):
+    """Every parameter of every read operation is refused or answered as for an unknown name."""
     key, tried = site.alpha["key"], 0
     for method, path, operation in site.operations():
         if method != "GET" or operation.get("x-tracereel-stream"):
@@ -262,7 +261,7 @@ def test_whatever_a_parameter_says_is_searched_for_and_not_done(site, attack):
         f"/v1/replay/{SECRET_TRACE};tenant=bravo",
     ],
 )
-def test_tricks_with_paths_lead_nowhere(site, path):
+def test_path_traversal_is_refused(site, path):
     answer = site.ask("GET", path, key=site.alpha["key"])
 
     assert answer.status in (400, 404)
@@ -293,7 +292,7 @@ def test_claims_to_another_tenant_are_refused_wherever_they_stand(site):
     assert site.ask("GET", "/v1/replay/trc-claims", key=site.bravo["key"]).status == 404
 
 
-def test_so_are_those_in_otlp_resources(site):
+def test_claims_to_another_tenant_in_otlp_resources_are_refused(site):
     def request(*tenants):
         made = ExportTraceServiceRequest()
         for number, tenant in enumerate(tenants):
@@ -413,7 +412,7 @@ def test_the_audit_log_and_the_collectors_own_log_hold_no_key(site):
 
 
 def test_grpc_has_the_same_gate(site):
-    """Keys, scopes, claims and shares hold on the other port too."""
+    """Keys, scopes, claims and shares also apply to the gRPC port."""
     request = ExportTraceServiceRequest()
     span = request.resource_spans.add().scope_spans.add().spans.add()
     span.trace_id, span.span_id, span.name = b"g" * 16, b"g" * 8, "over gRPC"
@@ -440,8 +439,8 @@ def test_grpc_has_the_same_gate(site):
         assert code(mine) is grpc.StatusCode.OK
 
 
-def test_thousands_of_wrong_keys_do_not_disturb_who_has_the_right_one(site):
-    """T24, on one connection: refused without being looked at, while a known key works on."""
+def test_thousands_of_wrong_keys_do_not_affect_a_valid_key(site):
+    """T24, on one connection: wrong keys are throttled while a known key keeps working."""
     script = """
 import http.client, sys
 from urllib.parse import urlsplit
@@ -476,8 +475,8 @@ print(codes)
     assert counted >= codes[429]
 
 
-def test_a_collector_without_keys_makes_none_for_whoever_asks(collector):
-    """The first key is made by who has the data directory, not by who reaches the port."""
+def test_keys_cannot_be_created_over_http_before_the_first_key(collector):
+    """The first key requires access to the data directory, not just to the port."""
     for method, path in (("GET", "/v1/keys"), ("POST", "/v1/keys"), ("DELETE", "/v1/keys/x")):
         answer = http(method, f"{collector.url}{path}", b"{}" if method == "POST" else None)
         assert answer.status == 403

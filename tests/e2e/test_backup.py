@@ -1,6 +1,7 @@
-"""Backups: taken under load, restored elsewhere, and nothing is missing or doubled."""
+"""Backups: taken under load, restored elsewhere, nothing missing or duplicated."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,11 +15,13 @@ from tests.support.collector import CollectorProcess, http
 from tests.support.conservation import conserved
 from tests.support.oracle_process import Oracle
 from tests.support.waiting import wait_until
+from tracereel_collector.config import Settings
 from tracereel_collector.engine import EngineSettings, Supervisor
+from tracereel_collector.ops.backup.restore import restore_backup
 
 
 def tracereel(*words, env=None):
-    """A command as a user runs it: exit status, output, errors."""
+    """Run a command as a user does; return exit status, output and errors."""
     done = subprocess.run(
         [sys.executable, "-m", "tracereel", *map(str, words)],
         capture_output=True,
@@ -138,12 +141,14 @@ def test_a_backup_after_a_crash_finishes_the_batch_whose_end_was_not_written_dow
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A small backup, and what it was made of."""
+    """Return a small backup and its source."""
     place = tmp_path_factory.mktemp("backup")
     data_dir = place / "data"
     assert tracereel("keys", "create", "--data-dir", data_dir, "--scope", "read")[0] == 0
-    collector = CollectorProcess(data_dir, environ={"TRACEREEL_API_KEYS": "default:k"}).start()
-    headers = {"x-api-key": "k"}
+    collector = CollectorProcess(
+        data_dir, environ={"TRACEREEL_API_KEYS": "default:the-key-of-this-test"}
+    ).start()
+    headers = {"x-api-key": "the-key-of-this-test"}
     assert collector.post_events([event(n) for n in range(20)], headers=headers).status == 200
     collector.stop()
     assert tracereel("backup", place / "saved", "--data-dir", data_dir)[0] == 0
@@ -159,6 +164,27 @@ def test_keys_and_the_audit_log_are_saved_too(saved, tmp_path):
     assert (tmp_path / "new" / "audit" / "audit.ndjson").read_text()
     assert (tmp_path / "new" / "keys.sqlite").stat().st_mode & 0o777 == 0o600
     assert not (tmp_path / "new.restoring").exists()
+
+
+def test_restore_is_on_disk_before_the_directory_has_its_name(saved, tmp_path, monkeypatch):
+    """Every file and directory is synced, then renamed, then the parent is synced."""
+    target, made = tmp_path / "new", tmp_path / "new.restoring"
+    flushed = {}
+    fsync = os.fsync
+
+    def recorded_fsync(descriptor):
+        flushed[os.readlink(f"/proc/self/fd/{descriptor}")] = target.exists()
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    restore_backup(Settings.load({"data_dir": target}, {}), saved)
+
+    restored = [target, *(path for path in target.rglob("*") if not path.is_symlink())]
+    missing = [
+        path for path in restored if flushed.get(str(made / path.relative_to(target))) is not False
+    ]
+    assert missing == []
+    assert flushed[str(tmp_path)] is True
 
 
 def test_a_data_directory_with_something_in_it_is_left_alone(saved, tmp_path):
@@ -184,7 +210,7 @@ def copied(saved, place):
     return shutil.copytree(saved, place / "copy")
 
 
-def test_a_backup_that_rotted_is_not_restored(saved, tmp_path):
+def test_corrupted_backup_is_not_restored(saved, tmp_path):
     copy = copied(saved, tmp_path)
     archive = copy / "store.tar"
     archive.write_bytes(archive.read_bytes()[:-1] + b"x")
@@ -196,7 +222,7 @@ def test_a_backup_that_rotted_is_not_restored(saved, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_a_backup_that_was_interrupted_is_told_from_a_whole_one(saved, tmp_path):
+def test_interrupted_backup_is_not_restored(saved, tmp_path):
     copy = copied(saved, tmp_path)
     (copy / "manifest.json").unlink()
 
@@ -219,7 +245,7 @@ def test_a_backup_of_a_newer_version_is_refused_with_what_to_do(saved, tmp_path)
     assert "restore it with the version that made it" in errors
 
 
-def test_where_there_is_no_data_that_is_said(tmp_path):
+def test_backup_without_a_queue_exits_with_an_error(tmp_path):
     status, _, errors = tracereel("backup", tmp_path / "saved", "--data-dir", tmp_path / "none")
 
     assert status == 2

@@ -1,4 +1,4 @@
-"""Whatever comes in: a 4xx that names the field, never a 500, never unbounded memory."""
+"""Invalid input: a 4xx that names the field, never a 500, never unbounded memory."""
 
 import gzip
 import http.client as http_client
@@ -55,7 +55,7 @@ def test_a_bad_body_is_refused_with_a_reason(collector, body, status, said):
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/v1/nothing"), ("PUT", "/v1/traces")])
-def test_a_route_that_is_not_there_says_where_they_are_listed(collector, method, path):
+def test_unknown_route_error_links_to_the_documentation(collector, method, path):
     answer = http(method, f"{collector.url}{path}")
 
     assert answer.status in (404, 405)
@@ -103,7 +103,7 @@ def test_odd_values_that_pass_the_door_are_read_by_the_engine_too(collector, tra
     assert entry["details"]["odd"] == json.loads(value)
 
 
-def test_a_key_said_twice_is_stored_under_the_name_that_was_checked(collector, trace_id):
+def test_duplicate_json_key_is_stored_as_validated(collector, trace_id):
     line = json.dumps({**GOOD, "event_id": trace_id, "trace_id": trace_id}).encode()
     twice = b'{"trace_id": "another-trace", ' + line[1:]
 
@@ -113,7 +113,7 @@ def test_a_key_said_twice_is_stored_under_the_name_that_was_checked(collector, t
     assert collector.replay("another-trace").status == 404
 
 
-def test_wrong_routes_methods_and_encodings_say_what_is_accepted(collector):
+def test_errors_for_wrong_routes_methods_and_encodings_list_the_accepted(collector):
     assert http("GET", f"{collector.url}/v1/nothing").json()["error"]["code"] == "not_found"
     assert http("PUT", f"{collector.url}/v1/events", b"{}").status == 405
     answer = post(collector, b"{}", **{"Content-Encoding": "br"})
@@ -129,7 +129,7 @@ def resident(collector):
 
 
 def peak_while(collector, act):
-    """The most resident memory seen while something happens."""
+    """Return the peak resident memory during a call."""
     peak, stop = resident(collector), threading.Event()
 
     def watch():
@@ -239,7 +239,7 @@ def test_a_gzip_bomb_stops_at_the_limit(collector):
     assert peak_while(collector, send) - before < 160 << 20
 
 
-def test_after_all_that_an_ordinary_event_still_goes_through(collector, trace_id):
+def test_ordinary_event_is_accepted_after_bad_input(collector, trace_id):
     event = {**GOOD, "event_id": trace_id, "trace_id": trace_id}
 
     assert post(collector, json.dumps(event).encode()).status == 200

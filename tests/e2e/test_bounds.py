@@ -1,4 +1,4 @@
-"""A running collector at its bounds: told to wait or refused with a reason, never a 500, never lost."""
+"""A running collector at its limits: 429 or a refusal with a reason, never a 500, never data loss."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def lines(count, *, size=0, tag=""):
 
 @pytest.fixture(scope="module")
 def bounded(tmp_path_factory):
-    """Without a store, which ingest does not need: everything that is kept stays in the queue."""
+    """Without a store, which ingest does not need, so all bodies stay in the queue."""
     running = CollectorProcess(
         tmp_path_factory.mktemp("bounded"),
         arguments=NO_STORE,
@@ -60,12 +60,12 @@ def test_a_body_that_trickles_is_a_408_and_nothing_of_it_is_kept(bounded):
         got = wait_until(answer, timeout=20)
         assert got.startswith(b"HTTP/1.1 408")
         slow.settimeout(20)
-        while got := slow.recv(1000):  # the rest of the answer, then the end
+        while got := slow.recv(1000):  # the rest of the response, then the end
             assert b"HTTP/1.1" not in got
     assert bounded.metric("tracereel_records_received_total", kind="events") == 0
 
 
-def test_a_connection_that_says_nothing_is_closed_after_the_time_that_was_set(bounded):
+def test_idle_connection_is_closed_after_the_configured_time(bounded):
     url = urlsplit(bounded.url)
     with socket.create_connection((url.hostname, url.port), timeout=9) as silent:
         assert silent.recv(1000).startswith(b"HTTP/1.1 408")
@@ -73,7 +73,7 @@ def test_a_connection_that_says_nothing_is_closed_after_the_time_that_was_set(bo
 
 
 def test_memory_is_bounded_however_many_large_bodies_come_at_once(bounded):
-    """24 senders of 12 MiB against room for 24 MiB: taken or told to come back."""
+    """24 senders of 12 MiB against a limit of 24 MiB: accepted or refused with 429."""
     body = lines(12, size=MIB)
     process = psutil.Process(bounded.process.pid)
     before, peak, stop = process.memory_info().rss, 0, threading.Event()
@@ -101,8 +101,8 @@ def test_memory_is_bounded_however_many_large_bodies_come_at_once(bounded):
     assert any(answer.status == 200 for answer in answers)
     refused = [answer for answer in answers if answer.status == 429]
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
-    # Bodies in flight, the first megabyte of each besides, all once more as lines; one commit and one
-    # batch of delivery, each with its own bound; and the cache of SQLite.
+    # Bodies in flight plus the first megabyte of each, all once more as lines; one commit and one
+    # delivery batch, each with its own limit; and SQLite's cache.
     settings = Settings()
     rest = settings.commit_bytes + settings.batch_bytes + 16 * MIB
     assert peak - before < 2 * (INFLIGHT + len(senders) * MIB) + rest
@@ -122,7 +122,7 @@ def test_a_full_queue_is_a_429_and_what_was_acknowledged_stays(bounded):
 
 
 def test_too_little_free_disk_is_a_503_until_there_is_room_again(new_collector, tmp_path):
-    """A file that takes real blocks pushes the disk under the bound; without it, events enter again."""
+    """A file with real blocks pushes the disk under the limit; without it, events are accepted again."""
     free = shutil.disk_usage(tmp_path).free
     if free < 8 << 30:
         pytest.skip("needs a disk with 8 GiB free")
@@ -150,15 +150,24 @@ def test_too_little_free_disk_is_a_503_until_there_is_room_again(new_collector, 
     wait_until(lambda: running.post_events([{**EVENT, "event_id": "3"}], wait=False).status == 200)
 
 
-def test_a_key_over_its_rate_is_told_how_long_to_wait(new_collector):
+def test_key_over_its_rate_gets_429_with_retry_after(new_collector):
     running = new_collector(
         arguments=NO_STORE,
-        environ={"TRACEREEL_RATE_RECORDS": "5", "TRACEREEL_API_KEYS": "a:key-a,b:key-b"},
+        environ={
+            "TRACEREEL_RATE_RECORDS": "5",
+            "TRACEREEL_API_KEYS": "a:the-key-of-tenant-a-1,b:the-key-of-tenant-b-1",
+        },
     ).start()
 
-    first = running.post_events([], raw=lines(65), wait=False, headers={"x-api-key": "key-a"})
-    second = running.post_events([], raw=lines(1), wait=False, headers={"x-api-key": "key-a"})
-    other = running.post_events([], raw=lines(1), wait=False, headers={"x-api-key": "key-b"})
+    first = running.post_events(
+        [], raw=lines(65), wait=False, headers={"x-api-key": "the-key-of-tenant-a-1"}
+    )
+    second = running.post_events(
+        [], raw=lines(1), wait=False, headers={"x-api-key": "the-key-of-tenant-a-1"}
+    )
+    other = running.post_events(
+        [], raw=lines(1), wait=False, headers={"x-api-key": "the-key-of-tenant-b-1"}
+    )
 
     assert (first.status, second.status, other.status) == (200, 429, 200)
     assert second.json()["error"]["code"] == "rate_limited"

@@ -1,4 +1,4 @@
-"""A hundred thousand events at once: all arrive, the counters agree, memory stays small."""
+"""A hundred thousand events at once: all arrive, counters agree, memory stays bounded."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The commands, as a person would type them, against a real collector."""
+"""CLI commands against a real collector."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def tracereel(*words, environ=None):
     )
 
 
-def test_replay_tells_a_run_in_the_terminal_and_gives_json_to_machines(collector, trace_id):
+def test_replay_command_prints_text_or_json(collector, trace_id):
     events = [
         {**each, "event_id": f"{trace_id}-{n}", "trace_id": trace_id}
         for n, each in enumerate(EXAMPLES)
@@ -56,7 +56,7 @@ def test_doctor_finds_a_healthy_set_up_usable(collector, tmp_path):
     assert json.loads(done.stdout)
 
 
-def test_doctor_says_what_to_do_when_the_collector_is_away(tmp_path):
+def test_doctor_gives_advice_when_the_collector_is_unreachable(tmp_path):
     done = tracereel(
         *("doctor", "--endpoint", "http://127.0.0.1:9"),
         environ={"TRACEREEL_SPOOL_DIR": str(tmp_path)},

@@ -32,7 +32,7 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07 mañana \u202eevil"
 
 
 def run_events(trace_id, *, status, reply, session="ses_1"):
-    """A pipeline with one agent: events of the contract, with spans."""
+    """Return a pipeline with one agent: contract events with spans."""
     common = {"trace_id": trace_id, "session_id": session, "user_id": "usr_1", "service": "clinic"}
     pipeline, agent = {"span_id": "a" * 16}, {"span_id": "b" * 16, "parent_span_id": "a" * 16}
     named = {"agent_name": "parser", "request_id": "req"}
@@ -67,9 +67,9 @@ def run_events(trace_id, *, status, reply, session="ses_1"):
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory):
-    """A collector with three runs: two that went well, one that failed."""
+    """Return a collector with three runs: two successful, one failed."""
     folder = tmp_path_factory.mktemp("client")
-    # What is watched live is read from the queue: all of it stays there for these tests.
+    # Live data is read from the queue, so everything stays queued in these tests.
     running = CollectorProcess(folder, environ={"TRACEREEL_RETAIN_SECONDS": "900"}).start()
     running.key = make_key(folder, scope="write,read,admin")["key"]
     running.sent = [
@@ -77,7 +77,7 @@ def asked(tmp_path_factory):
         for number, status in enumerate(["success", "failed", "success"])
         for event in run_events(f"trc_client_{number}", status=status, reply=f"reply {number}")
     ]
-    # A key just made is known within a second.
+    # A new key is accepted within a second.
     headers = {"x-api-key": running.key}
     answer = wait_until(lambda: _accepted(running, headers))
     assert answer["accepted"] == len(running.sent), answer
@@ -135,7 +135,7 @@ def test_a_run_is_a_tree(client):
     assert trace.session_id == "ses_1"
 
 
-def test_a_run_comes_in_outline_where_it_is_longer_than_asked_for(client):
+def test_long_run_is_returned_as_an_outline(client):
     tree = client.trace("trc_client_1")
     assert client.trace("trc_client_1", outline_above=2) == tree
 
@@ -227,7 +227,7 @@ def test_questions_in_sql(client):
         client.sql("SELECT nothing FROM agent_events")
 
 
-def test_an_export_holds_everything_and_tells_how_far_it_is(client, tmp_path):
+def test_export_is_complete_and_reports_progress(client, tmp_path):
     told = []
     rows = list(
         client.export(
@@ -263,7 +263,7 @@ def test_coroutines_ask_side_by_side(asked):
     assert found == 3
 
 
-def test_a_live_stream_goes_on_where_it_was_left(client, asked):
+def test_live_stream_resumes_where_it_stopped(client, asked):
     first = asked.post_events(
         [{**asked.sent[0], "event_id": f"live-{n}", "trace_id": "trc_live"} for n in range(3)],
         headers={"x-api-key": asked.key},
@@ -340,7 +340,7 @@ COMMANDS = {
 
 
 def words_of(collector, name, trace_id):
-    """The command's words; the tail begins before a run that is sent just now."""
+    """Return the command's arguments; the tail starts before a run that is sent now."""
     words = COMMANDS[name][0]
     if name != "tail":
         return words
@@ -450,7 +450,7 @@ def test_a_run_is_played_and_shown_at_a_moment_in_the_terminal(asked):
         (("traces", "--endpoint", "http://127.0.0.1:9"), 2, "start one with"),
     ],
 )
-def test_what_cannot_be_shown_is_said_in_a_line(asked, words, status, said):
+def test_command_errors_are_one_line_on_stderr(asked, words, status, said):
     refused = command(asked, *words)
 
     assert refused.returncode == status

@@ -1,4 +1,4 @@
-"""The contract's examples, sent as they are, come back from the replay with every field intact."""
+"""The contract's examples are returned by the replay with every field intact."""
 
 import gzip
 import json
@@ -27,10 +27,10 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def tenants(tmp_path_factory):
-    """A collector with a tenant for each shape, so that each is seen alone."""
+    """Return a collector with one tenant per shape, to keep them separate."""
     from tests.support.collector import CollectorProcess
 
-    keys = ",".join(f"tenant{n}:key{n}" for n in range(2 * len(SHAPES)))
+    keys = ",".join(f"tenant{n}:a-key-of-these-tests-{n}" for n in range(2 * len(SHAPES)))
     running = CollectorProcess(
         tmp_path_factory.mktemp("tenants"), environ={"TRACEREEL_API_KEYS": keys}
     ).start()
@@ -41,7 +41,7 @@ def tenants(tmp_path_factory):
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_examples_come_back_as_they_were_sent(tenants, shape, packed):
-    key = f"key{list(SHAPES).index(shape) * 2 + packed}"
+    key = f"a-key-of-these-tests-{list(SHAPES).index(shape) * 2 + packed}"
     for body in SHAPES[shape]:
         headers = {"Content-Type": "application/json", "x-api-key": key}
         if packed:
@@ -60,7 +60,7 @@ def test_the_examples_come_back_as_they_were_sent(tenants, shape, packed):
 
 def test_the_replay_is_chronological_and_counts_what_there_is(tenants):
     """Fallback and pipeline events have no agent; equal times keep the order of their numbers."""
-    replay = tenants.replay(MAIN, headers={"x-api-key": "key0"}).json()
+    replay = tenants.replay(MAIN, headers={"x-api-key": "a-key-of-these-tests-0"}).json()
 
     assert [entry["event"].removeprefix("agent.") for entry in replay["timeline"]] == [
         "execution.started",
@@ -82,15 +82,23 @@ def test_the_replay_is_chronological_and_counts_what_there_is(tenants):
 
 def test_tenants_do_not_see_each_other(tenants):
     event = {**EXAMPLES[0], "event_id": "mine", "trace_id": "only-mine", "tenant": "tenant0"}
-    answer = tenants.post_events([event], headers={"Authorization": "Bearer key0"})
+    answer = tenants.post_events(
+        [event], headers={"Authorization": "Bearer a-key-of-these-tests-0"}
+    )
     assert answer.status == 200
     claimed = {**event, "event_id": "forged", "tenant": "tenant1"}
-    answer = tenants.post_events([claimed], headers={"Authorization": "Bearer key0"})
+    answer = tenants.post_events(
+        [claimed], headers={"Authorization": "Bearer a-key-of-these-tests-0"}
+    )
     assert answer.status == 403
 
-    assert tenants.replay("only-mine", headers={"x-api-key": "key0"}).status == 200
-    assert tenants.replay("only-mine", headers={"x-api-key": "key1"}).status == 404
+    assert (
+        tenants.replay("only-mine", headers={"x-api-key": "a-key-of-these-tests-0"}).status == 200
+    )
+    assert (
+        tenants.replay("only-mine", headers={"x-api-key": "a-key-of-these-tests-1"}).status == 404
+    )
     assert tenants.replay("only-mine", headers={"x-api-key": "wrong"}).status == 401
     assert tenants.replay("only-mine").status == 401
-    own = tenants.replay("only-mine", headers={"x-api-key": "key0"}).json()
+    own = tenants.replay("only-mine", headers={"x-api-key": "a-key-of-these-tests-0"}).json()
     assert own["timeline"][0]["details"]["tenant"] == "tenant0"

@@ -1,4 +1,4 @@
-"""Deletion: gone from tables, queue and quarantine, for latecomers too, and of nobody else."""
+"""Deletion from tables, queue and quarantine, including late events, for one tenant only."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ def site(tmp_path_factory):
 
 
 def everywhere(site, word, *, optimize=False):
-    """The tables in which a word stands, found on the engine itself."""
+    """Return the tables that contain a word, read directly from the engine."""
     engine = site.engine()
     tables = [
         row[0]
@@ -46,7 +46,7 @@ def in_queue(site, word):
 
 
 def otel_of(trace_id):
-    """The OpenTelemetry trace of a run."""
+    """Return the OpenTelemetry trace id of a run."""
     return hashlib.md5(trace_id.encode()).digest()
 
 
@@ -76,7 +76,7 @@ def test_a_run_is_gone_from_everything(site):
     assert site.ask("POST", "/v1/scores?wait=stored&timeout=60", score).status == 200
     site.settle()
     assert {"agent_events", "otel_spans", "otel_logs"} <= set(everywhere(site, WORD))
-    record(site, "trc-gone", wait=False, event_version="1.0.1")  # still on its way when asked
+    record(site, "trc-gone", wait=False, event_version="1.0.1")  # still in flight
 
     answer = site.ask("DELETE", "/v1/traces/trc-gone")
 
@@ -90,7 +90,7 @@ def test_a_run_is_gone_from_everything(site):
     assert bravos.json()["summary"]["total_events"] == 2
 
 
-def test_an_agent_of_whom_nothing_is_left_is_nobody(site):
+def test_agent_without_remaining_runs_is_404(site):
     record(site, "trc-agent-1", agent_name="only-in-one-run")
     record(site, "trc-agent-2", agent_name="in-two-runs")
     record(site, "trc-agent-3", agent_name="in-two-runs")
@@ -129,7 +129,7 @@ def test_spans_of_a_shared_trace_go_with_their_run_only(site):
     assert sorted(row[0] for row in names.json()["rows"]) == ["of-nobody", "of-two"]
 
 
-def test_latecomers_are_dropped_and_counted(site):
+def test_late_events_of_a_deleted_run_are_dropped_and_counted(site):
     record(site, "trc-late", word="late-word")
     assert site.ask("DELETE", "/v1/traces/trc-late").status == 200
     before = site.collector.metric(
@@ -179,7 +179,7 @@ def test_a_user_is_gone_with_every_run_that_names_them(site):
     for number in range(3):
         record(site, f"trc-user-{number}", word=word, user_id="ana/é")
     record(site, "trc-of-bob", word="of-bob", user_id="ana")
-    # A trace that two runs are part of, in which a span alone names the user.
+    # A trace shared by two runs, in which only a span names the user.
     for run in ("trc-half-1", "trc-half-2"):
         site.send({"trace_id": run, "event_id": run, "otel_trace_id": b"half-and-half___".hex()})
     site.send_spans(b"half-and-half___", word, user__id="ana/é")
@@ -199,8 +199,8 @@ def test_a_user_is_gone_with_every_run_that_names_them(site):
     assert site.ask("DELETE", "/v1/users/ana%2F%C3%A9").json()["rows"] == {}
 
 
-def test_what_is_in_quarantine_goes_too(site):
-    """Even a record the store could not read: its own id says whose it is."""
+def test_quarantined_records_are_deleted_too(site):
+    """Even a record that the store could not read is found by its id."""
     folder = site.collector.data_dir / "queue" / "queue.sqlite"
     with sqlite3.connect(folder) as queue:
         for trace, word in (("trc-aside", "set-aside"), ("trc-aside-2", "other")):
@@ -219,7 +219,7 @@ def test_what_is_in_quarantine_goes_too(site):
     assert len(left) == 1
 
 
-def test_nothing_of_that_name_is_404_for_everybody(site):
+def test_deleting_an_unknown_or_foreign_resource_is_404(site):
     record(site, "trc-bravos", tenant="bravo", user_id="bea")
     for path in ("/v1/traces/trc-bravos", "/v1/traces/nobody", "/v1/users/bea", "/v1/users/nobody"):
         assert site.ask("DELETE", path).status == 404

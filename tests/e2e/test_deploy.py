@@ -1,4 +1,4 @@
-"""What is in `deploy/` works: units that systemd accepts, a proxy that real clients pass."""
+"""Files in `deploy/`: units that systemd accepts, and a proxy that works with real clients."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -21,6 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from tests.support.collector import free_port
+from tests.support.keys import make_key
 from tests.support.waiting import wait_until
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -32,7 +34,7 @@ EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 def test_systemd_accepts_the_units(tmp_path):
     command = Path(sys.executable).with_name("tracereel")
     for unit in DEPLOY.glob("tracereel*.*"):
-        # Commands must be where the unit says: here it is another place.
+        # The unit names absolute paths, which differ here.
         text = unit.read_text().replace("/opt/tracereel/bin/tracereel", str(command))
         (tmp_path / unit.name).write_text(text)
 
@@ -64,22 +66,18 @@ def test_units_and_proxy_name_only_options_and_ports_that_there_are():
     }
 
 
-@pytest.fixture(scope="module")
-def proxied(collector, tmp_path_factory):
-    """nginx with our file in front of a collector: its port, and who vouches for it."""
-    if not NGINX:
-        pytest.skip("needs nginx")
-    place = tmp_path_factory.mktemp("nginx")
+@contextmanager
+def nginx(collector, place, port):
+    """Run nginx with our configuration in front of a collector; `place` has the CA certificate."""
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost")
     certificate.cert_chain_pems[0].write_to_path(place / "fullchain.pem")
     certificate.private_key_pem.write_to_path(place / "key.pem")
     authority.cert_pem.write_to_path(place / "ca.pem")
-    port = free_port()
     ours = (DEPLOY / "nginx.conf").read_text()
     for old, new in (
         ("127.0.0.1:4318", collector.url.removeprefix("http://")),
-        ("127.0.0.1:4317", f"127.0.0.1:{collector.grpc_port}"),
+        ("127.0.0.1:4317", f"127.0.0.1:{collector.grpc_port or 9}"),
         ("listen 443", f"listen 127.0.0.1:{port}"),
         ("tracereel.example.com", "localhost"),
         ("/etc/ssl/tracereel", str(place)),
@@ -98,10 +96,20 @@ def proxied(collector, tmp_path_factory):
     try:
         wait_until(lambda: answers(port, place) or running.poll() is not None, timeout=20)
         assert running.poll() is None, (place / "error.log").read_text()
-        yield port, place
+        yield
     finally:
         running.terminate()
         running.wait()
+
+
+@pytest.fixture(scope="module")
+def proxied(collector, tmp_path_factory):
+    """Return the port of nginx in front of a collector, and the directory of its CA."""
+    if not NGINX:
+        pytest.skip("needs nginx")
+    place, port = tmp_path_factory.mktemp("nginx"), free_port()
+    with nginx(collector, place, port):
+        yield port, place
 
 
 def ask(proxied, path, body=None):
@@ -174,3 +182,27 @@ def test_otlp_over_grpc_passes_on_the_same_port(proxied):
         answer = export(request, timeout=20)
 
     assert answer.partial_success.rejected_spans == 0
+
+
+@pytest.mark.skipif(not NGINX, reason="needs nginx")
+def test_a_browser_logs_in_through_tls_with_a_secure_session(browser, new_collector, tmp_path):
+    """The proxy passes a `Host` without the port, so the origin comes from the public URL."""
+    port = free_port()
+    url = f"https://localhost:{port}"
+    key = make_key(tmp_path / "data", scope="read")["key"]
+    collector = new_collector(environ={"TRACEREEL_PUBLIC_URL": url}).start()
+    (tmp_path / "nginx").mkdir()
+    with nginx(collector, tmp_path / "nginx", port):
+        context = browser.new_context(ignore_https_errors=True)
+        page = context.new_page()
+        page.goto(f"{url}/#/runs")
+        page.get_by_label("Key", exact=True).fill(key)
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("heading", name="No run has been recorded yet").wait_for()
+
+        (cookie,) = context.cookies()
+        assert (cookie["name"], cookie["secure"]) == ("__Host-tracereel_session", True)
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_role("heading", name="Log in with a key").wait_for()
+        assert context.cookies() == []
+        context.close()

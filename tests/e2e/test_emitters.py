@@ -1,4 +1,4 @@
-"""An emitter that dies in the middle of a burst is known, with its tail, until that has arrived."""
+"""An emitter that dies in a burst is listed with its missing tail until the tail arrives."""
 
 import os
 import signal
@@ -36,12 +36,12 @@ agent()
 
 
 class Gate:
-    """Stands before a collector and, when told to, lets heartbeats through and no events."""
+    """Proxy to a collector that can pass heartbeats while it refuses events."""
 
     def __init__(self, url):
         self.closed = threading.Event()
         self.passed = 0
-        """Events that were let through."""
+        """Events that were passed on."""
         gate = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -63,13 +63,13 @@ class Gate:
                 self.wfile.write(answer.body)
 
             def log_message(self, *args):
-                """Say nothing."""
+                """Log nothing."""
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
 
             def handle_error(self, request, client_address):
-                """A client that was killed in the middle is not news."""
+                """Ignore clients that were killed during a request."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -118,7 +118,7 @@ def test_a_killed_emitter_is_silent_with_its_tail_missing_until_that_is_shipped(
             each
             for each in emitters(collector, service=trace_id)
             if each["claimed"] > each["stored"] + 100
-            # What is under way is stored too: from here on, nothing more is.
+            # Events in flight are stored too; nothing is stored from here on.
             and each["stored"] == gate.passed
             and each["claimed"] > before["claimed"]
         ]
@@ -147,7 +147,7 @@ def test_a_killed_emitter_is_silent_with_its_tail_missing_until_that_is_shipped(
 
 
 def ship(spool, gate):
-    """What the successor had no time for at its exit."""
+    """Deliver the events that the successor did not deliver at its exit."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tracereel", "ship", "--endpoint", gate.url),
@@ -159,7 +159,7 @@ def ship(spool, gate):
     return done.returncode == 0
 
 
-def test_a_heartbeat_that_cannot_be_taken_is_told_why(collector):
+def test_invalid_heartbeat_is_400_with_the_reason(collector):
     beat = b'{"emitter_id": "e", "state": "odd", "sent_at": "2026-01-01T00:00:00Z", "recorded": 1}'
     answer = http("POST", f"{collector.url}/v1/heartbeats", beat)
 

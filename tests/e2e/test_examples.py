@@ -1,4 +1,4 @@
-"""The examples against a real collector: what they record can be found and replayed."""
+"""The examples against a real collector: their runs can be found and replayed."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from tracereel.client import Client, NotFoundError
 
 
 def show(collector, folder, *words):
-    """Run an example; the ids of its traces, in order."""
+    """Run an example; return its trace ids in order."""
     command = [sys.executable, "-m", "tracereel", "demo", "--interval", "0", *words]
     done = subprocess.run(
         [*command, "--endpoint", collector.url],
@@ -43,10 +43,10 @@ def test_a_thread_that_only_the_end_names_is_a_session_of_both_its_runs(collecto
 def test_how_the_router_decided_is_replayed(collector, tmp_path):
     (run,) = show(collector, tmp_path, "--example", "orchestrator", "--runs", "1")
 
-    def told():
+    def stored_timeline():
         answer = collector.replay(run)
         return answer.json()["timeline"] if b"agent.pipeline.completed" in answer.body else None
 
-    timeline = wait_until(told, message="the run is stored")
+    timeline = wait_until(stored_timeline, message="the run is stored")
     (said,) = [each["details"] for each in timeline if each["event"] == "agent.decision.recorded"]
     assert (said["chosen"], said["output_data"]["rule"]) == ("orders_agent", "slash_command")

@@ -1,4 +1,4 @@
-"""Bulk export: everything once, in either form, filtered, and by the command too."""
+"""Bulk export: complete, without duplicates, in both formats, filtered, and by command."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from tracereel_collector.query.export import TABLES, Export, Wanted
 
 @pytest.fixture(scope="module")
 def agent(collector):
-    """An agent with two hundred events in twenty runs, some of them large."""
+    """Return an agent with two hundred events in twenty runs, some of them large."""
     name = "exported_agent"
     events = [
         {**example("agent.execution.completed"), "agent_name": name, "event_id": f"exp-{number}"}
@@ -68,7 +68,7 @@ def test_every_table_comes_in_both_forms(collector, agent, table):
     assert rows.num_rows == len(lines)
 
 
-def test_filters_choose(collector, agent):
+def test_export_filters(collector, agent):
     run = export(collector, trace_id="trc-exp-3").body.splitlines()
     days = export(collector, agent=agent, since="2025-03-02", until="2025-03-04T00:00:00Z")
     nothing = export(collector, agent="nobody")
@@ -81,7 +81,7 @@ def test_filters_choose(collector, agent):
 
 
 def test_times_are_given_as_everywhere_else(collector, agent):
-    """A moment, or how long ago."""
+    """Absolute and relative times."""
     assert export(collector, agent=agent, since="99999d").headers["x-total-count"] == "200"
     assert export(collector, agent=agent, until="1d").headers["x-total-count"] == "200"
     assert export(collector, agent=agent, since="1d").body == b""
@@ -94,7 +94,7 @@ def test_times_are_given_as_everywhere_else(collector, agent):
 
 
 @pytest.mark.parametrize("kind", ["ndjson", "parquet"])
-def test_an_export_says_about_how_long_it_will_be(collector, agent, kind):
+def test_export_reports_its_estimated_size(collector, agent, kind):
     answer = export(collector, agent=agent, format=kind)
 
     assert int(answer.headers["x-estimated-bytes"]) == pytest.approx(len(answer.body), rel=0.5)
@@ -102,8 +102,8 @@ def test_an_export_says_about_how_long_it_will_be(collector, agent, kind):
     assert (nothing.headers["x-total-count"], nothing.headers["x-estimated-bytes"]) == ("0", "0")
 
 
-def test_the_places_of_exports_that_nobody_reads_are_free_again(collector, agent):
-    """More than may be made at once, each left after its first bytes."""
+def test_abandoned_exports_release_their_slots(collector, agent):
+    """More than the concurrency limit, each abandoned after its first bytes."""
     address = urlsplit(collector.url)
 
     def left_early():
@@ -116,7 +116,7 @@ def test_the_places_of_exports_that_nobody_reads_are_free_again(collector, agent
 
 
 class Watched:
-    """The store as an export sees it, with the size of what it gave out."""
+    """Store wrapper that records the size of each slice."""
 
     def __init__(self, client):
         self.client = client
@@ -130,7 +130,7 @@ class Watched:
 
 @pytest.mark.parametrize(("rows", "size"), [(3, 1 << 30), (1_000, 6_000), (3, 1)])
 def test_slices_are_bounded_and_lose_nothing(collector, agent, sql, rows, size):
-    """By rows and by bytes; a row larger than a slice is a slice of its own."""
+    """Limited by rows and bytes; a row larger than a slice is its own slice."""
     store = Watched(sql)
     made = Export(store, slice_rows=rows, slice_bytes=size)
     wanted = Wanted(trace_id="trc-exp-0")
@@ -155,7 +155,7 @@ def test_the_command_writes_a_file(collector, agent, tmp_path):
                 sys.executable,
                 "-m",
                 "tracereel",
-                "dump",
+                "export",
                 "--endpoint",
                 collector.url,
                 "--agent",
@@ -177,13 +177,13 @@ def test_the_command_writes_a_file(collector, agent, tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["out.ndjson", "out.parquet"]
 
 
-def test_the_command_says_what_is_wrong(collector, tmp_path):
+def test_export_command_errors(collector, tmp_path):
     for arguments, why in (
         (["--endpoint", "http://127.0.0.1:1"], "no collector answers"),
         (["--endpoint", collector.url, "--since", "yesterday"], "since: 'yesterday' is no moment"),
     ):
         done = subprocess.run(
-            [sys.executable, "-m", "tracereel", "dump", *arguments, "-o", str(tmp_path / "x")],
+            [sys.executable, "-m", "tracereel", "export", *arguments, "-o", str(tmp_path / "x")],
             capture_output=True,
             text=True,
             timeout=60,

@@ -1,4 +1,4 @@
-"""What a collector receives goes on to another OTLP endpoint, whatever that endpoint does."""
+"""A collector forwards received data to another OTLP endpoint, however that endpoint behaves."""
 
 import json
 import time
@@ -18,7 +18,7 @@ OWN_PATH = "x-tracereel-forwarded-by"
 
 
 def post(collector, name, *, signal="traces", size=0, headers=None):
-    """One span of a name; how it was answered, and how long that took."""
+    """Send one span; return the status and the response time."""
     more = [attribute("padding", stringValue="x" * size)] if size else []
     sent = span(new_id(), new_id(16), name, at=time.time_ns(), attributes=more)
     body = {"resourceSpans": [resource("forwarded", sent)]}
@@ -56,7 +56,7 @@ def well(sink):
     sink.answers = Answers()
 
 
-def test_everything_received_goes_on_with_the_headers_told(forwarding, sink):
+def test_everything_received_is_forwarded_with_the_configured_headers(forwarding, sink):
     assert post(forwarding, "over http") == 200
     request = ExportTraceServiceRequest()
     one = request.resource_spans.add().scope_spans.add().spans.add()
@@ -110,7 +110,7 @@ def test_spans_that_our_events_carry_go_on_too(forwarding, sink):
     assert {"service.name": "clinic"} in sink.resources
 
 
-def test_a_body_that_comes_twice_goes_on_once(forwarding, sink):
+def test_duplicate_body_is_forwarded_once(forwarding, sink):
     twice = span(new_id(), new_id(16), "sent twice", at=time.time_ns())
     body = json.dumps({"resourceSpans": [resource("s", twice)]}).encode()
     for _ in range(2):
@@ -121,7 +121,7 @@ def test_a_body_that_comes_twice_goes_on_once(forwarding, sink):
     assert sink.names.count("sent twice") == 1
 
 
-def test_what_is_refused_for_good_is_counted_and_not_tried_again(forwarding, sink):
+def test_permanently_refused_spans_are_counted_and_not_retried(forwarding, sink):
     before, requests = dropped(forwarding, "refused"), sink.requests
     sink.answers = Answers(status=400)
     assert post(forwarding, "refused") == 200
@@ -133,7 +133,7 @@ def test_what_is_refused_for_good_is_counted_and_not_tried_again(forwarding, sin
     wait_until(lambda: dropped(forwarding, "partly_refused") == 1)
 
 
-def test_a_target_that_wants_time_gets_it_and_then_the_spans(forwarding, sink):
+def test_forwarder_honours_retry_after(forwarding, sink):
     sink.answers = Answers(status=503, headers={"Retry-After": "2"})
     requests = sink.requests
     started = time.monotonic()
@@ -147,7 +147,7 @@ def test_a_target_that_wants_time_gets_it_and_then_the_spans(forwarding, sink):
     assert forwarding.metric("tracereel_forward_retries_total", kind="spans") >= 1
 
 
-def test_what_went_round_in_a_circle_stops_here(forwarding, sink):
+def test_forwarding_loops_are_cut(forwarding, sink):
     post(forwarding, "to learn its name")
     wait_until(lambda: "to learn its name" in sink.names)
     own = sink.headers[OWN_PATH]
@@ -160,8 +160,8 @@ def test_what_went_round_in_a_circle_stops_here(forwarding, sink):
     assert dropped(forwarding, "loop") == 1
 
 
-def test_ingest_goes_on_while_the_target_hangs_is_away_and_comes_back(new_collector):
-    """The queue to it is small here: what does not fit is counted, what is too old as well."""
+def test_ingest_continues_while_the_forward_target_is_down(new_collector):
+    """The forwarding queue is small here: overflowing and expired records are counted."""
     port = free_port()
     collector = new_collector(
         arguments=("--forward-to", f"http://127.0.0.1:{port}"),
@@ -197,7 +197,7 @@ def test_ingest_goes_on_while_the_target_hangs_is_away_and_comes_back(new_collec
         ("TRACEREEL_FORWARD_TO", "http://127.0.0.1:{port}", "is this collector itself"),
     ],
 )
-def test_a_collector_with_a_target_that_cannot_be_does_not_start(new_collector, name, value, said):
+def test_invalid_forward_target_is_a_startup_error(new_collector, name, value, said):
     port = free_port()
     collector = new_collector(port=port, environ={name: value.format(port=port)}).start(wait=False)
 

@@ -1,4 +1,4 @@
-"""Headers made to break things: refused or ignored, never a server error of the 500 kind."""
+"""Hostile headers are refused or ignored and never cause a 5xx error."""
 
 import itertools
 import json
@@ -57,8 +57,8 @@ def status_of(collector, request):
     return int(answer.split(b" ", 2)[1])
 
 
-def test_what_is_no_http_is_answered_like_every_other_mistake(collector):
-    """As `curl` sends an address that somebody has typed."""
+def test_invalid_http_request_is_400_in_the_error_format(collector):
+    """A typed non-ASCII URL, as `curl` sends it."""
     url = urlsplit(collector.url)
     with socket.create_connection((url.hostname, url.port), timeout=20) as connection:
         connection.sendall("GET /v1/traces?q=mañana HTTP/1.1\r\nHost: x\r\n\r\n".encode())

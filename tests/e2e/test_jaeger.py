@@ -1,4 +1,4 @@
-"""Jaeger's legacy API on a running collector, field by field, with what its clients rely on."""
+"""Jaeger's legacy API on a running collector, field by field."""
 
 import base64
 import gzip
@@ -26,7 +26,7 @@ def site(collector):
 
 @pytest.fixture(scope="module")
 def shop(site):
-    """Two services in one trace: everything a span can say."""
+    """Two services in one trace, with every span field set."""
     trace, front, back = new_id(), new_id(16), new_id(16)
     at = site.now - 60 * SECOND
     site.send(
@@ -222,7 +222,7 @@ def test_an_absent_trace_is_404_in_the_envelope(site):
 
 
 def test_the_times_of_a_trace_may_be_micro_or_milliseconds(site, shop):
-    """Grafana sends milliseconds where Jaeger wants microseconds."""
+    """Grafana sends milliseconds where Jaeger expects microseconds."""
     path = f"/api/traces/{shop['trace']}"
     for unit in (1_000, 1_000_000):
         early, late = shop["at"] // unit - 5_000, shop["at"] // unit + 5_000
@@ -236,7 +236,7 @@ def test_the_times_of_a_trace_may_be_micro_or_milliseconds(site, shop):
     )
 
 
-def test_a_parent_that_is_not_there_is_told(site):
+def test_missing_parent_span_is_a_warning(site):
     trace = new_id()
     site.send(resource(site.name("p"), span(trace, new_id(16), at=site.now, parentSpanId="9" * 16)))
 
@@ -263,7 +263,7 @@ def test_a_service_that_calls_another_is_a_dependency(site, shop):
 
 
 def test_an_otlp_document_is_shown_without_being_stored(site):
-    """The recorded answer of Jaeger to the same document."""
+    """Compared with Jaeger's recorded response to the same document."""
     spans = {
         "traceId": "83a9efd15c1c98a977e0711cc93ee28b",
         "spanId": "e127af99e3b3e074",
@@ -340,6 +340,6 @@ def test_metrics_of_services_are_not_offered(site):
         assert (answer.status, answer.json()["errors"][0]["code"]) == (501, 501)
 
 
-def test_what_is_not_there_is_404_in_jaegers_words(site):
+def test_unknown_route_is_404_in_jaegers_format(site):
     assert site.get("/api/nothing").json()["errors"][0]["code"] == 404
     assert site.get("/api/v3/nothing").json()["error"]["httpCode"] == 404

@@ -1,4 +1,4 @@
-"""Our own runs as Jaeger shows them: ended, running, crashed, with spans and without."""
+"""Our own runs in Jaeger's API: ended, running, crashed, with and without spans."""
 
 import json
 import time
@@ -17,13 +17,13 @@ def site(collector):
 
 
 def own(number, **fields):
-    """An event of the contract, of now."""
+    """Return a contract event with the current time."""
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {**EXAMPLES[number], "timestamp": moment, **fields}
 
 
 def test_a_run_of_plain_events_is_a_trace_found_by_its_own_name(site, trace_id):
-    """Events as the contract prints them know no spans; those they tell of are made of them."""
+    """Contract events have no spans, so spans are derived from them."""
     marked = {"trace_id": trace_id, "service": site.name("plain")}
     site.events(
         *(own(n, **marked, event_id=f"{trace_id}-{n}") for n in (0, 1, 6, 7)),

@@ -1,4 +1,4 @@
-"""Searching traces with Jaeger's legacy API on a running collector."""
+"""Trace search with Jaeger's legacy API on a running collector."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def site(collector):
 
 
 class Searched:
-    """Three traces of a service, 10 seconds apart, lasting 1, 2 and 3 seconds."""
+    """Send three traces of a service, 10 seconds apart, lasting 1, 2 and 3 seconds."""
 
     def __init__(self, site):
         self.site = site
@@ -123,7 +123,7 @@ def test_times_of_a_search_are_microseconds_and_default_to_two_days(searched, si
     ],
     ids=str,
 )
-def test_what_cannot_be_read_is_400_in_jaegers_words(site, parameters, message):
+def test_invalid_parameter_is_400_in_jaegers_format(site, parameters, message):
     answer = site.get("/api/traces", **{"service": "s", **parameters})
 
     assert answer.status == 400

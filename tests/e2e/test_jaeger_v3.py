@@ -1,4 +1,4 @@
-"""Jaeger's API v3 on a running collector, against what Jaeger's own snapshots hold."""
+"""Jaeger's API v3 on a running collector, compared with Jaeger's own snapshots."""
 
 from datetime import UTC, datetime
 
@@ -118,7 +118,7 @@ def test_services_and_operations(site, sent):
     assert operations == {
         "operations": [
             {"name": "HTTP GET /", "spanKind": "server"},
-            # One of no kind.
+            # A span without a kind.
             {"name": "step", "spanKind": "internal"},
         ]
     }
@@ -266,7 +266,7 @@ def test_the_end_of_a_search_is_exclusive(site, sent):
     ],
     ids=str,
 )
-def test_what_cannot_be_read_is_400_in_the_gateways_words(site, sent, changes, message):
+def test_invalid_parameter_is_400_in_the_gateways_format(site, sent, changes, message):
     answer = site.get("/api/v3/traces", **{**times(sent), **changes})
 
     assert answer.status == 400
@@ -281,7 +281,7 @@ def test_a_range_of_durations_may_be_one_duration_or_open(site, sent, most):
     assert site.get("/api/v3/traces", **given).status in (200, 404)
 
 
-def test_times_of_a_trace_are_heeded(site, sent):
+def test_trace_time_range_is_respected(site, sent):
     path = f"/api/v3/traces/{sent['trace']}"
     assert site.get(path, startTime=rfc(sent["at"]), endTime=rfc(sent["at"] + 1)).status == 200
     assert site.get(path, end_time=rfc(sent["at"] - 1)).status == 404

@@ -19,7 +19,7 @@ SEED = int(os.environ.get("TRACEREEL_KILL_SEED", "0")) or random.SystemRandom().
 
 
 def kill_something(rnd, collector):
-    """The collector, its engine, or both at once."""
+    """Kill the collector, its engine, or both at once."""
     what = rnd.choice(["collector", "collector", "engine", "both"])
     for engine in collector.engines() if what in ("engine", "both") else []:
         with suppress(psutil.Error):
@@ -31,7 +31,7 @@ def kill_something(rnd, collector):
 
 @pytest.mark.fault
 @pytest.mark.timeout(max(600, 30 * ROUNDS))
-def test_no_acknowledged_event_is_lost_or_doubled_by_kill_9(new_collector):
+def test_kill_9_loses_or_duplicates_no_acknowledged_event(new_collector):
     rnd = random.Random(SEED)
     collector = new_collector(port=free_port()).start()
     oracle = Oracle(collector.url, f"kill{SEED}", SEED)
@@ -59,7 +59,7 @@ def test_no_acknowledged_event_is_lost_or_doubled_by_kill_9(new_collector):
         password=(collector.data_dir / "store" / "engine.secret").read_text().strip(),
         database="tracereel",
     )
-    # The table itself, not the replay: that one would hide what is stored twice.
+    # Read the table itself, because the replay hides duplicates.
     rows = client.query("SELECT count(), uniqExact(event_id) FROM agent_events").result_rows
     client.close()
     assert rows == [(oracle.count, oracle.count)], f"seed {SEED}"

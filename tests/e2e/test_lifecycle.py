@@ -1,4 +1,4 @@
-"""Starting, stopping, being killed: nothing is lost, nothing is left behind, and errors are one line."""
+"""Start, stop and kill: no data loss, no leftovers, one-line errors."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def test_a_signal_stops_everything_in_order_and_leaves_no_process(new_collector,
     assert ids(new_collector().start(), "t") == ["a", "b"]
 
 
-def test_what_is_acknowledged_just_before_a_stop_is_there_afterwards(new_collector):
+def test_events_acknowledged_just_before_a_stop_are_stored(new_collector):
     collector = new_collector().start()
     for number in range(20):
         assert collector.post_events([event(str(number), "t")], wait=False).status == 200
@@ -151,9 +151,9 @@ def test_the_engine_alone_stops_in_order(tmp_path, number):
     assert gone(family)
 
 
-def test_a_data_directory_that_cannot_be_one_is_told_in_a_line(tmp_path):
+def test_unusable_data_directory_is_one_error_line(tmp_path):
     (tmp_path / "file").touch()
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data").mkdir(mode=0o700)
     (tmp_path / "data" / "queue").touch()
     for folder in ("file", "data"):
         done = subprocess.run(
@@ -173,8 +173,8 @@ def test_a_data_directory_that_cannot_be_one_is_told_in_a_line(tmp_path):
 
 
 @pytest.mark.fault
-def test_stored_means_stored_for_a_resend_too(new_collector):
-    """The answer to a resend waits for the original."""
+def test_wait_stored_also_waits_for_a_resend(new_collector):
+    """The response to a resend waits for the original."""
     collector = new_collector().start()
     (engine,) = collector.engines()
     engine.suspend()
@@ -187,7 +187,7 @@ def test_stored_means_stored_for_a_resend_too(new_collector):
 
 
 @pytest.mark.fault
-def test_a_store_that_hangs_keeps_nobody_from_sending(new_collector):
+def test_ingest_continues_while_the_store_hangs(new_collector):
     collector = new_collector().start()
     (engine,) = collector.engines()
     asking = [threading.Thread(target=collector.replay, args=("t",)) for _ in range(12)]
@@ -240,7 +240,7 @@ def test_children_of_a_killed_collector_stop_by_themselves_and_free_everything(n
 
 
 def test_the_demo_records_into_a_collector_in_a_relative_directory(tmp_path, monkeypatch):
-    """What `make run` does."""
+    """The same as `make run`."""
     monkeypatch.chdir(tmp_path)
     collector = CollectorProcess(Path("data"), arguments=("--demo",), fresh=True).start()
     try:
@@ -254,7 +254,7 @@ def test_the_demo_records_into_a_collector_in_a_relative_directory(tmp_path, mon
     assert "Traceback" not in "\n".join(collector.output)
 
 
-def test_readiness_speaks_of_queue_and_store(collector):
+def test_readiness_reports_queue_and_store(collector):
     answer = http("GET", f"{collector.url}/readyz")
 
     assert answer.status == 200
@@ -288,7 +288,7 @@ def test_the_conservation_counters_balance(new_collector):
 
 
 def test_without_a_store_events_are_still_taken(new_collector, tmp_path):
-    """A ClickHouse server that is away costs no event: ingest goes on, readiness tells."""
+    """An unreachable ClickHouse server loses no event: ingest continues, readiness reports it."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Very many at once: tiny bodies, distinct names. All are answered, and what is counted stays few."""
+"""Very many small bodies and distinct names: all are stored, and metric series stay few."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ BODIES, CONNECTIONS = 10_000, 500
 
 
 async def send(collector, run, results):
-    """Ten thousand bodies over many connections, each sending the next once it has an answer."""
+    """Ten thousand bodies over many connections, each sent after the previous response."""
     host, port = collector.url.removeprefix("http://").split(":")
     numbers = iter(range(BODIES))
 
@@ -65,8 +65,8 @@ def test_ten_thousand_tiny_bodies_at_once_are_all_stored_and_others_are_served_m
 
 
 def test_names_without_end_are_stored_and_make_no_series(collector, sql):
-    """Twenty thousand names of spans, services and keys: /metrics has the series it had."""
-    # The last of the alphabet: lists of services are cut, and other tests look for theirs in them.
+    """Twenty thousand names of spans, services and keys add no series to /metrics."""
+    # Last in the alphabet: service lists are cut, and other tests look up their names in them.
     run, many = f"zz{uuid.uuid4().hex}", 20_000
 
     def lines():
@@ -96,7 +96,7 @@ def test_names_without_end_are_stored_and_make_no_series(collector, sql):
 
     post(range(1, 11))
     wait_until(lambda: collector.metric("tracereel_records_pending", kind="spans") == 0)
-    lines()  # asking makes series too
+    lines()  # requests create series too
     before = lines()
     post(range(11, many + 1))
 

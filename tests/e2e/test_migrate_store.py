@@ -1,4 +1,4 @@
-"""An embedded store is copied into a server: all of it, once, however often it is interrupted."""
+"""Copying an embedded store into a server: complete, once, despite interruptions."""
 
 import json
 import os
@@ -20,7 +20,7 @@ CRASHED = 137
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """The data directory of a collector that was killed with something in its queue."""
+    """Return the data directory of a collector that was killed with a non-empty queue."""
     collector = CollectorProcess(
         tmp_path_factory.mktemp("embedded"), environ={"TRACEREEL_LINGER_SECONDS": "3"}
     ).start()
@@ -46,14 +46,14 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A second engine, reached over HTTP as a server is."""
+    """Return a second engine, reached over HTTP like a server."""
     with Supervisor(EngineSettings(store_dir=tmp_path_factory.mktemp("server"))) as running:
         yield running
 
 
 @pytest.fixture
 def database(server):
-    """A database of the test's own: its DSN, and a client."""
+    """Return the DSN and a client of a fresh database."""
     name = f"db_{uuid.uuid4().hex}"
     client = clickhouse_connect.get_client(
         host=server.host, port=server.port, username="u", password=server.secret
@@ -69,7 +69,7 @@ def database(server):
 
 @pytest.fixture
 def embedded(source, tmp_path):
-    # Its links are as they are: chDB does not open what was copied through them.
+    # Keep symbolic links: chDB does not open a store copied through them.
     return shutil.copytree(source, tmp_path / "data", symlinks=True)
 
 
@@ -88,13 +88,13 @@ def migrate(data_dir, to, **environ):
 
 
 def contents(client, table):
-    """All rows of a table as text, whatever their order."""
+    """Return all rows of a table as text, in any order."""
     final = "" if table == "agent_events" else "FINAL"
     return sorted(client.raw_query(f"SELECT * FROM {table} {final}", fmt="TSV").splitlines())
 
 
 @pytest.mark.fault
-def test_a_copy_that_is_interrupted_goes_on_and_ends_with_every_row_once(
+def test_interrupted_migration_resumes_and_copies_every_row_once(
     embedded, database, new_collector, tmp_path
 ):
     to, client = database
@@ -117,7 +117,7 @@ def test_a_copy_that_is_interrupted_goes_on_and_ends_with_every_row_once(
         original.close()
     assert client.query("SHOW TABLES LIKE 'copy_of%'").result_rows == []
 
-    # The collector goes on with the same data directory: nothing waits, views work, numbers go on.
+    # The collector continues with the same data directory: queue, views and numbers still work.
     events = client.query("SELECT count() FROM agent_events").result_rows[0][0]
     collector = new_collector(
         embedded, arguments=("--store", to.replace("http://", "clickhouse://"))
@@ -139,7 +139,7 @@ def test_a_copy_that_is_interrupted_goes_on_and_ends_with_every_row_once(
     assert "the stores differ" in errors
 
 
-def test_what_is_done_is_only_compared_and_rows_of_others_are_left_alone(embedded, database):
+def test_repeated_migration_only_compares_rows(embedded, database):
     to, client = database
     assert migrate(embedded, to)[0] == 0
     before = contents(client, "agent_events")
@@ -172,7 +172,7 @@ def test_a_store_that_is_being_served_is_not_copied(collector, database):
         ("http://127.0.0.1:9/db", "the store does not answer"),
     ],
 )
-def test_a_target_that_cannot_be_is_said(embedded, to, said):
+def test_invalid_migration_target_is_an_error(embedded, to, said):
     status, _, errors = migrate(embedded, to)
 
     assert status == 2

@@ -1,4 +1,4 @@
-"""Whatever the OpenAPI document allows, and what it does not: no operation answers with a server error."""
+"""Generated requests, valid and invalid: no operation responds with a server error."""
 
 import contextlib
 
@@ -24,7 +24,7 @@ HELD = settings(
 
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory):
-    """A collector of its own: what is generated may well make keys."""
+    """Return a separate collector, because generated requests may create keys."""
     folder = tmp_path_factory.mktemp("openapi")
     running = CollectorProcess(folder).start()
     running.key = make_key(folder, scope="write,read,admin")["key"]
@@ -43,7 +43,7 @@ def test_no_operation_answers_with_a_server_error(fuzzed, mode, least):
     for found in schema.get_all_operations():
         operation = found.ok()
         if operation.definition.raw.get("x-tracereel-stream"):
-            continue  # it would be read to its end, which it has not; test_tail.py tries it
+            continue  # an endless stream, tested in test_tail.py
 
         @HELD
         @given(case=operation.as_strategy(generation_mode=mode))
@@ -52,7 +52,7 @@ def test_no_operation_answers_with_a_server_error(fuzzed, mode, least):
             case.validate_response(answer, checks=[not_a_server_error])
             seen[case.operation.label] = seen.get(case.operation.label, 0) + 1
 
-        with contextlib.suppress(Unsatisfiable):  # nothing about it that could be wrong
+        with contextlib.suppress(Unsatisfiable):  # nothing in it can be invalid
             try_it()
 
     assert len(seen) >= least

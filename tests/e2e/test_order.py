@@ -1,4 +1,4 @@
-"""A run across three machines whose clocks are minutes apart is replayed in causal order."""
+"""A run across three machines with clocks minutes apart is replayed in causal order."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.waiting import wait_until
 
-# One program, three places in the chain. Only the clock that the SDK reads is shifted.
+# One program in three places of the chain. Only the clock that the SDK reads is shifted.
 PLACE = textwrap.dedent(
     """
     import asyncio, os, socket, sys, time
@@ -51,7 +51,7 @@ PLACE = textwrap.dedent(
 
 @pytest.fixture
 def place(collector, tmp_path):
-    """Starts one of the three, with its clock; the servers end with the test."""
+    """Start one of the three with its clock; the servers end with the test."""
     running = []
 
     def start(name, skew, onward, *, serve):

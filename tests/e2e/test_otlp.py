@@ -1,4 +1,4 @@
-"""The stock OTLP exporter's spans arrive in the exporter tables' columns, each once."""
+"""Spans of the stock OTLP exporter are stored once, in the exporter tables' columns."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ def spans(sql, name):
     return list(sql.query(query, parameters={"name": name}).named_results())
 
 
-def test_a_span_of_the_stock_exporter_is_stored_with_everything_it_said(collector, sql, trace_id):
+def test_span_of_the_stock_exporter_is_stored_completely(collector, sql, trace_id):
     exporter = OTLPSpanExporter(endpoint=f"{collector.url}/v1/traces")
     provider = TracerProvider(resource=Resource.create({"service.name": "shop"}))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -107,7 +107,7 @@ def test_a_body_that_is_not_otlp_is_answered_with_a_status_message(collector):
     assert "ExportTraceServiceRequest" in Status.FromString(answer.body).message
 
 
-def test_another_content_type_is_told_what_is_accepted(collector):
+def test_unsupported_content_type_is_415_with_the_accepted_types(collector):
     answer = http("POST", f"{collector.url}/v1/traces", b"{}", {"Content-Type": "text/plain"})
 
     assert answer.status == 415
@@ -172,7 +172,7 @@ def test_a_span_without_ids_is_counted_in_the_answer_and_the_others_are_stored(
     assert after - before == 1
 
 
-def test_one_bad_string_does_not_sink_the_batch(collector, sql, trace_id):
+def test_invalid_string_does_not_affect_the_batch(collector, sql, trace_id):
     request = ExportTraceServiceRequest()
     scope = request.resource_spans.add().scope_spans.add()
     scope.spans.add(name=trace_id, trace_id=b"\5" * 16, span_id=b"\6" * 8)
@@ -203,7 +203,7 @@ def test_bodies_may_be_compressed(collector, sql, trace_id, encoding, pack):
     assert wait_until(lambda: spans(sql, trace_id))
 
 
-def test_what_is_too_large_once_unpacked_is_a_413_with_a_status(collector):
+def test_oversized_decompressed_body_is_413_with_a_status(collector):
     body = zstandard.compress(b"\0" * (64 * 1024 * 1024 + 1))
 
     answer = http(

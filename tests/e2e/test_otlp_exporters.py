@@ -1,4 +1,4 @@
-"""Stock exporters work unchanged: all signals, over HTTP and gRPC, from Python and from JavaScript."""
+"""Stock exporters work unchanged: all signals, HTTP and gRPC, Python and JavaScript."""
 
 import importlib
 import json
@@ -29,7 +29,7 @@ JAVASCRIPT = Path(__file__).parent.parent / "support" / "javascript"
 
 @pytest.fixture(params=["http", "grpc"])
 def exporter(request, collector):
-    """Makes the stock exporter of a signal for one of the two doors."""
+    """Return the stock exporter of a signal for one of the two protocols."""
 
     def make(signal, name):
         module = f"opentelemetry.exporter.otlp.proto.{request.param}.{signal}"
@@ -126,7 +126,7 @@ BODIES = {
 
 @pytest.mark.parametrize("kind", ["spans", "logs", "metrics"])
 def test_every_record_is_accounted_for(collector, kind):
-    """received = rejected + appended, and what was appended is stored once in the end."""
+    """received = rejected + appended, and appended records are stored once."""
 
     def counted(name):
         return collector.metric(f"tracereel_records_{name}_total", kind=kind)
@@ -164,11 +164,11 @@ def test_our_events_sent_as_log_records_are_events(exporter, collector, trace_id
         provider.get_logger("sdk").emit(LogRecord(event_name=event_type, body=fields))
     provider.shutdown()
 
-    def told():
+    def stored_timeline():
         answer = collector.replay(trace_id)
         return answer.status == 200 and answer.json()["timeline"]
 
-    timeline = wait_until(told)
+    timeline = wait_until(stored_timeline)
 
     details = [each["details"] for each in timeline]
     assert [each["event_id"] for each in details] == [each["event_id"] for each in sent]
@@ -200,7 +200,7 @@ def test_the_spans_of_an_instrumentation_from_pypi(exporter, collector, sql, ser
 
 @pytest.fixture(scope="module")
 def javascript(tmp_path_factory):
-    """A folder with the exporters from npm in it."""
+    """Return a directory with the npm exporters installed."""
     if not (shutil.which("node") and shutil.which("npm")):
         pytest.skip("node and npm are not installed")
     folder = tmp_path_factory.mktemp("javascript")

@@ -1,8 +1,11 @@
-"""OTLP over gRPC: the keys, limits and answers of HTTP, as gRPC says them."""
+"""OTLP over gRPC: the same keys, limits and responses as over HTTP, in gRPC's terms."""
 
+import contextlib
+import socket
 import threading
 
 import grpc
+import psutil
 import pytest
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
@@ -12,11 +15,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from tests.support import http2
 from tests.support.collector import CollectorProcess, free_port, http
+from tests.support.waiting import wait_until
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
-KEY = (("x-api-key", "secret"),)
+SECRET = "the-key-of-tenant-acme"
+KEY = (("x-api-key", SECRET),)
 
 
 def request_with(*spans):
@@ -29,14 +35,15 @@ def request_with(*spans):
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
-    """A collector with a key, small bodies, and a queue that is full from the first body on."""
+    """Return a collector with a key, small bodies, and a queue that is full after one body."""
     collector = CollectorProcess(
         tmp_path_factory.mktemp("guarded"),
         grpc_port=free_port(),
         environ={
-            "TRACEREEL_API_KEYS": "acme:secret",
+            "TRACEREEL_API_KEYS": f"acme:{SECRET}",
             "TRACEREEL_MAX_BODY_BYTES": "1000000",
             "TRACEREEL_MAX_PENDING_BYTES": "500",
+            "TRACEREEL_HEADER_SECONDS": "1",
         },
     ).start()
     yield collector
@@ -45,7 +52,7 @@ def guarded(tmp_path_factory):
 
 @pytest.fixture
 def call(guarded):
-    """Calls a method with raw bytes; the answer's bytes, or the error."""
+    """Call a method with raw bytes; return the response bytes or the error."""
     with grpc.insecure_channel(f"127.0.0.1:{guarded.grpc_port}") as channel:
 
         def make(method, data, metadata=KEY, **options):
@@ -72,12 +79,12 @@ def test_a_call_without_a_key_is_unauthenticated(call, metadata):
     assert status_of(error).code == 16
 
 
-@pytest.mark.parametrize("metadata", [KEY, (("authorization", "Bearer secret"),)])
+@pytest.mark.parametrize("metadata", [KEY, (("authorization", f"Bearer {SECRET}"),)])
 def test_either_way_to_send_the_key_is_taken(call, metadata):
     assert call(TRACES, b"", metadata) == b""
 
 
-def test_what_is_not_otlp_is_an_invalid_argument_and_not_worth_another_try(call):
+def test_invalid_otlp_is_a_permanent_invalid_argument(call):
     error = call(LOGS, b"\xff\xff")
 
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -94,22 +101,53 @@ def test_a_span_without_ids_is_a_partial_success(call):
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
-def test_what_is_too_large_once_unpacked_is_exhausted_without_a_time_to_try_again(
-    call, compression
-):
+def test_oversized_decompressed_message_is_a_permanent_resource_exhausted(call, compression):
     error = call(TRACES, b"\0" * 2_000_000, compression=compression)
 
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert "grpc-status-details-bin" not in dict(error.trailing_metadata())
+    assert not status_of(error).details
 
 
-def test_compressed_messages_are_read(call):
-    answer = call(TRACES, request_with(), compression=grpc.Compression.Gzip)
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+def test_compressed_messages_are_read(call, compression):
+    answer = call(
+        TRACES, request_with({"name": "c" * 300, "trace_id": b""}), compression=compression
+    )
 
-    assert answer == b""
+    assert ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans == 1
 
 
-def test_a_full_queue_is_exhausted_and_says_when_to_try_again(call, guarded):
+def test_broken_compression_is_an_invalid_argument(guarded):
+    key, encoding = (b"x-api-key", SECRET.encode()), (b"grpc-encoding", b"gzip")
+    failed = {"code": "INVALID_ARGUMENT", "route": TRACES}
+    before = guarded.metric("tracereel_http_requests_total", **failed)
+    with http2.Calls(guarded.grpc_port, TRACES.encode(), key, encoding) as calls:
+        stream = calls.begin()
+        calls.send(stream, http2.message(b"no gzip", is_packed=True), is_last=True)
+        calls.wait(stream)
+
+    assert guarded.metric("tracereel_http_requests_total", **failed) == before + 1
+
+
+def test_the_number_of_a_stream_is_not_taken_from_a_client(call):
+    assert call(TRACES, b"", (*KEY, ("tracereel-stream", "99"))) == b""
+
+
+def test_grpc_calls_that_bypass_the_listener_are_refused(guarded):
+    """A local process with a key must not bypass the listener, which enforces the limits."""
+    # gRPC listens on IPv6 sockets only, also for IPv4 addresses; nothing else does here.
+    (inner,) = {
+        each.laddr.port
+        for each in psutil.Process(guarded.process.pid).net_connections("tcp6")
+        if each.status == psutil.CONN_LISTEN
+    }
+    with grpc.insecure_channel(f"127.0.0.1:{inner}") as channel, pytest.raises(grpc.RpcError) as no:
+        channel.unary_unary(TRACES)(b"", metadata=KEY, timeout=30)
+
+    assert no.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_full_queue_is_resource_exhausted_with_a_retry_delay(call, guarded):
     large = request_with({"name": "x" * 1_000})
 
     error = call(TRACES, large)
@@ -123,7 +161,7 @@ def test_a_full_queue_is_exhausted_and_says_when_to_try_again(call, guarded):
         "POST",
         f"{guarded.url}/v1/traces",
         large,
-        {"Content-Type": "application/x-protobuf", "x-api-key": "secret"},
+        {"Content-Type": "application/x-protobuf", "x-api-key": SECRET},
     )
     assert answer.status == 429
     assert int(answer.headers["retry-after"]) == retry.retry_delay.seconds
@@ -133,8 +171,8 @@ def test_a_method_that_is_not_there_is_unimplemented(call):
     assert call("/some.Service/Export", b"").code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_a_client_that_sends_nothing_keeps_nobody_waiting(call, guarded):
-    """It has a call open and its message never comes; others are served meanwhile."""
+def test_idle_grpc_call_does_not_block_others(call, guarded):
+    """Its call is open without a message; others are served meanwhile."""
     release = threading.Event()
 
     def silent():
@@ -156,7 +194,7 @@ def test_calls_are_counted_by_method_and_code(call, guarded):
     assert guarded.metric("tracereel_http_requests_total", **labels) >= 1
 
 
-def test_a_taken_port_is_said_at_the_start(new_collector, collector):
+def test_taken_grpc_port_is_a_startup_error(new_collector, collector):
     second = new_collector(grpc_port=collector.grpc_port).start(wait=False)
 
     assert second.process.wait(60) == 2
@@ -175,7 +213,7 @@ def test_a_stop_lets_a_call_under_way_finish(new_collector):
         yield request_with({"name": "late"})
 
     with grpc.insecure_channel(f"127.0.0.1:{stopping.grpc_port}") as channel:
-        # A first call, so that the second is on a connection the server knows.
+        # A first call, so that the second uses an established connection.
         assert channel.unary_unary(TRACES)(b"", timeout=30) == b""
         call = channel.stream_unary(TRACES).future(slowly(), timeout=30)
         channel.unary_unary(TRACES)(b"", timeout=30)
@@ -183,3 +221,41 @@ def test_a_stop_lets_a_call_under_way_finish(new_collector):
         release.set()
         assert call.result() == b""
     assert stopping.process.wait(60) == 0
+
+
+def test_the_clients_own_address_is_what_counts(guarded):
+    """The client's address, not that of the listener that passes the connection on."""
+    frames = http2.PREFACE + http2.frame(http2.SETTINGS, 0)
+    head = http2.call_headers(TRACES.encode(), (b"x-api-key", b"wrong"))
+    frames += http2.frame(http2.HEADERS, 1, head, flags=http2.END_HEADERS)
+    with socket.create_connection(
+        ("127.0.0.1", guarded.grpc_port), timeout=20, source_address=("127.0.0.9", 0)
+    ) as connection:
+        connection.sendall(frames)
+        audit = guarded.data_dir / "audit" / "audit.ndjson"
+        wait_until(lambda: b'"peer":"127.0.0.9"' in audit.read_bytes().replace(b": ", b":"))
+
+
+def test_headers_that_do_not_end_are_given_up(guarded):
+    before = guarded.metric("tracereel_connections_ended_total", reason="header_time")
+    frames = http2.PREFACE + http2.frame(http2.SETTINGS, 0)
+    frames += http2.frame(http2.HEADERS, 1, http2.call_headers(TRACES.encode()))
+    with socket.create_connection(("127.0.0.1", guarded.grpc_port), timeout=20) as connection:
+        connection.sendall(frames)
+        with contextlib.suppress(OSError):
+            while connection.recv(1000):
+                pass
+    assert guarded.metric("tracereel_connections_ended_total", reason="header_time") == before + 1
+
+
+def test_headers_over_a_limit_end_the_connection_and_no_other(call, guarded):
+    before = guarded.metric("tracereel_connections_ended_total", reason="header_size")
+    frames = http2.PREFACE + http2.frame(http2.SETTINGS, 0)
+    frames += http2.frame(http2.HEADERS, 1, http2.header(b"a", b"") * 2_000, flags=4)
+    with socket.create_connection(("127.0.0.1", guarded.grpc_port), timeout=20) as connection:
+        connection.sendall(frames)
+        with contextlib.suppress(OSError):
+            while connection.recv(1000):
+                pass
+    assert guarded.metric("tracereel_connections_ended_total", reason="header_size") == before + 1
+    assert call(TRACES, b"") == b""

@@ -1,4 +1,4 @@
-"""A short form of `make chaos`: faults of every kind under load, and every event is there once."""
+"""Short form of `make chaos`: faults of every kind under load, every event stored once."""
 
 import os
 import random
@@ -13,7 +13,7 @@ FAULTS = 8
 
 @pytest.mark.fault
 @pytest.mark.timeout(600)
-def test_chaos_for_a_moment_loses_and_doubles_nothing(tmp_path):
+def test_short_chaos_loses_and_duplicates_nothing(tmp_path):
     table = chaos.run(
         tmp_path, seed=SEED, until=lambda world: world.done.total() >= FAULTS, pause=(0.1, 0.6)
     )

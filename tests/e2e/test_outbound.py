@@ -1,4 +1,4 @@
-"""Addresses in what is sent are data: the collector connects to its store and to nobody else."""
+"""Addresses in received data are never contacted: the collector connects only to its store."""
 
 import socket
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ from tests.support.contract import example
 
 @pytest.fixture
 def trap():
-    """Listens, and would notice whoever comes."""
+    """Return a listening socket that detects any connection."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         yield listening
@@ -23,7 +23,7 @@ def address_of(trap):
     return f"http://127.0.0.1:{trap.getsockname()[1]}/trap"
 
 
-def nobody_came(trap):
+def no_visitor(trap):
     try:
         trap.accept()[0].close()
     except BlockingIOError:
@@ -32,7 +32,7 @@ def nobody_came(trap):
 
 
 def outgoing(process):
-    """Where the process has connected to: what it did not accept on a port of its own."""
+    """Return the remote addresses that the process connected to."""
     connections = process.net_connections("tcp")
     own = {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
     return {
@@ -70,14 +70,14 @@ def test_no_address_in_events_spans_or_headers_is_visited(collector, trace_id, t
     assert (stored.status, sent.status) == (200, 200)
     (entry,) = collector.replay(trace_id, headers=named).json()["timeline"]
     assert entry["details"]["webhook"] == url
-    assert nobody_came(trap)
+    assert no_visitor(trap)
     store = http("GET", f"{collector.url}/readyz").json()["store"]["address"]
     assert outgoing(psutil.Process(collector.process.pid)) <= {store}
     assert [outgoing(engine) for engine in collector.engines()] == [set()]
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "CONNECT"])
-def test_the_collector_is_nobodys_proxy(collector, trap, method):
+def test_collector_does_not_act_as_a_proxy(collector, trap, method):
     here, there = urlsplit(collector.url), address_of(trap)
     target = urlsplit(there).netloc if method == "CONNECT" else there
     with socket.create_connection((here.hostname, here.port), timeout=10) as asking:
@@ -86,7 +86,7 @@ def test_the_collector_is_nobodys_proxy(collector, trap, method):
         status = asking.recv(1000).split(b" ")[1]
 
     assert status in (b"400", b"403", b"404", b"405")
-    assert nobody_came(trap)
+    assert no_visitor(trap)
 
 
 def test_the_engine_visits_no_address_for_a_statement(sql, trap):
@@ -98,4 +98,4 @@ def test_the_engine_visits_no_address_for_a_statement(sql, trap):
         with pytest.raises(Exception, match="497"):
             sql.command(statement)
 
-    assert nobody_came(trap)
+    assert no_visitor(trap)

@@ -1,4 +1,4 @@
-"""The page: nothing of it comes from elsewhere, and nothing recorded can become part of it."""
+"""The page loads nothing from other sites, and recorded data cannot become code."""
 
 import re
 from importlib import resources
@@ -89,7 +89,7 @@ def test_every_address_in_the_description_of_the_api_is_the_collectors_own(colle
 
 
 def luminance(colour):
-    """How bright a colour is, as WCAG reckons."""
+    """Return the relative luminance of a colour as defined by WCAG."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

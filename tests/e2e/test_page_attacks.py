@@ -1,4 +1,4 @@
-"""An attack in every field of every event, keys included: no view runs it or asks anybody else."""
+"""An attack in every field of every event, including keys: no view executes it."""
 
 import json
 import time
@@ -29,7 +29,7 @@ ATTACKS = (
 
 
 def attacked(attack, trace_id):
-    """A run that is nothing but the attack."""
+    """Return a run in which every field is the attack."""
     everywhere = {
         "service": attack,
         "user_id": attack,
@@ -116,7 +116,7 @@ def attacked(attack, trace_id):
             **everywhere,
         ),
     ]
-    # Numbered, with one number missing: the gap and the emitter carry the name of the service.
+    # Numbered with one gap: the gap and the emitter carry the service name.
     for number, each in enumerate(events, 1):
         nth = number + (number > 2)
         each |= {"emitter_id": f"emt_{trace_id[4:]}", "emitter_seq": nth, "trace_seq": nth}
@@ -124,7 +124,7 @@ def attacked(attack, trace_id):
 
 
 def spans_of(trace_id):
-    """A span of another instrumentation for each attack, as OTLP has it: names, keys, values, a service."""
+    """Return a third-party OTLP span per attack: names, keys, values, service."""
     now = time.time_ns()
 
     def attribute(key, value):
@@ -160,7 +160,7 @@ def spans_of(trace_id):
 
 @pytest.fixture(scope="module")
 def runs(collector):
-    """A run for each attack; the door lets every event of it in, so that the page has to show it."""
+    """Send a run per attack; ingest accepts every event, so that the page has to show it."""
     made = {attack: f"trc_{uuid.uuid4().hex}" for attack in ATTACKS}
     events = [each for attack, trace_id in made.items() for each in attacked(attack, trace_id)]
     answer = collector.post_events(events).json()
@@ -173,7 +173,7 @@ def unharmed(page):
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=range(len(ATTACKS)))
-def test_a_run_full_of_it_is_only_text(visit, runs, attack):
+def test_run_of_attacks_is_shown_as_text(visit, runs, attack):
     page = visit.open(f"#/run/{runs[attack]}")
     read_everything(page)
     expect(page.locator(".run-head")).to_contain_text("1 event is missing.")
@@ -181,11 +181,11 @@ def test_a_run_full_of_it_is_only_text(visit, runs, attack):
 
 
 def read_everything(page):
-    """Every step of a run with its raw JSON, and every event: nothing of it is more than text."""
+    """Every step with its raw JSON, and every event, is shown as text only."""
     expect(page.locator(".step-row").first).to_be_visible()
     for row in range(page.locator(".step-row").count()):
         page.locator(".step-row").nth(row).click()
-        if row == 0:  # what is unfolded stays so from step to step
+        if row == 0:  # unfolded sections stay unfolded from step to step
             page.locator(".block summary").last.click()
         expect(page.locator(".block pre").last).to_contain_text("{")
     page.keyboard.press("e")
@@ -197,7 +197,7 @@ def read_everything(page):
     assert page.locator(strange).count() == 0
 
 
-def test_spans_of_others_are_only_text_too(visit, collector):
+def test_third_party_spans_of_attacks_are_shown_as_text(visit, collector):
     trace_id = uuid.uuid4().hex
     given = {"Content-Type": "application/json"}
     sent = http("POST", f"{collector.url}/v1/traces", spans_of(trace_id), given)
@@ -210,7 +210,7 @@ def test_spans_of_others_are_only_text_too(visit, collector):
     read_everything(page)
 
 
-def test_no_other_view_runs_it_either(visit, runs):
+def test_no_other_view_executes_attacks(visit, runs):
     first, second = list(runs.values())[:2]
     quoted = "%3Cimg%20src%3Dx%20onerror%3Dwindow.pwned%3D1%3E"
     views = {

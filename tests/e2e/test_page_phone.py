@@ -1,4 +1,4 @@
-"""The page on a phone: nothing is too wide, too small to tap, or beside its scale."""
+"""The page on a phone: nothing overflows, is too small to tap, or is off its scale."""
 
 import itertools
 import re
@@ -12,15 +12,15 @@ from tests.support.browser import PATIENCE_MS, ended, started, tool
 expect.set_options(timeout=PATIENCE_MS)
 SCREEN = {"width": 390, "height": 844}
 FINGER = 40
-"""Pixels: well above the 24 that WCAG asks for."""
+"""Minimum tap size in pixels, well above the 24 that WCAG requires."""
 ROW, DENSE_ROW = 44, 25
-"""How high a step is for a finger, and for a mouse."""
+"""Row heights for touch and for a mouse."""
 MANY = 3000
 
 
 @pytest.fixture
 def phone(visits, collector, seeded):
-    """A tab on a phone, whose scrollbars take no room."""
+    """Return a tab on a phone, whose scrollbars take no space."""
     visit = visits(collector, is_mobile=True, has_touch=True)
     visit.page.set_viewport_size(SCREEN)
     return visit
@@ -64,7 +64,7 @@ def test_bars_ticks_and_playhead_share_one_scale(phone, seeded):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_what_is_tapped_is_large_enough_for_a_finger(phone, seeded, view):
+def test_tap_targets_are_large_enough(phone, seeded, view):
     fragment, wanted = VIEWS[view]
     page = phone.open(fragment.format(*(each["trace_id"] for each in seeded)))
     expect(page.locator(wanted).first).to_be_visible()
@@ -74,7 +74,7 @@ def test_what_is_tapped_is_large_enough_for_a_finger(phone, seeded, view):
         page.get_by_role("button", name="Filters").click()
         expect(page.locator(".facet").first).to_be_visible()
 
-    # A run and a conversation are tapped anywhere on their card, a mark together with its row.
+    # Run and session cards can be tapped anywhere, a mark together with its row.
     tapped = "button:not(.fold), select, input, summary, .step-row, .event-row"
     alone = ".run-title a, .heading a, .turn header a, .grid:not(.runlist, .sessions) a, nav a"
     small = page.locator(f":is({tapped}, {alone}):visible").evaluate_all(
@@ -87,7 +87,7 @@ def test_what_is_tapped_is_large_enough_for_a_finger(phone, seeded, view):
 
 @pytest.fixture(scope="module")
 def long_run(collector):
-    """A run of many steps, each called by its number."""
+    """Send a run of many steps, each named by its number."""
     trace_id = f"trc_{uuid.uuid4().hex}"
     calls = [
         tool(trace_id, f"tool_{n}", 2 - n / MANY, span_id=f"{n + 1:016x}", arguments={"nth": n})
@@ -98,13 +98,13 @@ def long_run(collector):
 
 
 def middle(locator):
-    """Where the middle of an element is on the screen."""
+    """Return the centre of an element on the screen."""
     box = locator.bounding_box()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
 def heights(page):
-    """Each height that a row has, and each distance from one row to the next."""
+    """Return the distinct row heights and distances between rows."""
     rows = page.locator(".step-row").evaluate_all(
         "rows => rows.map(row => row.getBoundingClientRect()).map(box => [box.top, box.height])"
     )
@@ -199,7 +199,7 @@ def test_a_mouse_keeps_dense_rows_and_a_tablet_that_gets_one_has_them_too(phone,
     assert first.bounding_box()["y"] == pytest.approx(rows.bounding_box()["y"], abs=1)
 
 
-def test_tries_are_told_apart_and_a_card_says_what_it_is(phone, seeded):
+def test_attempts_are_numbered_and_session_cards_show_the_prompt(phone, seeded):
     page = phone.open(f"#/run/{seeded[1]['trace_id']}")
     tries = page.locator(".step-row").filter(has_text="pricing_agent").locator(".attempt")
     expect(tries).to_have_text(["#1", "#2"])
@@ -216,7 +216,7 @@ def test_tries_are_told_apart_and_a_card_says_what_it_is(phone, seeded):
     expect(page.locator(".turn")).to_have_count(3)
 
 
-def test_who_is_logged_in_still_reaches_every_view(phone):
+def test_logged_in_user_reaches_every_view_on_a_phone(phone):
     page = phone.page
     page.add_init_script("localStorage.setItem('logged-in', 'yes')")
     phone.open("#/runs")
@@ -227,7 +227,7 @@ def test_who_is_logged_in_still_reaches_every_view(phone):
     assert last["x"] + last["width"] <= health["x"]
 
 
-def test_a_collector_that_is_away_is_said_in_words(phone):
+def test_unreachable_collector_is_shown_as_text(phone):
     page = phone.page
     phone.open("#/sessions")
     card = page.locator(".sessions tbody tr").first

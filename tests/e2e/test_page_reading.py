@@ -1,4 +1,4 @@
-"""What a reader takes from a run, in a real browser: speeds, copies, wrong clocks, the question."""
+"""Reading a run in a real browser: playback speed, copying, clock skew, the prompt."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def steps(page):
 
 @pytest.fixture
 def a_minute(collector, trace_id):
-    """A run that took a minute."""
+    """Send a run that took a minute."""
     run = [started(trace_id, 60), tool(trace_id, "look", 30), ended(trace_id)]
     run[-1]["total_execution_time_ms"] = LONG_MS
     assert collector.post_events(run).json()["accepted"] == 3
@@ -34,7 +34,7 @@ def a_minute(collector, trace_id):
 
 
 def moment(page):
-    """Where the playhead is, in milliseconds of the run."""
+    """Return the position of the playhead in milliseconds of the run."""
     part = page.locator(".playhead").evaluate("each => parseFloat(each.style.left)")
     return part / 100 * LONG_MS
 
@@ -51,7 +51,7 @@ def moment(page):
     ],
 )
 def test_the_player_keeps_to_the_speed_that_was_chosen(visit, a_minute, speed, factor):
-    """By the clock of the page, which only moves when it is told to."""
+    """Uses a fake clock in the page."""
     page = visit.page
     page.clock.install()
     visit.open(f"#/run/{a_minute}")
@@ -66,7 +66,7 @@ def test_the_player_keeps_to_the_speed_that_was_chosen(visit, a_minute, speed, f
     after_two = moment(page)
     page.clock.run_for(2_000)
 
-    # Up to a frame of two seconds is still to be drawn.
+    # The last frame may not be drawn yet.
     assert after_two == pytest.approx(2_000 * factor, abs=2 * FRAME_MS * factor + 1)
     assert moment(page) - after_two == pytest.approx(2_000 * factor, abs=2 * FRAME_MS * factor + 1)
     expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
@@ -97,7 +97,7 @@ def test_another_speed_is_taken_while_it_plays_and_the_end_is_the_end(visit, a_m
 
 @pytest.fixture
 def reader(visit):
-    """A tab that may use the clipboard, and what is in it after a click."""
+    """Return a tab with clipboard access, and a function that reads the clipboard after a click."""
     visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
 
     def copied(name, place=None):
@@ -110,12 +110,12 @@ def reader(visit):
 
 
 def shown(page, title):
-    """The text under a title of the panel."""
+    """Return the text under a heading of the panel."""
     block = page.locator(".panel .block").filter(has=page.get_by_role("heading", name=title))
     return block.locator("pre").evaluate("each => each.textContent")
 
 
-def test_what_is_copied_is_what_is_shown(visit, seeded, reader):
+def test_copied_text_equals_the_shown_text(visit, seeded, reader):
     page = visit.open(f"#/run/{seeded[1]['trace_id']}")
     expect(page.get_by_role("tab", name="Events 23")).to_be_visible()
 
@@ -156,7 +156,7 @@ def test_a_long_text_is_there_whole_though_its_beginning_is_shown(
 
 
 def remote(trace_id, seconds_ago, took_s):
-    """An agent of another service, by whose clock it is `seconds_ago`."""
+    """Return an agent of another service, which happened `seconds_ago` by its clock."""
     given = {"trace_id": trace_id, "request_id": "r", "agent_name": "remote_pricing"}
     given |= {"span_id": f"{2:016x}", "parent_span_id": f"{1:016x}", "service": "pricing"}
     begun = {"input_type": "text", "input_summary": "in", "input_size_bytes": 1}
@@ -168,7 +168,7 @@ def remote(trace_id, seconds_ago, took_s):
     ]
 
 
-def test_clocks_that_disagree_are_told_and_what_was_moved_for_it(visit, collector, trace_id):
+def test_clock_skew_notice_names_the_moved_steps(visit, collector, trace_id):
     run = [
         started(trace_id, 9, span_id=f"{1:016x}", service="front"),
         *remote(trace_id, 3600, 3),
@@ -194,9 +194,7 @@ def test_clocks_that_disagree_are_told_and_what_was_moved_for_it(visit, collecto
     expect(clock).to_have_text(re.compile(r"^moved by 59 m \d+ s to fit its caller$"))
 
 
-def test_a_clock_ahead_of_the_collectors_is_told_though_nothing_is_missing(
-    visit, collector, trace_id
-):
+def test_clock_ahead_of_the_collector_is_shown_for_a_complete_run(visit, collector, trace_id):
     emitter = f"emt_{uuid.uuid4().hex}"
     numbered = {"emitter_id": emitter, "service": "tomorrow"}
     run = [
@@ -222,7 +220,7 @@ def test_a_clock_ahead_of_the_collectors_is_told_though_nothing_is_missing(
 
 
 def test_a_question_stands_in_list_run_and_conversation_as_it_was_asked(visit, collector, tmp_path):
-    """Of an agent that answers by Server-Sent Events, which has no pipeline around it."""
+    """For an agent that responds with Server-Sent Events, without a pipeline around it."""
     demo = [sys.executable, "-m", "tracereel", "demo", "--example", "questions", "--runs", "1"]
     ran = subprocess.run(
         [*demo, "--endpoint", collector.url],

@@ -1,4 +1,4 @@
-"""Re-execution on the page: whether a run can be replayed, what came of it, and its branches."""
+"""Re-execution on the page: whether a run is replayable, replay results, and branches."""
 
 import re
 
@@ -14,7 +14,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 
 
 def run_with(collector, trace_id, *records, replays=()):
-    """A run that has ended, and its tape."""
+    """Send an ended run and its tape."""
     header = {"r": "run", "version": 1, "n": 1, "name": "booking", "entry": "shop.booking:book"}
     header |= {"trace_id": trace_id, "started": "2026-11-16T10:00:00Z"}
     calls = [
@@ -56,7 +56,7 @@ CLOSED = {"r": "closed", "how": "returned", "t": 9, "unfinished": 0}
 
 @pytest.fixture
 def family(collector, trace_id):
-    """A run with a replay that diverged, and a branch of it."""
+    """Return a run with a diverged replay and a branch."""
     branch = f"{trace_id}-b"
     overrides = [
         {"target": "search", "arguments": {"query": '"tea"'}},
@@ -89,7 +89,7 @@ def family(collector, trace_id):
     return trace_id, branch
 
 
-def test_a_run_says_whether_it_can_be_replayed_and_how(visit, family):
+def test_run_page_shows_replayability_and_command(visit, family):
     page = visit.open(f"#/run/{family[0]}")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
 
@@ -112,7 +112,7 @@ def test_divergences_of_a_replay_are_shown_with_call_difference_and_line(visit, 
     expect(replays).to_contain_text("at shop/booking.py:41 in book")
 
 
-def test_a_replay_that_was_stopped_says_why(visit, collector, trace_id):
+def test_stopped_replay_shows_the_reason(visit, collector, trace_id):
     why = f"Note: it was stopped: booking / refund would run for real {MARKUP}."
     stopped = {"r": "replayed", "time": "2026-11-16T11:00:00Z", "mode": "strict", "served": 1}
     stopped |= {"identical": False, "live": 0, "divergences": [], "divergence_count": 0}
@@ -144,7 +144,7 @@ def test_branches_are_a_tree_that_leads_to_them_and_to_the_comparison(visit, fam
     expect(page.locator(".fork-said")).to_contain_text("result = []")
 
 
-def test_a_run_that_can_be_replayed_in_part_or_not_says_why(visit, collector, trace_id):
+def test_partly_or_not_replayable_run_shows_the_reason(visit, collector, trace_id):
     problem = {"r": "problem", "state": "partly", "reason": f"a result was redacted {MARKUP}"}
     run_with(collector, trace_id, {}, problem, CLOSED)
     page = visit.open(f"#/run/{trace_id}")

@@ -1,4 +1,4 @@
-"""The list of runs in a real browser: live, narrowed by address and by hand, by mouse and by keyboard."""
+"""The run list in a real browser: live, filtered by URL and by hand, mouse and keyboard."""
 
 import json
 import re
@@ -75,7 +75,7 @@ def test_filters_are_in_the_address(visit, seeded):
 
 
 def test_a_list_that_stands_still_is_read_all_the_same(visit, seeded):
-    """`live` is a word of the page's address; the collector would refuse it."""
+    """`live` belongs to the page's address; the collector would refuse it."""
     page = visit.open(f"{DESK}&live=off")
 
     expect(rows(page)).to_have_count(len(seeded))
@@ -234,7 +234,7 @@ def test_on_a_narrow_screen_nothing_is_wider_than_the_screen(visits, collector, 
 
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "phone"])
-def test_who_comes_back_from_a_run_is_where_they_were(visits, collector, narrow):
+def test_back_navigation_restores_the_list_position(visits, collector, narrow):
     pipeline = f"many_{uuid.uuid4().hex}"
     runs = [f"trc_{uuid.uuid4().hex}" for _ in range(90)]
     events = [started(each, 90 - n, pipeline_type=pipeline) for n, each in enumerate(runs)]
@@ -259,7 +259,7 @@ def test_who_comes_back_from_a_run_is_where_they_were(visits, collector, narrow)
     expect(opened).to_contain_class("chosen")
     assert opened.bounding_box()["y"] == pytest.approx(before, abs=2)
 
-    # A link to the list is a new beginning.
+    # A link to the list resets the position.
     opened.locator(".what").click()
     expect(page.locator(".step-row").first).to_be_visible()
     page.locator("#views").get_by_role("link", name="Runs").click()

@@ -1,4 +1,4 @@
-"""What the page shows where there is nothing to show, in a real browser: keys, no data, no collector."""
+"""Empty and error states of the page in a real browser: login, no data, no collector."""
 
 import re
 from contextlib import closing
@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.support.browser import PATIENCE_MS, ended, started, tool
 from tests.support.collector import CollectorProcess, http
-from tests.support.keys import keys_command, make_key
+from tests.support.keys import keys_command, make_key, secret_of
 from tests.support.waiting import wait_until
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -18,7 +18,7 @@ expect.set_options(timeout=PATIENCE_MS)
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
-    """A collector with keys: one that may read, one that may only write, one of an empty tenant."""
+    """Return a collector with keys: one with read, one with write only, one of an empty tenant."""
     folder = tmp_path_factory.mktemp("guarded")
     keys = {
         name: make_key(folder, tenant=tenant, scope=scope)
@@ -44,6 +44,17 @@ def log_in(page, key):
     page.get_by_role("button", name="Log in").click()
 
 
+def session(collector, key):
+    """Return the cookie of a new session, as a browser sends it."""
+    sent = http("POST", f"{collector.url}/v1/login", b"", {"x-api-key": key})
+    assert sent.status == 200, sent.body
+    return sent.headers["set-cookie"].partition(";")[0]
+
+
+def own_page(cookie):
+    return {"Cookie": cookie, "Sec-Fetch-Site": "same-origin"}
+
+
 def test_a_person_logs_in_once_and_the_key_is_nowhere_a_script_can_read(visits, guarded):
     visit = visits(guarded)
     page = visit.open("#/runs")
@@ -66,14 +77,14 @@ def test_a_person_logs_in_once_and_the_key_is_nowhere_a_script_can_read(visits, 
     assert page.context.cookies() == []
 
 
-def test_a_key_that_may_not_read_is_told_so(visits, guarded):
+def test_key_without_read_scope_shows_an_alert(visits, guarded):
     page = visits(guarded).open("#/runs")
     log_in(page, guarded.keys["writer"]["key"])
 
     expect(page.get_by_role("alert")).to_contain_text("read is needed")
 
 
-def test_who_has_recorded_nothing_is_shown_how(visits, guarded):
+def test_page_without_runs_shows_how_to_record(visits, guarded):
     page = visits(guarded).open("#/runs")
     log_in(page, guarded.keys["newcomer"]["key"])
 
@@ -93,8 +104,8 @@ def test_who_has_recorded_nothing_is_shown_how(visits, guarded):
     ],
     ids=str,
 )
-def test_the_cookie_is_worth_nothing_from_other_sites(guarded, headers):
-    cookie = {"Cookie": f"theme=dark; tracereel_key={guarded.keys['reader']['key']}"}
+def test_cookie_is_not_accepted_from_other_sites(guarded, headers):
+    cookie = {"Cookie": f"theme=dark; {session(guarded, guarded.keys['reader']['key'])}"}
     path = f"{guarded.url}/v1/traces"
 
     assert http("GET", path, headers={**cookie, "Sec-Fetch-Site": "same-origin"}).status == 200
@@ -104,22 +115,57 @@ def test_the_cookie_is_worth_nothing_from_other_sites(guarded, headers):
     assert sent.status in (401, 403)
 
 
-def test_the_cookie_keeps_the_scopes_of_its_key_and_ends_with_it(guarded):
+def test_a_session_keeps_the_scopes_of_its_key_and_ends_with_it(guarded):
     made = make_key(guarded.data_dir, tenant="busy", scope="read")
-    cookie = {"Cookie": f"tracereel_key={made['key']}", "Sec-Fetch-Site": "same-origin"}
     sent = http("POST", f"{guarded.url}/v1/login", headers={"x-api-key": made["key"]})
     assert sent.status == 200
     assert sent.json() == {"tenant": "busy", "scopes": ["read"]}
     assert re.search("HttpOnly; SameSite=Strict", sent.headers["set-cookie"])
+    assert secret_of(made["key"]) not in sent.headers["set-cookie"]
+    cookie = own_page(session(guarded, made["key"]))
 
     assert http("GET", f"{guarded.url}/v1/traces", headers=cookie).status == 200
     assert http("POST", f"{guarded.url}/v1/events", b"[]", cookie).status == 403
+    renewed = http("POST", f"{guarded.url}/v1/login", headers=cookie)
+    assert renewed.status == 200
+    assert "set-cookie" not in renewed.headers, "a session must not prolong itself"
     keys_command(guarded.data_dir, "revoke", made["id"])
 
     def refused():
         return http("GET", f"{guarded.url}/v1/traces", headers=cookie).status == 401
 
     wait_until(refused)
+
+
+def test_logout_ends_the_session_on_every_worker(new_collector, tmp_path):
+    key = make_key(tmp_path / "data", tenant="busy", scope="read")["key"]
+    workers = new_collector(arguments=("--workers", "2")).start()
+    cookie = own_page(session(workers, key))
+
+    def statuses():
+        return {http("GET", f"{workers.url}/v1/traces", headers=cookie).status for _ in range(20)}
+
+    assert statuses() == {200}
+    assert http("POST", f"{workers.url}/v1/logout", b"", cookie).status == 200
+    assert statuses() == {401}
+    lines = (workers.data_dir / "audit" / "audit.ndjson").read_text
+    wait_until(lambda: "session.ended" in lines())
+    assert cookie["Cookie"].partition("=")[2] not in lines()
+
+
+def test_cookie_is_secure_behind_a_tls_proxy(new_collector, tmp_path):
+    key = make_key(tmp_path / "data", tenant="busy", scope="read")["key"]
+    proxied = new_collector(environ={"TRACEREEL_PUBLIC_URL": "https://traces.example"}).start()
+    assert "page at https://traces.example" in "\n".join(proxied.output)
+    origin = {"Origin": "https://traces.example"}
+
+    sent = http("POST", f"{proxied.url}/v1/login", b"", {"x-api-key": key, **origin})
+
+    assert sent.status == 200
+    assert sent.headers["set-cookie"].startswith("__Host-tracereel_session=")
+    assert sent.headers["set-cookie"].endswith("; Secure")
+    cookie = own_page(sent.headers["set-cookie"].partition(";")[0])
+    assert http("GET", f"{proxied.url}/v1/traces", headers={**cookie, **origin}).status == 200
 
 
 def test_a_run_that_is_not_there_and_a_bad_question_are_explained(visit):
@@ -132,7 +178,7 @@ def test_a_run_that_is_not_there_and_a_bad_question_are_explained(visit):
     expect(page.get_by_role("heading", name="Nothing of that name")).to_be_visible()
 
 
-def test_a_query_that_takes_too_long_says_what_would_help(visit):
+def test_query_timeout_shows_advice(visit):
     slow = {
         "error": {"code": "store_unavailable", "message": "Timeout exceeded: 30 s", "hint": None}
     }
@@ -174,7 +220,7 @@ def test_another_window_of_a_collector_that_is_away_is_shown_when_it_is_back(
     )
 
 
-def test_a_bad_window_is_explained_wherever_it_is_asked_for(visit, seeded):
+def test_invalid_window_is_explained_in_every_view(visit, seeded):
     page = visit.open("#/agents")
     expect(page.locator("tbody tr").first).to_be_visible()
     visit.open("#/agents?from=yesterdayish")
@@ -184,7 +230,7 @@ def test_a_bad_window_is_explained_wherever_it_is_asked_for(visit, seeded):
     expect(page.locator("tbody tr").first).to_be_visible()
 
 
-def test_figures_of_a_collector_that_is_away_are_said_to_be_old(visit, seeded):
+def test_stale_collector_figures_show_their_age(visit, seeded):
     page = visit.open("#/collector")
     first = page.locator(".notice").first
     expect(page.locator(".flow-box").first).to_be_visible()
@@ -216,7 +262,7 @@ def test_a_step_that_could_not_be_read_is_read_when_the_collector_is_back(
 
 @pytest.fixture(scope="module")
 def with_jaeger(tmp_path_factory):
-    """A collector that knows of a Jaeger."""
+    """Return a collector with a configured Jaeger URL."""
     environ = {"TRACEREEL_JAEGER_URL": "http://127.0.0.1:9/jaeger/"}
     running = CollectorProcess(tmp_path_factory.mktemp("with_jaeger"), environ).start()
     yield running
@@ -227,7 +273,7 @@ def test_a_search_that_is_stopped_leaves_the_means_to_narrow_it(visit):
     said = "Query memory limit exceeded: would use 97.66 KiB" + " (while reading column)" * 10
     stopped = {"error": {"code": "store_unavailable", "message": said, "hint": None}}
     page = visit.page
-    # As the store says it; whether a small search is stopped at all is up to its measuring.
+    # Simulated, because the store may not stop such a small search.
     page.route("**/v1/traces?*from=30d*", lambda route: route.fulfill(status=503, json=stopped))
     visit.open("#/runs?from=30d")
 
@@ -251,8 +297,8 @@ def test_a_run_leads_to_the_jaeger_that_the_operator_has_named(with_jaeger):
         assert answer.headers["location"] == f"http://127.0.0.1:9/jaeger/trace/{'ab' * 16}"
 
 
-def test_a_collector_that_goes_away_is_said_to_be_away_and_looked_for(visits, guarded):
-    """The last test here: it ends the collector, and starts another in its place."""
+def test_page_reports_a_lost_collector_and_reconnects(visits, guarded):
+    """Must run last: it kills the collector and starts another in its place."""
     page = visits(guarded).open("#/runs")
     log_in(page, guarded.keys["reader"]["key"])
     expect(page.locator(".runlist tbody tr")).to_have_count(1)

@@ -1,4 +1,4 @@
-"""Parameters that no route reads: a misspelt filter must not find everything."""
+"""Unknown query parameters are refused, so that a misspelt filter does not match everything."""
 
 import re
 
@@ -9,7 +9,7 @@ from tests.support.collector import http
 
 @pytest.fixture(scope="module")
 def operations(collector):
-    """Every operation of ours that reads or deletes, from the OpenAPI document."""
+    """Return every read or delete operation of ours, from the OpenAPI document."""
     paths = http("GET", f"{collector.url}/openapi.json").json()["paths"]
     return [
         (method.upper(), re.sub(r"\{[^}]*\}", "x", path))
@@ -30,8 +30,8 @@ def test_every_route_of_ours_refuses_a_parameter_it_does_not_read(collector, ope
         assert "there is no parameter 'nonsense'" in answer.json()["error"]["message"], path
 
 
-def test_the_refusal_names_those_there_are(collector):
-    """`since` is what an export has; a search for it found every run there is."""
+def test_unknown_parameter_error_lists_the_known_ones(collector):
+    """`since` is a parameter of exports; a search used to ignore it and find every run."""
     answer = http("GET", f"{collector.url}/v1/traces?since=1h")
 
     said = answer.json()["error"]["message"]
@@ -42,8 +42,8 @@ def test_the_refusal_names_those_there_are(collector):
     assert nothing == "there is no parameter 'dry_run'; expected none"
 
 
-def test_clients_of_others_may_send_what_they_like(collector):
-    """Jaeger's page and Grafana add parameters of their own; so do exporters."""
+def test_third_party_routes_accept_unknown_parameters(collector):
+    """Jaeger's page, Grafana and exporters add their own parameters."""
     assert http("GET", f"{collector.url}/api/services?nonsense=1").status == 200
     assert http("GET", f"{collector.url}/v1/traces?tenant=default&limit=1").status == 200
 
@@ -69,13 +69,13 @@ def test_clients_of_others_may_send_what_they_like(collector):
         ("export?since=1h&until=2h", "until: '2h' is not after since: '1h'"),
     ],
 )
-def test_a_range_that_nothing_can_be_in_is_refused_with_both_of_its_ends(collector, query, said):
+def test_empty_range_is_refused_with_both_ends(collector, query, said):
     answer = http("GET", f"{collector.url}/v1/{query}")
 
     assert answer.status == 400, answer.body
     assert said in answer.json()["error"]["message"]
 
 
-def test_a_range_of_one_value_is_one(collector):
+def test_range_of_one_value_is_valid(collector):
     for query in ("traces?min_tokens=5&max_tokens=5&min_score=1&max_score=1", "scores?min=1&max=1"):
         assert http("GET", f"{collector.url}/v1/{query}").status == 200

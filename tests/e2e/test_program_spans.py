@@ -1,4 +1,4 @@
-"""Spans of other instrumentations of an agent program are stored beside its events."""
+"""Spans of other instrumentations in an agent program are stored beside its events."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ for _ in range(20):
 """
 
 
-def test_they_are_stored_and_our_own_are_not_sent_twice(collector, tmp_path):
+def test_program_spans_are_stored_and_own_spans_are_not_sent_twice(collector, tmp_path):
     def stored():
         return collector.metric("tracereel_records_stored_total", kind="spans")
 

@@ -1,4 +1,4 @@
-"""The quarantine of a running collector with two workers, as an operator meets it."""
+"""Quarantine of a running collector with two workers, from an operator's view."""
 
 import json
 import subprocess
@@ -6,6 +6,7 @@ import sys
 
 import clickhouse_connect
 import pytest
+from playwright.sync_api import expect
 
 from tests.support.collector import CollectorProcess, http
 from tests.support.conservation import conserved
@@ -14,8 +15,10 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture(scope="module")
 def picky(tmp_path_factory):
-    """A collector whose table refuses events called poison, and a way to make it take them."""
-    running = CollectorProcess(tmp_path_factory.mktemp("picky"), arguments=("--workers", "2"))
+    """Return a collector whose table refuses poison events, and a function that lifts this."""
+    running = CollectorProcess(
+        tmp_path_factory.mktemp("picky"), arguments=("--workers", "2", "--local-admin")
+    )
     running.start()
     address = http("GET", f"{running.url}/readyz").json()["store"]["address"].split(":")
     running.store = clickhouse_connect.get_client(
@@ -92,6 +95,42 @@ def test_poison_is_listed_shown_dropped_and_retried_while_the_rest_is_stored(pic
     assert counts["stored"] == 4
     assert (counts["quarantined"], counts["retried"], counts["dropped"]) == (2, 1, 1)
 
+    text = (picky.data_dir / "audit" / "audit.ndjson").read_text()
+    acts = [line for line in map(json.loads, text.splitlines()) if "quarantine" in line["event"]]
+    assert [(each["event"], str(each["entry"]), each["records"]) for each in acts] == [
+        ("quarantine.dropped", newest, 1),
+        ("quarantine.retried", oldest, 1),
+    ]
+    assert all((each["tenant"], each["by"]) == ("default", "127.0.0.1") for each in acts)
+    assert "poison" not in text, "the log names entries, never what is in them"
+
+
+def test_commands_and_page_give_advice_when_admin_is_refused(new_collector, visits):
+    """Regression: `drop all` used to report that it had dropped nothing."""
+    refusing = new_collector(data_dir=None).start()
+    address = http("GET", f"{refusing.url}/readyz").json()["store"]["address"].split(":")
+    store = clickhouse_connect.get_client(
+        host=address[0],
+        port=int(address[1]),
+        username="tracereel",
+        password=(refusing.data_dir / "store" / "engine.secret").read_text().strip(),
+        database="tracereel",
+    )
+    store.command("ALTER TABLE agent_events ADD CONSTRAINT none CHECK event_id NOT LIKE '%poison%'")
+    store.close()
+    refusing.post_events([event("poison", "trc_refusing")], wait=False)
+    wait_until(lambda: http("GET", f"{refusing.url}/v1/quarantine").json()["entries"], timeout=60)
+
+    for words in (("drop", "all"), ("drop", "1"), ("retry", "all")):
+        refused = quarantine(refusing, *words)
+        assert refused.returncode == 2
+        assert "admin is needed" in refused.stderr
+        assert "--local-admin" in refused.stderr
+    page = visits(refusing).open("#/collector")
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator("#toast")).to_contain_text("--local-admin")
+    assert len(http("GET", f"{refusing.url}/v1/quarantine").json()["entries"]) == 1
+
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
@@ -104,11 +143,11 @@ def test_poison_is_listed_shown_dropped_and_retried_while_the_rest_is_stored(pic
         ("GET", f"/v1/quarantine?before={2**70}", 400),
     ],
 )
-def test_what_is_not_there_or_makes_no_sense_is_said(picky, method, path, status):
+def test_invalid_quarantine_requests_get_their_status(picky, method, path, status):
     assert http(method, f"{picky.url}{path}").status == status
 
 
-def test_without_a_collector_the_command_says_so(tmp_path):
+def test_quarantine_command_without_a_collector_is_an_error(tmp_path):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tracereel", "quarantine", "list", "--endpoint"),

@@ -1,4 +1,4 @@
-"""Redaction on the collector: secrets of senders that do not redact reach no file and no answer."""
+"""Redaction at ingest: secrets of senders without redaction reach no file and no response."""
 
 import json
 
@@ -24,7 +24,7 @@ def redacting(tmp_path_factory):
 
 
 def contents(folder):
-    """Every file below a folder: read until none was replaced by the store meanwhile."""
+    """Return every file below a directory, reread until the store replaced none meanwhile."""
     found = {}
 
     def look():

@@ -1,4 +1,4 @@
-"""Other people's loops around an agent, from the program to the answers of a real collector."""
+"""Third-party retry loops around an agent, from the program to the collector's responses."""
 
 import os
 import re
@@ -41,7 +41,7 @@ assert parse() == "done"
 
 
 def run(loop, how, tmp_path, url):
-    """The trace ids that the attempts have seen."""
+    """Return the trace ids of the attempts."""
     environ = {**os.environ, "TRACEREEL_ENDPOINT": url, "TRACEREEL_SPOOL_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, loop, how],
@@ -65,7 +65,7 @@ def replayed(collector, trace_id, events):
 
 
 def listed(collector, trace_id):
-    """A run as the list shows it, once the list knows of it."""
+    """Return a run as listed, once the list contains it."""
     rows = http("GET", f"{collector.url}/v1/traces?agent=parsing_agent").json()["traces"]
     return next((row for row in rows if row["trace_id"] == trace_id), None)
 
@@ -107,9 +107,7 @@ def test_a_retried_agent_is_one_run_that_succeeded_and_all_of_it_is_there(
 
 
 @pytest.mark.parametrize("loop", ["retry", "tenacity", "stamina"])
-def test_a_process_that_dies_in_a_later_attempt_leaves_a_run_that_is_not_called_complete(
-    collector, tmp_path, loop
-):
+def test_run_is_incomplete_if_the_process_dies_in_a_later_attempt(collector, tmp_path, loop):
     trace_id, *_ = run(loop, "dies", tmp_path, collector.url)
     subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""Runs read back from a running collector: the tree, what is in it, and what it amounts to."""
+"""Runs read from a running collector: tree, contents and totals."""
 
 import json
 import uuid
@@ -24,7 +24,7 @@ def at(milliseconds):
 
 
 def own(event_type, milliseconds, **fields):
-    """An event of a type, with an id of its own."""
+    """Return an event of a type with a unique id."""
     try:
         made = example(event_type)
     except StopIteration:
@@ -34,7 +34,7 @@ def own(event_type, milliseconds, **fields):
 
 @pytest.fixture(scope="module")
 def mixed(collector):
-    """A run of ours with a span of somebody else's between the agent and the model, and a sub-run."""
+    """Send a run with a third-party span between agent and model, and a sub-run."""
     run = f"trc_{uuid.uuid4().hex}"
     otel = uuid.uuid4().hex
     both = {"trace_id": run, "otel_trace_id": otel, "request_id": "r"}
@@ -90,7 +90,7 @@ def mixed(collector):
 
 
 def spans_of(collector, otel):
-    """How many spans of others have arrived; the events of a run are known sooner."""
+    """Return how many third-party spans have arrived; they take longer than events."""
     answer = http("GET", f"{collector.url}/v1/traces/{otel}")
     return answer.json()["summary"]["total_spans"] if answer.status == 200 else 0
 
@@ -165,7 +165,7 @@ def test_the_examples_of_the_contract_are_a_run(collector, trace_id):
     assert json.dumps(document)
 
 
-def test_an_outline_tells_the_same_of_every_step_as_the_tree(collector, mixed):
+def test_outline_agrees_with_the_tree(collector, mixed):
     run, _ = mixed
     tree = read(collector, f"/v1/traces/{run}")
     many = len(tree["steps"])
@@ -182,7 +182,7 @@ def test_an_outline_tells_the_same_of_every_step_as_the_tree(collector, mixed):
 
 @pytest.mark.parametrize("name", ["agent", "llm", "http", "inner"])
 def test_a_step_alone_is_as_in_the_tree(collector, mixed, name):
-    """Of our own spans only the step's events are read; of others, and of runs below, all are."""
+    """Only the step's events are read for our spans; all are read for third-party spans and sub-runs."""
     run, _ = mixed
     tree = read(collector, f"/v1/traces/{run}")
     (known,) = [step for step in tree["steps"] if step["id"] == SPAN[name]]
@@ -209,7 +209,7 @@ def test_a_step_without_a_span_has_both_of_its_events_alone(collector, trace_id)
     assert (alone["step"]["status"], len(alone["events"])) == ("success", 2)
 
 
-def test_a_run_nobody_has_is_404(collector):
+def test_unknown_run_is_404(collector):
     answer = http("GET", f"{collector.url}/v1/traces/trc-none")
 
     assert answer.status == 404
@@ -285,7 +285,7 @@ def test_the_state_at_a_moment(collector, mixed):
 
 
 def parse_stream(body):
-    """(id, event, data) of each Server-Sent Event."""
+    """Yield (id, event, data) of each Server-Sent Event."""
     found = []
     for block in body.decode().strip().split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.splitlines() if line[0] != ":")
@@ -293,7 +293,7 @@ def parse_stream(body):
     return found
 
 
-def test_a_run_is_played_and_goes_on_where_the_reader_was_cut_off(collector, mixed):
+def test_playback_resumes_after_a_disconnect(collector, mixed):
     run, _ = mixed
     url = f"{collector.url}/v1/replay/{run}?stream=1&speed=50"
     answer = http("GET", url)
@@ -425,7 +425,7 @@ def test_two_runs_are_compared(collector, trace_id):
 
 @pytest.mark.parametrize("name", ["{run}", "{run}-sub", "unknown", "not%20an%20id", "a%2Fb", ""])
 def test_a_replay_is_the_same_with_and_without_parameters(collector, mixed, name):
-    """Without any it goes a shorter way through the collector."""
+    """Without parameters the collector takes a faster path."""
     path = f"{collector.url}/v1/replay/{name.format(run=mixed[0])}"
 
     short, long = http("GET", path), http("GET", f"{path}?linked=true")

@@ -1,4 +1,4 @@
-"""Scores: kept for good once acknowledged, replaced by id, listed, and averaged per agent."""
+"""Scores: durable once acknowledged, replaced by id, listed, and averaged per agent."""
 
 import json
 from urllib.parse import quote, urlencode
@@ -24,7 +24,7 @@ def listed(collector, **asked):
     return answer.json()
 
 
-def test_each_kind_of_value_comes_back_as_it_was_sent(collector, post, trace_id):
+def test_each_kind_of_score_value_round_trips(collector, post, trace_id):
     values = [0.5, 3, -1e300, True, False, "kind", "ñ", None]
     scores = [
         {"trace_id": trace_id, "id": f"s{at}", "name": "quality", "value": value, "comment": "c"}
@@ -46,7 +46,7 @@ def test_each_kind_of_value_comes_back_as_it_was_sent(collector, post, trace_id)
 
 
 def test_a_score_with_the_id_of_an_earlier_one_takes_its_place(collector, post, trace_id):
-    """Also when it goes back to what it was, and however often it is sent."""
+    """Also if it returns to an earlier value, and however often it is sent."""
     for value in (0.1, 0.9, 0.1, 0.1):
         post({"trace_id": trace_id, "id": "one", "name": "quality", "value": value})
 
@@ -93,7 +93,7 @@ def test_a_field_that_scores_do_not_have_is_named(post, trace_id):
     assert said == "no score is acceptable: colour: there is no such field"
 
 
-def test_scores_are_found_by_what_they_say_and_who_says_it(collector, post, trace_id):
+def test_scores_are_filtered_by_content_and_source(collector, post, trace_id):
     common = {"trace_id": trace_id, "name": "tone"}
     post(
         [
@@ -146,14 +146,14 @@ def test_a_long_list_is_read_in_pieces(collector, post, trace_id):
         ({"trace_id": "t", "name": "n" * 201, "value": 1}, "name"),
     ],
 )
-def test_what_is_wrong_with_a_score_is_said(post, score, why):
+def test_invalid_score_is_rejected_with_the_reason(post, score, why):
     answer = post(score)
 
     assert answer.status == 400
     assert why in answer.json()["error"]["message"]
 
 
-def test_the_good_ones_of_a_body_enter(collector, post, trace_id):
+def test_valid_scores_of_a_body_are_accepted(collector, post, trace_id):
     answer = post([{"trace_id": trace_id, "name": "n", "value": 1}, {"name": "n"}, 5]).json()
 
     assert answer["accepted"] == 1
@@ -205,7 +205,7 @@ def test_runs_are_found_by_their_scores(collector, post, trace_id):
     assert found(score=name, max_score=0.5) == ["good"]
 
 
-def test_the_live_tail_says_that_it_knows_no_scores(collector):
+def test_tail_refuses_score_filters(collector):
     for parameter in ("score=quality", "min_score=1", "max_score=x", "score_category=rude"):
         answer = http("GET", f"{collector.url}/v1/tail?{parameter}")
 

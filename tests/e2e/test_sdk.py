@@ -1,4 +1,4 @@
-"""From a decorator to a replay, across real processes; and nothing recorded is ever lost."""
+"""From decorator to replay across real processes, without data loss."""
 
 import json
 import os
@@ -86,7 +86,7 @@ EVENTS_OF_A_RUN = [
 
 
 def run(script, spool, url):
-    """Run an agent program; the trace ids it printed and how it ended."""
+    """Run an agent program; return the printed trace ids and its exit."""
     environ = {
         **os.environ,
         "TRACEREEL_ENDPOINT": url,
@@ -164,7 +164,7 @@ def test_a_run_is_replayed_as_it_happened(collector, tmp_path):
 
 
 def test_a_pipeline_has_the_agents_of_other_processes(collector, tmp_path):
-    program = tmp_path / "program.py"  # a file: pools start their workers by importing it
+    program = tmp_path / "program.py"  # a file, because pool workers import it
     program.write_text(IN_OTHER_PROCESSES)
     [trace_id], done = run(program, tmp_path / "spool", collector.url)
     assert done.returncode == 0, done.stderr
@@ -188,7 +188,7 @@ def test_a_pipeline_has_the_agents_of_other_processes(collector, tmp_path):
 @pytest.mark.fault
 @pytest.mark.parametrize("how", ["tracereel ship", "the next process"])
 def test_a_killed_agent_loses_nothing_it_had_recorded(collector, tmp_path, how):
-    """The agent dies at once after its last event, before it can have sent anything."""
+    """The agent dies right after its last event, before it can send anything."""
     port = unused_port()
     traces, done = run(MANY_RUNS_THEN_KILL_9, tmp_path, f"http://127.0.0.1:{port}")
     assert done.returncode == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""The collector's own spans and log lines go elsewhere, never to itself, and never in the way."""
+"""The collector's own spans and logs are exported elsewhere, never to itself."""
 
 import os
 import subprocess
@@ -7,17 +7,18 @@ import threading
 from contextlib import closing
 
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan
 from prometheus_client import CollectorRegistry
 
 from tests.support.collector import CollectorProcess, free_port, http
 from tests.support.flaky_proxy import FlakyProxy
-from tests.support.otlp_sink import OtlpSink
+from tests.support.otlp_sink import Answers, OtlpSink
 from tests.support.waiting import wait_until
 from tracereel_collector import telemetry
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
-from tracereel_collector.observe.build import own_id_of, self_observation, self_target
-from tracereel_collector.observe.records import OwnSpan
+from tracereel_collector.otlp_out.observe.build import own_id_of, self_observation, self_target
+from tracereel_collector.store.sql import migrations
 
 EVENT = {
     "event_id": "e1",
@@ -73,7 +74,7 @@ def test_log_lines_go_there_as_records(watched, sink):
 
     line = next(each for each in sink.logs if each.body.string_value == "store_prepared")
     assert line.severity_text == "info"
-    assert values(line)["migrations"] > 10
+    assert values(line)["migrations"] == len(migrations())
     assert line.time_unix_nano > 0
 
 
@@ -86,7 +87,7 @@ def test_exports_of_whichever_collector_make_no_spans(watched, sink):
     assert "GET /v1/sessions" not in sink.names
 
 
-def test_what_comes_home_through_a_proxy_is_refused_and_goes_in_no_circle(tmp_path):
+def test_own_telemetry_through_a_proxy_is_refused_without_a_loop(tmp_path):
     port = free_port()
     with closing(FlakyProxy("127.0.0.1", port)) as proxy:
         address = f"http://127.0.0.1:{proxy.port}"
@@ -104,7 +105,7 @@ def test_what_comes_home_through_a_proxy_is_refused_and_goes_in_no_circle(tmp_pa
             home.stop()
 
 
-def test_a_target_that_is_away_costs_only_what_it_was_to_be_told(tmp_path):
+def test_unreachable_self_observation_target_does_not_affect_ingest(tmp_path):
     away = CollectorProcess(
         tmp_path / "data", environ={"TRACEREEL_SELF_TO": f"http://127.0.0.1:{free_port()}"}
     ).start()
@@ -128,20 +129,20 @@ def settings(**more):
         ("http://0.0.0.0:4318", "0.0.0.0"),
     ],
 )
-def test_its_own_address_is_refused_whatever_it_is_called(url, host):
+def test_own_address_is_refused_as_self_observation_target(url, host):
     with pytest.raises(StartupError, match="TRACEREEL_SELF_TO is this collector itself"):
         self_target(settings(host=host, self_to=url))
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:4319", "http://192.0.2.7:4318"])
-def test_another_address_is_not(url):
+def test_other_addresses_are_accepted_as_self_observation_target(url):
     target, signals = self_target(settings(host="0.0.0.0", self_to=url))
 
     assert target is not None
     assert signals == {"traces", "logs"}
 
 
-def test_a_start_that_would_send_to_itself_says_so_in_one_line(tmp_path):
+def test_self_observation_to_itself_is_one_error_line(tmp_path):
     port = free_port()
     done = subprocess.run(
         [
@@ -166,21 +167,20 @@ def test_signals_that_are_not_known_are_refused():
         self_target(settings(self_signals="metrics"))
 
 
-def test_without_the_setting_there_is_nothing(tmp_path):
+def test_self_observation_is_off_by_default(tmp_path):
     assert self_observation(settings(data_dir=tmp_path), CollectorRegistry()) is None
     assert telemetry._tap is None
     assert "self-export" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_what_waits_is_bounded_and_what_does_not_fit_is_counted(tmp_path):
+def test_self_observation_queue_is_bounded_and_drops_are_counted(tmp_path):
     registry = CollectorRegistry()
     made = self_observation(
         settings(data_dir=tmp_path, self_to="http://127.0.0.1:9", self_queue=10), registry
     )
-    span = OwnSpan(name="x", start_unix_nano=1, end_unix_nano=2, attributes={})
 
     for _ in range(25):
-        made.exporter.offer(span)
+        made.exporter.offer(ReadableSpan("x"))
 
     dropped = registry.get_sample_value(
         "tracereel_self_dropped_total", {"signal": "traces", "reason": "full"}
@@ -188,7 +188,33 @@ def test_what_waits_is_bounded_and_what_does_not_fit_is_counted(tmp_path):
     assert dropped == 15
 
 
-def test_a_share_of_nothing_makes_no_spans(tmp_path):
+def test_partially_rejected_records_are_counted_as_refused(tmp_path):
+    registry = CollectorRegistry()
+
+    def counted(name, **labels):
+        return registry.get_sample_value(name, {"signal": "traces", **labels})
+
+    with OtlpSink() as target:
+        target.answers = Answers(refused=2)
+        made = self_observation(settings(data_dir=tmp_path, self_to=target.url), registry)
+        for _ in range(5):
+            made.observer.request_done(method="GET", route="/", status=200, seconds=0, headers=[])
+        made.start()
+        made.stop(timeout=20)
+
+    assert counted("tracereel_self_sent_total") == 3
+    assert counted("tracereel_self_dropped_total", reason="refused") == 2
+
+
+def test_a_certificate_that_cannot_be_read_is_named_at_the_start(tmp_path, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere/ca.pem")
+    with pytest.raises(StartupError, match="certificates of the environment cannot be read"):
+        self_observation(
+            settings(data_dir=tmp_path, self_to="https://127.0.0.1:9"), CollectorRegistry()
+        )
+
+
+def test_zero_sampling_share_makes_no_spans(tmp_path):
     registry = CollectorRegistry()
     made = self_observation(
         settings(data_dir=tmp_path, self_to="http://127.0.0.1:9", self_share=0.0, self_queue=1),

@@ -1,4 +1,4 @@
-"""SQL for people: what runs, what clients see, and that no statement reaches another tenant's rows."""
+"""SQL endpoint: accepted statements, client compatibility, and tenant isolation."""
 
 import itertools
 import json
@@ -41,7 +41,7 @@ def site(tmp_path_factory):
             == 200
         )
     made.settle()
-    # Rows of both side by side in one part: where a condition that comes first meets them.
+    # Rows of both tenants in one part, where a condition evaluated first would reach both.
     engine = made.engine()
     for (name,) in engine.query(
         "SELECT name FROM system.tables WHERE database = 'tracereel' AND engine LIKE '%MergeTree'"
@@ -54,7 +54,7 @@ def site(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tables(site):
-    """Every table that can be read: the column that says whose a row is, and those with texts."""
+    """Readable tables with their tenant column and text columns."""
     names = [row[0] for row in site.sql("SHOW TABLES").json()["rows"]]
     found = {}
     for name in names:
@@ -81,7 +81,7 @@ def test_a_question_is_answered_as_json(site):
     assert (said["row_count"], said["limit_reached"]) == (1, False)
 
 
-def test_what_a_statement_cannot_begin_with_is_answered_by_what_it_can(site):
+def test_unsupported_statement_error_lists_the_supported_ones(site):
     answer = site.sql("SELEC 1")
 
     assert answer.status == 400
@@ -111,7 +111,7 @@ def test_other_forms_by_parameter_or_accept(site, query, accept, kind, body):
     assert answer.body == body
 
 
-def test_rows_are_limited_and_it_is_said(site):
+def test_row_limit_is_applied_and_reported(site):
     statement = b"SELECT arrayJoin(range(5000)) AS n ORDER BY n"
 
     usual = site.ask("POST", "/v1/sql", statement).json()
@@ -155,11 +155,11 @@ def test_clauses_people_use_pass(site):
         "SELECT * FROM scores",
     ):
         answer = site.sql(statement)
-        known = "x -> x + 1" in statement  # a function is no value: the engine's own error
+        known = "x -> x + 1" in statement  # a function is not a value: the engine's own error
         assert answer.status == (400 if known else 200), (statement, answer.body)
 
 
-def test_what_does_not_read_a_tenants_tables_is_refused(site):
+def test_statements_other_than_tenant_reads_are_refused(site):
     for statement in REFUSED:
         answer = site.sql(statement)
         assert answer.status in (400, 403), (statement, answer.body)
@@ -170,7 +170,7 @@ def test_what_does_not_read_a_tenants_tables_is_refused(site):
 
 @pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"], ids=ascii)
 def test_a_name_cannot_pose_as_a_part_of_the_statement(site, end):
-    """As a node of its own, the end of this name would be what is looked for in the table."""
+    """As a separate node, the end of this name would be looked up in the table."""
     name = f"`n{end}      Literal y`"
 
     answer = site.sql(f"WITH 1 AS {name} SELECT {name} IN schema_migrations")
@@ -180,7 +180,7 @@ def test_a_name_cannot_pose_as_a_part_of_the_statement(site, end):
 
 
 def test_no_table_function_is_called_and_nothing_is_connected_to(site):
-    """Wherever one may stand in a statement; the server that waits hears nothing."""
+    """At every position of a statement; the listening server receives nothing."""
     heard = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.2)
@@ -215,7 +215,7 @@ def test_no_table_function_is_called_and_nothing_is_connected_to(site):
 
 
 def attempts_at(table, attempts):
-    """All of them at the tables everything else is made of, every fifth at the others."""
+    """All attempts at the base tables, every fifth at the others."""
     whole = table in ("agent_events", "otel_spans", "otel_logs", "scores", "score_tellings")
     shift = len(table) % 5
     return [
@@ -223,8 +223,8 @@ def attempts_at(table, attempts):
     ]
 
 
-def test_no_statement_shows_anothers_rows(site, tables):
-    """Every table, by every way to it, in every form: never a word of bravo's."""
+def test_no_statement_shows_rows_of_other_tenants(site, tables):
+    """Every table, by every path, in every form: no data of bravo."""
     assert {"agent_events", "otel_spans", "otel_traces", "otel_logs", "scores"} <= set(tables)
     answered = 0
     for name, (column, _) in tables.items():
@@ -243,8 +243,8 @@ def test_no_statement_shows_anothers_rows(site, tables):
     assert answered > 100
 
 
-def test_no_error_tells_of_anothers_rows(site, tables):
-    """A condition that fails on bravo's rows never meets one."""
+def test_errors_reveal_no_rows_of_other_tenants(site, tables):
+    """A condition that fails on bravo's rows never reaches one."""
     answered = 0
     for name, (column, found) in tables.items():
         oracle = f"intDiv(1, toUInt8({found} = 0))"
@@ -258,8 +258,8 @@ def test_no_error_tells_of_anothers_rows(site, tables):
     assert answered > 80
 
 
-def test_the_same_statements_do_meet_them_where_nothing_binds_them(site, tables):
-    """That the attempts above are real ones: on the engine itself they show and they fail."""
+def test_isolation_attacks_succeed_without_tenant_settings(site, tables):
+    """Proves that the attempts above are real: on the engine itself they succeed or fail."""
     engine = site.engine()
     settings = {"max_threads": 1}
     shown = engine.raw_query("SELECT * FROM agent_events", settings=settings).decode()
@@ -292,7 +292,7 @@ def test_the_same_statements_do_meet_them_where_nothing_binds_them(site, tables)
     ],
     ids=["time", "memory", "recursion", "depth", "bytes", "length"],
 )
-def test_limits_hold_and_the_store_goes_on(site, statement):
+def test_sql_limits_hold_and_the_store_keeps_working(site, statement):
     answer = site.ask("POST", "/v1/sql?limit=100000", statement.encode())
 
     assert answer.status == 400, answer.body[:300]
@@ -313,7 +313,7 @@ def test_values_in_parameters_are_values(site):
 
 
 def test_clickhouse_connect_reads_the_store(site):
-    """With nothing but the address and a key: at the port itself, and at the path."""
+    """With only the address and a key: at the port itself, and at the path."""
     port = int(site.url.rsplit(":", 1)[1])
     for options in ({}, {"proxy_path": "/clickhouse"}):
         client = clickhouse_connect.get_client(
@@ -368,8 +368,8 @@ def test_the_client_from_npm_reads_the_store(site, tmp_path):
         }
 
 
-def test_what_grafanas_plugin_asks_is_answered(site):
-    """Its handshake, its lists of databases, tables and columns, and its answers in Native."""
+def test_queries_of_grafanas_plugin_work(site):
+    """Its handshake, its lists of databases, tables and columns, and results in Native format."""
     for statement in (
         "SELECT displayName(), version(), revision(), timezone()",
         "SHOW DATABASES",
@@ -395,7 +395,7 @@ def test_what_grafanas_plugin_asks_is_answered(site):
         assert answer.headers["x-clickhouse-format"] == "Native"
 
 
-def test_clickhouses_errors_are_clickhouses(site):
+def test_clickhouse_errors_keep_their_codes(site):
     wrong = site.ask("POST", "/clickhouse", b"SELECT 1", tenant=None)
     unknown = site.ask("POST", "/clickhouse", b"SELECT nothing")
     setting = site.ask("POST", "/clickhouse?optimize_move_to_prewhere=1", b"SELECT 1")
@@ -407,7 +407,7 @@ def test_clickhouses_errors_are_clickhouses(site):
     assert "read_rows" not in json.dumps(unknown.headers)
 
 
-def test_a_key_that_may_not_read_asks_nothing(site):
+def test_key_without_read_scope_cannot_query(site):
     made = site.ask("POST", "/v1/keys", {"scopes": "write", "name": "w"}).json()["key"]
     for path in ("/v1/sql", "/clickhouse", "/"):
         assert site.ask("POST", path, b"SELECT 1", tenant=None, **{"x-api-key": made}).status == 403
@@ -416,7 +416,7 @@ def test_a_key_that_may_not_read_asks_nothing(site):
         assert answer.status == 403
 
 
-def test_nothing_that_counts_all_tenants_rows_is_told(site):
+def test_row_counts_of_other_tenants_are_not_returned(site):
     answer = site.ask(
         "POST", "/clickhouse?default_format=JSON", b"SELECT count() FROM agent_events"
     )

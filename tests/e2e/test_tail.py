@@ -1,6 +1,7 @@
-"""The live tail: what is acknowledged is shown to whoever watches, through whichever worker."""
+"""Live tail: acknowledged events reach every matching stream, through any worker."""
 
 import json
+import socket
 import threading
 import uuid
 
@@ -13,19 +14,21 @@ from tests.support.sse import EventStream
 from tests.support.waiting import wait_until
 from tracereel_collector.auth.administration import Administration
 
-ACME, OTHER = {"x-api-key": "acme-key"}, {"x-api-key": "other-key"}
+ACME, OTHER = {"x-api-key": "the-key-of-tenant-acme"}, {"x-api-key": "the-key-of-tenant-other"}
 STREAMS = 6
-"""So many connections meet both of two workers but once in 32 times."""
+"""Enough connections to reach both workers in 31 of 32 cases."""
 
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
-    """A collector with two workers and two tenants."""
+    """Return a collector with two workers and two tenants."""
     running = CollectorProcess(
         tmp_path_factory.mktemp("tail"),
         arguments=("--workers", "2"),
         environ={
-            "TRACEREEL_API_KEYS": "acme:acme-key,other:other-key,few:few-key",
+            "TRACEREEL_API_KEYS": ",".join(
+                f"{tenant}:the-key-of-tenant-{tenant}" for tenant in ("acme", "other", "few")
+            ),
             "TRACEREEL_TAIL_BEAT_SECONDS": "0.3",
             "TRACEREEL_TAIL_READERS_PER_TENANT": "10",
             "TRACEREEL_STOP_SECONDS": "100",
@@ -58,7 +61,7 @@ def post(collector, events, *, key=ACME):
 
 
 def opened(collector, key):
-    """A stream, if the collector lets us in."""
+    """Open a stream, if the collector accepts it."""
     stream = tail(collector, key=key)
     if stream.response.status == 200:
         return stream
@@ -126,7 +129,7 @@ def test_filters_choose_among_what_is_shown(watched, trace_id):
     assert [each.data["details"]["event_id"][-1] for each in shown] == ["1", "4"]
 
 
-def test_ranges_choose_too(watched, trace_id):
+def test_tail_range_filters(watched, trace_id):
     with tail(watched, f"?trace={trace_id}&min_duration_ms=100&max_cost_usd=0.5") as stream:
         post(
             watched,
@@ -152,7 +155,7 @@ def test_a_tenant_is_shown_nothing_of_another(watched, trace_id):
         assert [each.data["details"]["tenant"] for each in stream.messages] == ["other"]
 
 
-def test_a_stream_goes_on_behind_the_last_event_somebody_saw(watched, trace_id):
+def test_tail_resumes_after_last_event_id(watched, trace_id):
     query = f"?trace={trace_id}"
     with tail(watched, query) as stream:
         post(watched, [event(trace_id, n) for n in range(3)])
@@ -177,7 +180,7 @@ def test_silence_is_filled_with_comments_that_move_the_place_to_go_on_from(watch
         assert stream.messages == []
 
 
-def test_what_may_have_been_missed_is_said(watched, trace_id):
+def test_tail_reports_possible_gaps(watched, trace_id):
     with tail(watched, f"?trace={trace_id}", **{"Last-Event-ID": str(2**62)}) as stream:
         (gap,) = stream.wait_for(1)
         first = post(watched, [event(trace_id, 1)])
@@ -241,13 +244,15 @@ def test_spans_of_other_instrumentations_are_summed_up(watched):
     assert first.data["time"] == "2026-01-23T10:00:00.000000000Z"
 
 
-def test_a_reader_that_does_not_read_is_told_so_last_and_counted_and_ingest_goes_on(
-    watched, trace_id
-):
+def test_slow_tail_reader_is_ended_as_lagged_while_ingest_continues(watched, trace_id):
     stream = tail(watched, f"?trace={trace_id}")
     lagged = watched.metric("tracereel_tail_ended_total", reason="lagged")
     text = "x" * 100_000
-    sent = 0
+    # The first event has reached the reader before the flood, so it is among the shown ones.
+    post(watched, [event(trace_id, 0)])
+    first = f"{trace_id}-0".encode()
+    wait_until(lambda: first in stream.socket.recv(1 << 16, socket.MSG_PEEK))
+    sent = 1
 
     def is_dropped():
         nonlocal sent
@@ -271,7 +276,7 @@ def test_a_reader_that_does_not_read_is_told_so_last_and_counted_and_ingest_goes
 
 
 def test_a_tenant_has_so_many_streams_and_no_more(watched):
-    key = {"x-api-key": "few-key"}
+    key = {"x-api-key": "the-key-of-tenant-few"}
     refused = watched.metric("tracereel_tail_refused_total")
     streams = []
 
@@ -288,14 +293,14 @@ def test_a_tenant_has_so_many_streams_and_no_more(watched):
     assert error["code"] == "throttled"
     assert "the limit is 10" in error["message"]
     assert watched.metric("tracereel_tail_refused_total") == refused + 1
-    # Whoever leaves makes room.
+    # A closed stream frees its slot.
     wait_until(lambda: opened(watched, key)).close()
 
 
 def test_a_revoked_key_ends_its_stream(watched, trace_id):
     made = make_key(watched.data_dir, tenant="acme", scope="read")
 
-    # A key just made is known to every worker within a second.
+    # A new key is accepted by every worker within a second.
     with wait_until(lambda: opened(watched, {"x-api-key": made["key"]})) as stream:
         Administration.of(watched.data_dir).revoke(made["id"], by="test")
         wait_until(lambda: stream.ended)
@@ -316,7 +321,7 @@ def test_a_revoked_key_ends_its_stream(watched, trace_id):
         ("?type=agent.execution.started&type=agents.", {}),
     ],
 )
-def test_what_is_no_place_and_no_filter_is_refused(watched, query, headers):
+def test_invalid_tail_position_and_filters_are_refused(watched, query, headers):
     answer = http("GET", f"{watched.url}/v1/tail{query}", headers={**ACME, **headers})
 
     assert answer.status == 400
@@ -327,8 +332,8 @@ def test_without_a_key_nothing_is_shown(watched):
     assert http("GET", f"{watched.url}/v1/tail").status == 401
 
 
-def test_a_stop_ends_streams_at_once_and_says_so(watched):
-    """Last, because it stops the collector; it may take a hundred seconds for those who do not end."""
+def test_shutdown_ends_streams_with_an_end_event(watched):
+    """Must run last: it stops the collector, which may wait 100 seconds for open streams."""
     with tail(watched) as stream:
         assert watched.stop() == 0
         wait_until(lambda: stream.ended)

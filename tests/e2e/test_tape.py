@@ -1,4 +1,4 @@
-"""A run recorded by the SDK, kept by a collector, fetched from there and re-executed."""
+"""A run recorded by the SDK, stored by a collector, fetched and re-executed."""
 
 import json
 import os
@@ -12,7 +12,8 @@ import tracereel
 from tests.support.collector import http
 from tests.support.contract import EXAMPLES
 from tests.support.waiting import wait_until
-from tracereel import _recorder, traced_agent, traced_tool
+from tracereel import traced_agent, traced_tool
+from tracereel._core import recorder
 from tracereel.tape import Override, fork
 
 JSON = {"Content-Type": "application/x-ndjson"}
@@ -31,14 +32,14 @@ def player(rolls):
 @pytest.fixture
 def recorded(collector, tmp_path, monkeypatch, trace_id):
     monkeypatch.setenv("TRACEREEL_ENDPOINT", collector.url)
-    before = _recorder._active
+    before = recorder._active
     tracereel.configure(endpoint=collector.url, spool_dir=tmp_path, record="all")
     agent = traced_agent("outer", trace_id=trace_id)(lambda: player(5))
     result = agent()
     assert tracereel.flush(30).spooled == 0
     yield trace_id, agent, result
     tracereel.shutdown(5)
-    _recorder._active = before
+    recorder._active = before
 
 
 def test_a_run_is_re_executed_from_the_collector(collector, recorded):
@@ -53,7 +54,7 @@ def test_a_run_is_re_executed_from_the_collector(collector, recorded):
 
     timeline = collector.replay(trace_id).json()["timeline"]
     assert "agent.tape.recorded" not in {entry["event"] for entry in timeline}
-    # The events have whole microseconds, the spans nanoseconds: nothing is before the beginning.
+    # Events have microseconds, spans nanoseconds: nothing may precede the start.
     assert min(entry["step"]["offset_ms"] for entry in timeline) == 0
     end = http("GET", f"{collector.url}/v1/replay/{trace_id}?at=1000000").json()
     assert end["events_so_far"] == len(timeline)
@@ -77,13 +78,13 @@ def replayable(collector, trace_id):
 
 
 def stored(collector, trace_id, holds, message):
-    """The answer once it is as wanted."""
+    """Return the replayable document once it satisfies `holds`."""
     wait_until(lambda: holds(replayable(collector, trace_id)), timeout=30, message=message)
     return replayable(collector, trace_id)
 
 
 def is_whole(found):
-    """Its parts may be stored one after the other."""
+    """Return whether all parts of the tape are stored."""
     return found.get("replayable") == "yes"
 
 
@@ -144,7 +145,7 @@ def test_a_branch_is_linked_with_its_run_and_compared_with_it(collector, recorde
     assert f"{branch} (this run) from call 4 on: 2: result is 7" in told.stdout
 
 
-def test_whether_a_run_that_was_not_recorded_can_be_replayed_is_said(collector):
+def test_run_without_a_tape_is_reported_as_not_replayable(collector):
     event = {**EXAMPLES[1], "event_id": "evt_not_recorded", "trace_id": "trc_not_recorded"}
     http("POST", f"{collector.url}/v1/events?wait=stored", json.dumps(event).encode(), JSON)
 
@@ -154,7 +155,7 @@ def test_whether_a_run_that_was_not_recorded_can_be_replayed_is_said(collector):
     assert http("GET", f"{collector.url}/v1/traces/nobody/replayable").status == 404
     for words in (
         ["replay", "trc_not_recorded", "--run"],
-        ["export", "trc_not_recorded", "--tape", "x"],
+        ["test-from", "trc_not_recorded", "--tape", "x"],
     ):
         told = tracereel_command(*words, "--endpoint", collector.url)
         assert told.returncode == 1
@@ -179,10 +180,10 @@ DID_NOT_FAIL = (
     ],
 )
 @pytest.mark.parametrize("begins", ["agent", "tool"])
-def test_a_run_that_was_not_chosen_for_a_tape_says_so(
+def test_unsampled_run_reports_that_it_has_no_tape(
     collector, tmp_path, trace_id, settings, why, begins
 ):
-    before = _recorder._active
+    before = recorder._active
     tracereel.configure(endpoint=collector.url, spool_dir=tmp_path, **settings)
     if begins == "agent":
         traced_agent("outer", trace_id=trace_id)(lambda: player(2))()
@@ -191,7 +192,7 @@ def test_a_run_that_was_not_chosen_for_a_tape_says_so(
             pass
     assert tracereel.flush(30).spooled == 0
     tracereel.shutdown(5)
-    _recorder._active = before
+    recorder._active = before
 
     found = stored(collector, trace_id, lambda found: "reasons" in found, "no run")
     assert (found["replayable"], found["recorded"], found["command"]) == ("no", False, None)

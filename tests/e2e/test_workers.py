@@ -1,4 +1,4 @@
-"""Several workers on one queue: what one of them says, all of them say; what dies is replaced."""
+"""Several workers on one queue agree with each other, and dead ones are replaced."""
 
 import json
 import os
@@ -17,12 +17,12 @@ from tests.support.conservation import conserved
 from tests.support.waiting import wait_until
 
 SCRAPES = 12
-"""Connections are spread by the system: so many meet each of two workers but once in 2048 times."""
+"""Enough connections to reach both workers in all but 1 of 2048 cases."""
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
-    """A collector with two workers, shared by the tests that do not break it for good."""
+    """Return a shared collector with two workers for non-destructive tests."""
     running = CollectorProcess(
         tmp_path_factory.mktemp("pair"), arguments=("--workers", "2")
     ).start()
@@ -35,7 +35,7 @@ def workers_of(collector):
     found = []
     for child in psutil.Process(collector.process.pid).children():
         with suppress(psutil.Error):
-            if "tracereel_collector.worker" in child.cmdline():
+            if "tracereel_collector.processes.worker" in child.cmdline():
                 found.append(child)
     return found
 
@@ -78,7 +78,7 @@ def test_numbers_given_by_several_workers_are_unique_and_without_gaps(pair, trac
     assert given == list(range(given[0], given[0] + 420))
 
 
-def test_what_one_worker_took_another_knows_as_a_duplicate(pair, trace_id):
+def test_workers_share_deduplication(pair, trace_id):
     batch = events(trace_id, range(1, 6), ledger=True)
 
     answers = [pair.post_events(batch, wait=False).json() for _ in range(SCRAPES)]
@@ -94,7 +94,7 @@ def test_waiting_for_the_store_works_in_every_worker(pair, trace_id):
         assert len(pair.replay(trace_id).json()["timeline"]) == number + 1
 
 
-def test_every_worker_tells_the_same_metrics(pair, trace_id):
+def test_every_worker_serves_the_same_metrics(pair, trace_id):
     assert pair.post_events(events(trace_id, range(3))).status == 200
 
     def scrape():
@@ -114,7 +114,7 @@ def test_every_worker_tells_the_same_metrics(pair, trace_id):
     assert any(line.startswith("tracereel_insert_seconds_count{") for line in lines)
 
 
-def test_every_worker_is_ready_and_knows_the_store(pair):
+def test_every_worker_is_ready_with_the_store(pair):
     states = [http("GET", f"{pair.url}/readyz").json() for _ in range(SCRAPES)]
 
     assert all(state["status"] == "ready" for state in states)
@@ -135,7 +135,7 @@ def test_a_killed_worker_is_replaced_and_costs_no_acknowledged_event(pair, trace
                 if pair.post_events(batch, wait=False).status == 200:
                     acknowledged.append(batch[0]["event_id"])
                     continue
-            number -= 1  # not answered: the very same again
+            number -= 1  # no response: send the same bytes again
 
     threads = [threading.Thread(target=send, args=(sender,)) for sender in range(3)]
     for thread in threads:
@@ -170,9 +170,7 @@ def test_a_killed_worker_is_replaced_and_costs_no_acknowledged_event(pair, trace
 
 
 @pytest.mark.fault
-def test_workers_end_when_their_parent_is_killed_and_the_next_start_goes_on(
-    new_collector, trace_id
-):
+def test_workers_end_with_their_killed_parent_and_the_next_start_works(new_collector, trace_id):
     first = new_collector(arguments=("--workers", "2")).start()
     receipt = first.post_events(events(trace_id, range(4)), wait=False).json()
     children = psutil.Process(first.process.pid).children(recursive=True)
@@ -189,7 +187,7 @@ def test_workers_end_when_their_parent_is_killed_and_the_next_start_goes_on(
     os.kill(again.process.pid, signal.SIGINT)
     assert again.process.wait(30) == 0
 
-    # The queue is lost, or an old copy of it is put back: the store knows which numbers are taken.
+    # The queue is lost or replaced by an old copy: the store has the used numbers.
     shutil.rmtree(first.data_dir / "queue")
     renewed = new_collector(first.data_dir).start()
     fresh = renewed.post_events(events(trace_id, [6])).json()
@@ -198,7 +196,7 @@ def test_workers_end_when_their_parent_is_killed_and_the_next_start_goes_on(
 
 
 def test_a_start_waits_for_the_port_until_its_predecessors_workers_have_gone(new_collector):
-    """They hold its sockets until they notice that their parent was killed."""
+    """Workers hold the sockets until they notice that their parent was killed."""
     holder = socket.create_server(("127.0.0.1", 0), reuse_port=True)
     port = holder.getsockname()[1]
     started = new_collector(port=port, arguments=("--workers", "2")).start(wait=False)
@@ -212,7 +210,7 @@ def test_a_start_waits_for_the_port_until_its_predecessors_workers_have_gone(new
     assert started.stop() == 0
 
 
-def test_a_port_that_is_taken_is_said_with_several_workers_too(pair, new_collector):
+def test_taken_port_is_a_startup_error_with_several_workers(pair, new_collector):
     port = int(pair.url.rsplit(":", 1)[1])
 
     second = new_collector(port=port, arguments=("--workers", "2")).start(wait=False)
@@ -222,7 +220,7 @@ def test_a_port_that_is_taken_is_said_with_several_workers_too(pair, new_collect
 
 
 def test_the_same_request_sent_a_hundred_times_at_once_is_stored_once(pair, trace_id):
-    """With a ledger and without one; the second kind is known by its bytes."""
+    """With and without a ledger; without one, requests are deduplicated by their bytes."""
     for ledger in (True, False):
         name = f"{trace_id}-{ledger}"
         batch, answers = events(name, range(1, 4), ledger=ledger), []
@@ -243,8 +241,8 @@ def test_the_same_request_sent_a_hundred_times_at_once_is_stored_once(pair, trac
     conserved(pair)
 
 
-def test_an_event_that_several_emitters_report_is_told_once(pair, trace_id):
-    """Nothing at the door knows: other bytes, another ledger. Reading does."""
+def test_event_reported_by_several_emitters_is_returned_once(pair, trace_id):
+    """Ingest cannot detect it (other bytes, another ledger), but reading deduplicates."""
     first = events(trace_id, [1], ledger=True)
     second = [{**events(trace_id, [1])[0], "emitter_id": "another", "emitter_seq": 9}]
     for batch in (first, second, [{**first[0], "emitter_id": "third", "emitter_seq": 1}]):

@@ -1,1 +1,1 @@
-"""The examples and what they leave behind."""
+"""Tests of the examples."""

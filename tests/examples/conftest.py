@@ -1,3 +1,3 @@
-"""Examples are tried like the rest of the SDK: each test unconfigured at first, with a spool of its own."""
+"""Each example test starts unconfigured, with its own spool, like the SDK tests."""
 
 from tests.sdk.conftest import _clean_sdk  # noqa: F401 - a fixture

@@ -1,4 +1,4 @@
-"""The examples run offline, keep their limits, and are recorded whole."""
+"""The examples run offline, respect their limits, and are recorded completely."""
 
 import json
 import os
@@ -14,12 +14,8 @@ from tests.sdk.cli.answering_server import AnsweringServer
 from tracereel.cli import demo as command
 from tracereel.demo import orchestrator, questions
 from tracereel.demo.examples import DEFAULT, EXAMPLES
-from tracereel.demo.run_orchestrator import (
-    REQUESTS,
-    ScriptedChatModel,
-    models_for,
-    run_orchestrator,
-)
+from tracereel.demo.orchestrator_script import REQUESTS, ScriptedChatModel, models_for
+from tracereel.demo.run_orchestrator import run_orchestrator
 from tracereel.demo.run_questions import run_questions
 from tracereel.events import parse_event
 from tracereel.testing import EventRecorder
@@ -32,7 +28,7 @@ DECISION = "agent.decision.recorded"
 
 
 def no_nap(_seconds):
-    """Scripted models need no time in a test."""
+    """Make scripted models instantaneous."""
 
 
 def environment(url, folder):
@@ -60,7 +56,7 @@ def run(words, url, folder):
 
 @pytest.fixture(scope="module")
 def desk():
-    """Every request to the orchestrator: the reports, and the events."""
+    """Send every request to the orchestrator; return the reports and the events."""
     with EventRecorder() as events:
         reports = list(run_orchestrator(runs=len(REQUESTS), interval=0, seed=1, sleep=no_nap))
     return reports, events
@@ -68,7 +64,7 @@ def desk():
 
 @pytest.fixture(scope="module")
 def asked():
-    """Questions enough for every conversation: the reports, and the events."""
+    """Send requests for every conversation; return the reports and the events."""
     with EventRecorder() as events:
         reports = list(run_questions(runs=12, interval=0, seed=1, sleep=no_nap))
     return reports, events
@@ -79,7 +75,7 @@ def of(events, kind, trace_id):
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_script_runs_and_delivers_what_it_says(script, tmp_path):
+def test_script_delivers_the_documented_events(script, tmp_path):
     with AnsweringServer() as server:
         done = run([str(ROOT / "examples" / script)], server.url, tmp_path)
         events = server.events
@@ -102,7 +98,7 @@ def test_the_command_shows_each_example(name, tmp_path):
         assert {event["trace_id"] for event in server.events} == {done.stdout.split("\n")[1][:32]}
 
 
-def test_the_base_install_says_what_to_install_for_langgraph(tmp_path):
+def test_base_install_names_the_package_for_langgraph(tmp_path):
     script = (
         "import sys; sys.modules['langgraph'] = sys.modules['langchain_core'] = None;"
         "from tracereel.cli import main; sys.exit(main(['demo', '--example', sys.argv[1], '--runs', '1']))"
@@ -126,7 +122,7 @@ def test_the_command_and_the_page_know_every_example():
     assert [name for name in SCRIPTS if f"examples/{name}" not in PAGE] == []
 
 
-def test_the_page_says_the_limits_that_hold():
+def test_examples_page_documents_the_actual_limits():
     assert f"{orchestrator.MAX_ITERATIONS} rounds" in PAGE
     assert f"{orchestrator.RECURSION_LIMIT} steps" in PAGE
     assert f"{questions.ROUND_LIMIT} rounds" in PAGE
@@ -135,7 +131,7 @@ def test_the_page_says_the_limits_that_hold():
 
 
 class TestOrchestrator:
-    def test_every_rule_of_the_router_decides_once_and_says_so(self, desk):
+    def test_every_router_rule_decides_once_and_is_recorded(self, desk):
         reports, events = desk
         decisions = [of(events, DECISION, report.trace_id)[0] for report in reports]
 
@@ -201,7 +197,7 @@ class TestOrchestrator:
         failed = recorded_events.get_events("agent.execution.failed")
         assert [each["agent_name"] for each in failed] == [request.agent, "orchestrator"]
         assert {each["error_type"] for each in failed} == {"TimeoutError"}
-        # It had asked its model and called a tool: no step was late by itself.
+        # A model and a tool were called before the limit: no single step was late.
         assert len(recorded_events.get_events("agent.llm.called")) == 1
         assert len(recorded_events.get_events("agent.tool.called")) == 1
 
@@ -267,7 +263,7 @@ class TestQuestions:
         (failed,) = recorded_events.get_events("agent.execution.failed")
         assert failed["error_code"] == "NO_SUCH_THREAD"
 
-    def test_a_thread_remembers_what_was_asked(self):
+    def test_thread_keeps_its_history(self):
         agent = questions.QuestionAgent(sleep=no_nap)
         first, second = questions.CONVERSATIONS[0]
         with questions.on_duty(agent):

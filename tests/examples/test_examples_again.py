@@ -1,4 +1,4 @@
-"""The examples are run again from their tapes: the same result, no model or tool asked, no setup."""
+"""The examples are replayed from their tapes: same result, no model or tool called, no setup."""
 
 import os
 import subprocess
@@ -20,12 +20,12 @@ RUNS = 6
 
 
 def no_nap(_seconds):
-    """Scripted models need no time in a test."""
+    """Make scripted models instantaneous."""
 
 
 @pytest.fixture(scope="module")
 def tapes():
-    """The tapes of some runs of every example, by its name."""
+    """Return the tapes of some runs of every example, by name."""
     found = {}
     for name, example in EXAMPLES.items():
         with recording() as events:
@@ -40,7 +40,7 @@ def tapes():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_run_of_an_example_can_be_run_again(name, tapes):
-    """Also those in which a model fails, a limit is reached, or the reader leaves."""
+    """Includes failing models, reached limits and readers that stop early."""
     for tape in tapes[name]:
         assert (tape.state, tape.reasons) == ("yes", ())
         with tracereel.replay(tape) as run:
@@ -55,7 +55,9 @@ def test_every_run_of_an_example_can_be_run_again(name, tapes):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_test_is_made_of_a_run_and_passes_offline(name, tapes, tmp_path, capsys):
     tapes[name][0].save(tmp_path / "run.tape.ndjson")
-    made = main(["export", str(tmp_path / "run.tape.ndjson"), "--pytest", str(tmp_path / "tests")])
+    made = main(
+        ["test-from", str(tmp_path / "run.tape.ndjson"), "--directory", str(tmp_path / "tests")]
+    )
     assert made == 0, capsys.readouterr().err
 
     clean = {key: value for key, value in os.environ.items() if not key.startswith("TRACEREEL")}
@@ -71,7 +73,7 @@ def test_a_test_is_made_of_a_run_and_passes_offline(name, tapes, tmp_path, capsy
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_if_the_rules_had_refused(tapes):
+def test_fork_with_refusing_rules(tapes):
     tape = tapes["appointment"][0]
 
     with fork(tape, overrides=[Override("rule_check", chosen="refuse")]) as run:
@@ -81,8 +83,8 @@ def test_what_if_the_rules_had_refused(tapes):
     assert (run.report.served, run.report.live, run.report.divergences) == (3, 0, [])
 
 
-def test_what_if_the_slot_had_been_taken(tapes):
-    """Of an answer that is an object, the fields that are named are others."""
+def test_fork_with_a_taken_slot(tapes):
+    """Overrides single fields of a response object."""
     tape = tapes["appointment"][0]
     answer = result_like(tape, 5, {"content": {"slot": None}})
 
@@ -96,7 +98,7 @@ def test_what_if_the_slot_had_been_taken(tapes):
     ("name", "at"), [("appointment", 3), ("orchestrator", 2), ("questions", 2)]
 )
 def test_an_example_goes_on_by_itself_from_a_step(name, at, tapes):
-    """Its model is there again, without anybody setting one up."""
+    """Its model is available again without setup."""
     tape = tapes[name][0]
     with fork(tape, at=at) as run:
         run.call()

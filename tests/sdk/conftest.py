@@ -1,4 +1,4 @@
-"""What the SDK's tests share: a sink, a recorder configured to it, child processes that use it."""
+"""SDK fixtures: a sink, a recorder configured to it, and child processes that use it."""
 
 import os
 import signal
@@ -17,7 +17,10 @@ from prometheus_client import CollectorRegistry
 import tracereel
 from tests.support.ingest_sink import IngestSink
 from tests.support.waiting import wait_until
-from tracereel import _guard, _recorder, _remote
+from tracereel._core import recorder as _recorder
+from tracereel._core import remote_identity
+from tracereel._export.destinations import RECORD_SUFFIX
+from tracereel._runtime import guard
 from tracereel.events import parse_event
 
 SDK = Path(tracereel.__file__).parent.parent
@@ -25,7 +28,7 @@ SDK = Path(tracereel.__file__).parent.parent
 
 @pytest.fixture(autouse=True)
 def _clean_sdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Each test begins unconfigured, with its own spool, and our own errors are raised."""
+    """Start each test unconfigured, with its own spool, and raise internal errors."""
     for name in list(os.environ):
         if name.startswith(("TRACEREEL_", "OTEL_")) or name in (
             "TRACEPARENT",
@@ -33,10 +36,10 @@ def _clean_sdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
             "BAGGAGE",
         ):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(_remote, "_process", "unread")
+    monkeypatch.setattr(remote_identity, "_process", "unread")
     monkeypatch.setenv("TRACEREEL_RAISE_INTERNAL_ERRORS", "1")
     monkeypatch.setenv("TRACEREEL_SPOOL_DIR", str(tmp_path / "spool"))
-    _guard._said.clear()
+    guard._said.clear()
     before = _recorder._active
     _recorder._active = "unset"
     yield
@@ -62,7 +65,7 @@ def sink() -> Iterator[IngestSink]:
 def recorded(
     sink: IngestSink, registry: CollectorRegistry
 ) -> Callable[[], list[dict[str, object]]]:
-    """Configures the SDK to the sink; call it to have everything delivered and see the events."""
+    """Configure the SDK to the sink; call the result to deliver and return the events."""
     tracereel.configure(endpoint=sink.url, service="tests", registry=registry)
 
     def deliver() -> list[dict[str, object]]:
@@ -77,7 +80,7 @@ def recorded(
 def spans(
     recorded: Callable[[], list[dict[str, object]]], sink: IngestSink, registry: CollectorRegistry
 ) -> InMemorySpanExporter:
-    """The SDK configured anew, with a tracer provider of the program's."""
+    """Configure the SDK again, with a tracer provider of the program."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -90,7 +93,7 @@ Child = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def child(tmp_path: Path) -> Iterator[Child]:
-    """Starts a Python child that uses the SDK; its environment is that of the test."""
+    """Start a Python child that uses the SDK, with the environment of the test."""
     children: list[subprocess.Popen[str]] = []
 
     def start(code: str, **env: str) -> subprocess.Popen[str]:
@@ -111,7 +114,7 @@ def child(tmp_path: Path) -> Iterator[Child]:
     yield start
     for process in children:
         try:
-            # The whole session: a forked grandchild that hangs would keep the pipes open.
+            # The whole session: a hanging forked grandchild would keep the pipes open.
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
@@ -119,8 +122,9 @@ def child(tmp_path: Path) -> Iterator[Child]:
 
 
 def spool_files(directory: Path) -> list[str]:
-    """Names of the files under a spool directory."""
-    return sorted(path.name for path in directory.rglob("*") if path.is_file())
+    """Return names of emitter files under a spool directory, without destination records."""
+    found = (path for path in directory.rglob("*") if path.is_file())
+    return sorted(path.name for path in found if path.suffix != RECORD_SUFFIX)
 
 
 def wait_for_events(sink: IngestSink, count: int) -> None:

@@ -1,10 +1,13 @@
-"""Settings come from arguments, environment and defaults, and bad ones are named."""
+"""Settings from arguments, environment and defaults; invalid ones are named."""
 
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from tests.sdk.conftest import Child
+from tests.sdk.core.test_recorder import finish
+from tests.support.ingest_sink import IngestSink
 from tracereel import config
 from tracereel.errors import ConfigurationError
 
@@ -38,7 +41,7 @@ def test_the_service_name_is_found_where_opentelemetry_has_it(
     assert config.load(env).service == service
 
 
-def test_otel_sdk_disabled_turns_recording_off_unless_told_otherwise() -> None:
+def test_otel_sdk_disabled_turns_recording_off_by_default() -> None:
     env = {"OTEL_SDK_DISABLED": "true"}
     assert not config.load(env).enabled
     assert config.load(env, enabled=True).enabled
@@ -117,3 +120,44 @@ def test_every_setting_is_documented_with_its_variable_and_default() -> None:
             assert shown == f"`{str(value).lower()}`"
         elif isinstance(value, (int, float, str)):
             assert shown == f"`{value}`"
+
+
+NO_HOME = """
+import os, pwd
+
+def unknown_user(_uid):
+    raise KeyError("uid not found")
+
+pwd.getpwuid = unknown_user
+os.environ.pop("HOME", None)
+import tracereel
+
+tracereel.configure()
+tracereel.traced_agent("a")(lambda: 1)()
+print(tracereel.flush(20))
+"""
+
+
+def test_without_a_home_directory_events_wait_in_memory_with_one_warning(
+    sink: IngestSink, child: Child
+) -> None:
+    log = "import logging; logging.basicConfig(format='%(message)s')"
+    code, out, err = finish(
+        child(log + NO_HOME, TRACEREEL_ENDPOINT=sink.url, TRACEREEL_SPOOL_DIR="", XDG_STATE_HOME="")
+    )
+    assert (code, out) == (0, "FlushResult(delivered=2, spooled=0, dropped=0, held=0)\n"), err
+    assert err.count("events wait in memory") == 1
+    assert len(err.splitlines()) == 1
+    assert len(sink.events) == 2
+
+
+def test_a_tilde_without_a_home_directory_is_a_configuration_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown(_uid: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.raises(ConfigurationError, match="TRACEREEL_SPOOL_DIR is '~/spool'; expected an"):
+        config.load({"TRACEREEL_SPOOL_DIR": "~/spool"})

@@ -1,4 +1,4 @@
-"""The snippets of the pages on context, metrics and logs run as they stand."""
+"""The snippets of the pages on context, metrics and logs run as printed."""
 
 import re
 from pathlib import Path

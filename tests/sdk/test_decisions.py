@@ -1,4 +1,4 @@
-"""Decisions are events of the agent that took them, span events and log lines."""
+"""Decisions are recorded as events of their agent, span events and log lines."""
 
 import asyncio
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def test_a_decision_carries_everything_given(recorded: Deliver, sink: IngestSink
     assert expected == {key: event[key] for key in expected}
 
 
-def test_what_is_not_given_is_null(recorded: Deliver, sink: IngestSink) -> None:
+def test_omitted_decision_fields_are_null(recorded: Deliver, sink: IngestSink) -> None:
     traced_agent("a")(lambda: record_decision("d"))()
     recorded()
     (event,) = sink.of_type("agent.decision.recorded")
@@ -220,3 +220,29 @@ def test_switched_off_or_outside_decision_functions_still_decide() -> None:
         traced_decision("")
     with pytest.raises(TypeError, match="generator"):
         traced_decision("d")(lambda: (yield))
+
+
+def test_tasks_that_share_a_decision_block_record_their_own_decision(recorded: Deliver) -> None:
+    shared = traced_decision("route")
+
+    async def succeed(entered: asyncio.Event) -> None:
+        with shared as decision:
+            decision.set(chosen="success")
+            await entered.wait()
+
+    async def fail(entered: asyncio.Event) -> None:
+        with shared as decision:
+            decision.set(chosen="failure")
+            entered.set()
+            await asyncio.sleep(0)  # the other task leaves first
+            raise LookupError("none fits")
+
+    @traced_agent("a")
+    async def agent() -> None:
+        entered = asyncio.Event()
+        await asyncio.gather(succeed(entered), fail(entered), return_exceptions=True)
+
+    asyncio.run(agent())
+
+    decisions = [each for each in recorded() if each["event_type"] == "agent.decision.recorded"]
+    assert [each["chosen"] for each in decisions] == ["success"]

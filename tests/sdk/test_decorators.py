@@ -1,4 +1,4 @@
-"""Decorated code behaves as undecorated code, and leaves the right events, spans, metrics, lines."""
+"""Decorated code behaves as undecorated code and produces events, spans, metrics and logs."""
 
 import asyncio
 import contextvars
@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 
 import tracereel
-from tests.sdk.test_values import values
+from tests.sdk.redact.test_values import values
 from tests.support.ingest_sink import IngestSink
 from tracereel import (
     current_execution,
@@ -102,7 +102,7 @@ def test_a_call_leaves_started_and_completed(recorded: Deliver) -> None:
     assert started["hlc"] < completed["hlc"]
 
 
-def test_what_is_not_known_is_null(recorded: Deliver) -> None:
+def test_unknown_execution_fields_are_null(recorded: Deliver) -> None:
     traced_agent("a")(lambda: None)()
     started, completed = recorded()
     for key in ("agent_version", "llm_provider", "llm_model", "temperature", "max_tokens"):
@@ -199,7 +199,7 @@ def test_keyboard_interrupt_is_cancellation(recorded: Deliver) -> None:
 def test_a_coroutine_closed_elsewhere_makes_no_noise(
     recorded: Deliver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Closing it from another context leaves that context alone and logs no error."""
+    """Closing it from another context does not change that context or log an error."""
 
     @traced_agent("a")
     async def wait() -> None:
@@ -259,7 +259,7 @@ def test_partials_and_callable_objects_are_traced_by_kind(recorded: Deliver) -> 
     assert len(recorded()) == 4
 
 
-def test_misuse_is_told_when_decorating() -> None:
+def test_decorator_misuse_raises_type_error() -> None:
     with pytest.raises(TypeError, match="takes a name"):
         traced_agent(lambda: None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="takes a name"):
@@ -319,7 +319,7 @@ def test_decorated_and_bare_behave_identically(
     is_async: bool,
     decorate: Any,
 ) -> None:
-    """Same arguments seen, same object returned, same exception raised, whatever the values."""
+    """Same arguments, same returned object, same exception, whatever the values."""
     seen: list[Any] = []
     raised = error("x") if error is not None else None
 
@@ -369,7 +369,7 @@ def _outcome(
 
 
 def test_sixty_four_threads_number_without_gaps(recorded: Deliver) -> None:
-    """Every thread's run has its own trace; emitter numbers are 1..n in file order."""
+    """Each thread's run has its own trace; emitter numbers are 1..n in file order."""
     agent = traced_agent("a")(lambda number: number)
     pipeline = traced_pipeline("p")(lambda number: [agent(number) for _ in range(10)])
     barrier = threading.Barrier(64)
@@ -435,7 +435,7 @@ def test_bad_settings_in_the_environment_never_reach_the_call(
 
 
 def test_no_cycle_keeps_a_failed_calls_frame_alive(recorded: Deliver) -> None:
-    """The exception and what its frames hold are freed without the garbage collector."""
+    """The exception and the objects in its frames are freed without the garbage collector."""
     import weakref
 
     class Big:

@@ -1,4 +1,4 @@
-"""The demo pipeline: deterministic, alive, and recorded in full."""
+"""The demo pipeline: deterministic, realistic, and recorded completely."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tracereel.events import parse_event
 TODAY = date(2026, 1, 22)
 REPOSITORY = Path(__file__).parents[2]
 
-# The SDK records for a whole process, so each recording runs in one of its own.
+# The SDK records for a whole process, so each recording has its own.
 RECORDING = """
 import sys, tracereel
 from datetime import date
@@ -47,7 +47,7 @@ assert tracereel.flush(30).spooled == 0
 
 
 def record(server: AnsweringServer, spool: Path, *, stop_at: int = 0) -> list[str]:
-    """Run the pipeline against a server; what it reports, line by line."""
+    """Run the pipeline against a server; return its report lines."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TRACEREEL_", "OTEL_"))}
     paths = [str(REPOSITORY / "sdk"), env.get("PYTHONPATH", "")]
     done = subprocess.run(
@@ -68,7 +68,7 @@ def record(server: AnsweringServer, spool: Path, *, stop_at: int = 0) -> list[st
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory) -> tuple[list[str], list[dict[str, Any]]]:
-    """Forty runs: the reports, and the events as the collector got them."""
+    """Return the reports of forty runs and the events as received by the collector."""
     with AnsweringServer() as server:
         return record(server, tmp_path_factory.mktemp("spool")), server.events
 
@@ -95,7 +95,7 @@ class TestPlan:
         assert first != second
 
     @pytest.mark.parametrize("offset", range(14))
-    def test_a_day_of_the_week_is_that_day_whenever_it_is_said(self, offset):
+    def test_weekday_phrases_resolve_to_the_next_such_day(self, offset):
         today = TODAY + timedelta(days=offset)
         for scenario in SCENARIOS:
             day = scenario.day(today)
@@ -105,12 +105,12 @@ class TestPlan:
                     assert today < day <= today + timedelta(days=7)
 
     @pytest.mark.parametrize("seed", range(20))
-    def test_a_calm_run_has_nothing_go_wrong(self, seed):
+    def test_calm_run_has_no_failures(self, seed):
         plan = write_plan(random.Random(seed), today=TODAY, calm=True)
 
         assert (plan.script.silent_at, plan.slot_is_taken) == (None, False)
 
-    def test_confidences_are_between_none_and_all(self):
+    def test_confidences_are_between_zero_and_one(self):
         rng = random.Random(1)
         for _ in range(200):
             answers = write_plan(rng, today=TODAY).script.answers.values()
@@ -118,7 +118,7 @@ class TestPlan:
 
 
 class TestScriptedModel:
-    def test_says_what_it_used_and_what_that_costs(self):
+    def test_scripted_model_reports_usage_and_cost(self):
         plan = write_plan(random.Random(1), today=TODAY, calm=True)
         naps: list[float] = []
         answer = ScriptedModel(plan.script, random.Random(1), naps.append).complete(
@@ -129,7 +129,7 @@ class TestScriptedModel:
         assert 0 < answer.cost_usd < 0.01
         assert naps == [answer.seconds]
 
-    def test_falls_silent_where_the_script_says(self):
+    def test_scripted_model_times_out_at_the_scripted_step(self):
         plan = write_plan(random.Random(1), today=TODAY, calm=True)
         script = type(plan.script)(plan.script.answers, silent_at="rule_check")
         model = ScriptedModel(script, random.Random(1), lambda _: None)
@@ -187,7 +187,7 @@ class TestRecording:
         assert failure["error_category"] == "transient"
         assert failure["stage"] == "llm_call"
 
-    def test_a_model_that_is_silent_once_is_asked_again(self, recorded):
+    def test_model_timeout_is_retried(self, recorded):
         _, events = recorded
 
         retries = {event["trace_id"] for event in of_type(events, "agent.retry.attempted")}
@@ -199,7 +199,7 @@ class TestRecording:
         assert recovered
         assert all(event["retry_count"] == 1 for event in recovered)
 
-    def test_a_place_that_is_not_found_is_that_of_before(self, recorded):
+    def test_unknown_place_falls_back_to_the_history_agent(self, recorded):
         _, events = recorded
 
         taken_over = of_type(events, "agent.fallback.triggered")
@@ -215,7 +215,9 @@ class TestRecording:
         with AnsweringServer() as server:
             again = record(server, tmp_path)
 
-        assert [told(event) for event in recorded[1]] == [told(event) for event in server.events]
+        assert [line_of(event) for event in recorded[1]] == [
+            line_of(event) for event in server.events
+        ]
         assert len(again) == 40
 
     def test_a_run_that_is_stopped_is_recorded_as_cancelled(self, tmp_path):
@@ -230,7 +232,7 @@ class TestRecording:
 DECISION = "agent.decision.recorded"
 
 
-def told(event: dict[str, Any]) -> str:
-    """What an event says, without the fields that no two runs share."""
+def line_of(event: dict[str, Any]) -> str:
+    """Return the content of an event, without fields that differ between runs."""
     own = ("agent_name", "event_type", "decision_type", "reasoning", "confidence", "error_message")
     return json.dumps([event.get(key) for key in (*own, "llm_tokens_used", "final_outcome")])

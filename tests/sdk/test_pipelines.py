@@ -1,4 +1,4 @@
-"""A pipeline counts its agents wherever they run, and says how it ended."""
+"""A pipeline counts its agents wherever they run, and records its outcome."""
 
 import asyncio
 import contextvars
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tracereel import current_execution, traced_agent, traced_pipeline
+from tracereel import current_execution, traced_agent, traced_llm, traced_pipeline
 
 Deliver = Callable[[], list[dict[str, Any]]]
 
@@ -77,7 +77,7 @@ def test_a_pipeline_counts_its_agents_in_tasks_and_threads(recorded: Deliver) ->
     ("error", "status"),
     [(None, "success"), (ValueError("x"), "failed"), (KeyboardInterrupt(), "cancelled")],
 )
-def test_a_pipeline_says_how_it_ended(
+def test_pipeline_records_its_outcome(
     recorded: Deliver, error: BaseException | None, status: str
 ) -> None:
     @traced_pipeline("p")
@@ -111,7 +111,7 @@ def test_nested_pipelines_count_for_each_other(recorded: Deliver) -> None:
     assert counts == {"inner": 1, "outer": 2}
 
 
-def test_a_pipeline_tells_how_each_agent_ended(recorded: Deliver) -> None:
+def test_pipeline_records_the_outcome_of_each_agent(recorded: Deliver) -> None:
     @traced_agent("good")
     def good() -> None:
         execution = current_execution()
@@ -150,7 +150,7 @@ def test_a_pipeline_tells_how_each_agent_ended(recorded: Deliver) -> None:
     assert completed["status"] == "partial_success"
 
 
-def test_a_pipeline_may_say_its_status(recorded: Deliver) -> None:
+def test_pipeline_status_can_be_set(recorded: Deliver) -> None:
     with traced_pipeline("p") as run:
         run.set(status="failed", outcome="nobody answered")
         run.set(status="nonsense")
@@ -170,3 +170,23 @@ def test_agents_seen_from_many_threads_add_up(recorded: Deliver) -> None:
     completed = recorded()[-1]
     assert (completed["agents_executed"], completed["agents_succeeded"]) == (400, 400)
     assert len(completed["agent_results"]) == 256
+
+
+def test_model_calls_of_nested_pipelines_count_in_the_outer_ones(recorded: Deliver) -> None:
+    def ask(tokens: int) -> None:
+        with traced_llm("m") as call:
+            call.set(llm_prompt_tokens=tokens, llm_completion_tokens=1, llm_cost_usd=0.25)
+
+    with traced_pipeline("outer"):
+        ask(100)
+        with traced_agent("a"):
+            ask(10)
+            with traced_pipeline("middle"), traced_pipeline("inner"):
+                ask(1000)
+
+    totals = {
+        event["pipeline_type"]: (event["total_llm_tokens"], event["total_llm_cost_usd"])
+        for event in recorded()
+        if event["event_type"] == "agent.pipeline.completed"
+    }
+    assert totals == {"inner": (1001, 0.25), "middle": (1001, 0.25), "outer": (1113, 0.75)}

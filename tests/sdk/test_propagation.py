@@ -1,4 +1,4 @@
-"""Context in messages: what is written, what is read, and that nothing in a header can hurt."""
+"""Context propagation in messages: injection, extraction, and hostile headers."""
 
 import asyncio
 import pickle
@@ -14,9 +14,10 @@ from opentelemetry import baggage, trace
 from opentelemetry import context as otel_context
 
 import tracereel
-from tracereel import _recorder, _remote, traced_agent
-from tracereel._clock import MAX_DRIFT_SECONDS
-from tracereel._context import current_execution
+from tracereel import traced_agent
+from tracereel._core import recorder, remote_identity
+from tracereel._core.context import current_execution
+from tracereel._runtime.clock import MAX_DRIFT_SECONDS
 from tracereel.propagation import carry, current_identity, extract, inject, subprocess_environ
 
 Deliver = Callable[[], list[dict[str, Any]]]
@@ -30,18 +31,18 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 def _no_parent_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("TRACEPARENT", "TRACESTATE", "BAGGAGE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(_remote, "_process", "unread")
+    monkeypatch.setattr(remote_identity, "_process", "unread")
     yield
     assert not trace.get_current_span().get_span_context().is_valid
     assert current_execution() is None
 
 
 def parent_of(header: str) -> str | None:
-    found = _remote.read([header], [], []).parent
+    found = remote_identity.read([header], [], []).parent
     return None if found is None else f"{found.trace_id:032x}-{found.span_id:016x}"
 
 
-# What headers say.
+# Headers.
 
 
 @pytest.mark.parametrize(
@@ -79,24 +80,24 @@ def test_traceparents_that_are_ignored(header: str) -> None:
 
 
 def test_a_traceparent_sent_twice_is_ignored_and_its_tracestate_with_it() -> None:
-    assert _remote.read([PARENT, PARENT], ["a=1"], []).parent is None
+    assert remote_identity.read([PARENT, PARENT], ["a=1"], []).parent is None
 
 
 def test_tracestate_keeps_its_order_and_32_members() -> None:
     given_state = ",".join(f"k{n}=v{n}" for n in range(40))
-    parent = _remote.read([PARENT], [given_state], []).parent
+    parent = remote_identity.read([PARENT], [given_state], []).parent
     assert parent is not None
     assert list(parent.trace_state) == [f"k{n}" for n in range(32)]
 
 
 def test_the_limit_of_baggage_is_the_sum_of_all_headers() -> None:
     headers = [f"k{n}={'x' * 1000}" for n in range(100)]
-    assert len(_remote.read_baggage(headers)) == 8
-    assert len(_remote.read_baggage([",".join(f"k{n}=1" for n in range(500))])) == 64
-    assert _remote.read_baggage(["big=" + "x" * 9000]) == {}
+    assert len(remote_identity.read_baggage(headers)) == 8
+    assert len(remote_identity.read_baggage([",".join(f"k{n}=1" for n in range(500))])) == 64
+    assert remote_identity.read_baggage(["big=" + "x" * 9000]) == {}
 
 
-def test_what_is_written_keeps_the_limits_and_ours_comes_first() -> None:
+def test_injected_baggage_respects_limits_with_our_members_first() -> None:
     with extract({"traceparent": PARENT, "baggage": "tracereel.request_id=req_1"}):
         theirs = ",".join(f"k{n}={'x' * 150}" for n in range(60))
         header = inject({"baggage": theirs})["baggage"]
@@ -118,9 +119,9 @@ def test_what_is_written_keeps_the_limits_and_ours_comes_first() -> None:
         "=;,==,;",
     ],
 )
-def test_ids_that_cannot_be_are_ignored(baggage_header: str) -> None:
+def test_invalid_propagated_ids_are_ignored(baggage_header: str) -> None:
     with extract({"baggage": baggage_header}) as identity:
-        assert identity == _remote.RemoteIdentity()
+        assert identity == remote_identity.RemoteIdentity()
 
 
 @pytest.mark.parametrize(
@@ -146,13 +147,15 @@ def test_carriers_of_every_kind(carrier: object) -> None:
 )
 def test_carriers_with_nothing_in_them(carrier: object) -> None:
     with extract(carrier) as identity:
-        assert identity == _remote.RemoteIdentity()
+        assert identity == remote_identity.RemoteIdentity()
 
 
 anything = st.one_of(st.text(max_size=200), st.binary(max_size=200), st.none(), st.integers())
 headers = st.one_of(
-    st.dictionaries(st.one_of(st.sampled_from(_remote.HEADERS), st.text(), st.binary()), anything),
-    st.lists(st.tuples(st.one_of(st.sampled_from(_remote.HEADERS), st.text()), anything)),
+    st.dictionaries(
+        st.one_of(st.sampled_from(remote_identity.HEADERS), st.text(), st.binary()), anything
+    ),
+    st.lists(st.tuples(st.one_of(st.sampled_from(remote_identity.HEADERS), st.text()), anything)),
     st.fixed_dictionaries(
         {
             "traceparent": st.from_regex(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}-?.*"),
@@ -164,7 +167,7 @@ headers = st.one_of(
 
 
 @given(headers)
-def test_no_header_ever_raises(carrier: Any) -> None:
+def test_extract_never_raises(carrier: Any) -> None:
     with extract(carrier):
         inject({})
 
@@ -180,7 +183,7 @@ ids = st.none() | st.text(min_size=1, max_size=40).filter(str.isprintable)
     span=st.integers(1, 2**64 - 1),
     as_list=st.booleans(),
 )
-def test_what_is_injected_is_extracted(
+def test_inject_and_extract_round_trip(
     trace_id: str | None,
     request_id: str | None,
     session_id: str | None,
@@ -188,24 +191,26 @@ def test_what_is_injected_is_extracted(
     span: int,
     as_list: bool,
 ) -> None:
-    said = _remote.RemoteIdentity(trace_id, request_id, session_id, user_id)
+    said = remote_identity.RemoteIdentity(trace_id, request_id, session_id, user_id)
     parent = f"00-{TRACE}-{span:016x}-01"
     members = {
         f"tracereel.{name}": value
-        for name in _remote.NAMES
+        for name in remote_identity.NAMES
         if (value := getattr(said, name)) is not None
     }
-    with extract({"traceparent": parent, "baggage": _remote.write_baggage(members)}) as first:
+    with extract(
+        {"traceparent": parent, "baggage": remote_identity.write_baggage(members)}
+    ) as first:
         assert first == said
         carrier: Any = inject([] if as_list else {})
     with extract(carrier) as identity:
-        assert identity.hlc is not None or _recorder.active() is None
-        for name in _remote.NAMES[:-1]:
+        assert identity.hlc is not None or recorder.active() is None
+        for name in remote_identity.NAMES[:-1]:
             assert getattr(identity, name) == getattr(said, name)
         assert trace.get_current_span().get_span_context().span_id == span
 
 
-# What becomes of a traced call.
+# Traced calls.
 
 
 def test_a_traced_call_joins_the_remote_run(recorded: Deliver) -> None:
@@ -312,7 +317,7 @@ def test_a_clock_ahead_is_followed_within_the_bound_only(
     recorded: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     traced_agent("a")(lambda: None)()
-    clock = _recorder.active().clock  # type: ignore[union-attr]
+    clock = recorder.active().clock  # type: ignore[union-attr]
     now = int(clock.tick(), 16)
     bound = round(MAX_DRIFT_SECONDS * 1e9)
     for ahead, followed in ((bound * 2, False), (bound // 2, True)):
@@ -424,7 +429,7 @@ def test_a_child_gets_the_run_and_nothing_stale(
 
 
 def test_variables_of_ours_win_over_the_baggage() -> None:
-    incoming = _remote.from_environment(
+    incoming = remote_identity.from_environment(
         {
             "TRACEPARENT": PARENT,
             "BAGGAGE": "tracereel.request_id=r1,tracereel.session_id=s1",
@@ -432,7 +437,7 @@ def test_variables_of_ours_win_over_the_baggage() -> None:
             "TRACEREEL_TRACE_ID": "not usable",
         }
     )
-    assert incoming.identity == _remote.RemoteIdentity(request_id="r2", session_id="s1")
+    assert incoming.identity == remote_identity.RemoteIdentity(request_id="r2", session_id="s1")
 
 
 def test_the_parent_process_is_adopted_in_every_thread(
@@ -452,9 +457,31 @@ def test_a_message_is_nearer_than_the_environment(
     monkeypatch.setenv("TRACEPARENT", PARENT)
     monkeypatch.setenv("TRACEREEL_REQUEST_ID", "req_env")
     with extract({"traceparent": f"00-{'a' * 32}-{SPAN}-01"}) as identity:
-        assert _remote.remote_identity() is identity
+        assert remote_identity.remote_identity() is identity
         assert identity.request_id is None
-        assert _remote.parent_context() is None
+        assert remote_identity.parent_context() is None
     token = otel_context.attach(trace.set_span_in_context(trace.INVALID_SPAN))
-    assert _remote.parent_context() is not None
+    assert remote_identity.parent_context() is not None
     otel_context.detach(token)
+
+
+def test_tasks_that_share_an_extraction_restore_their_own_context() -> None:
+    shared = extract({"traceparent": PARENT})
+
+    async def first(entered: asyncio.Event, left: asyncio.Event) -> bool:
+        with shared:
+            await entered.wait()
+        left.set()
+        return trace.get_current_span().get_span_context().is_valid
+
+    async def second(entered: asyncio.Event, left: asyncio.Event) -> bool:
+        with shared:
+            entered.set()
+            await left.wait()
+        return trace.get_current_span().get_span_context().is_valid
+
+    async def both() -> list[bool]:
+        entered, left = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(first(entered, left), second(entered, left))
+
+    assert asyncio.run(both()) == [False, False]

@@ -1,4 +1,4 @@
-"""Context between real processes: one run, one order, whatever their clocks say."""
+"""Context propagation between real processes: one run, one order, whatever their clocks."""
 
 import json
 import os
@@ -14,7 +14,8 @@ import pytest
 import tracereel
 from tests.sdk.conftest import Child
 from tests.support.ingest_sink import IngestSink
-from tracereel import _remote, traced_agent
+from tracereel import traced_agent
+from tracereel._core import remote_identity
 from tracereel.propagation import (
     carry,
     current_identity,
@@ -47,7 +48,7 @@ SKEWED = """
 def _no_parent_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TRACEPARENT", "TRACESTATE", "BAGGAGE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(_remote, "_process", "unread")
+    monkeypatch.setattr(remote_identity, "_process", "unread")
 
 
 def by_hlc(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -67,7 +68,7 @@ CAUSAL = [
 def test_a_subprocess_joins_and_is_ordered_whatever_its_clock(
     recorded: Deliver, sink: IngestSink, child: Child, skew: int
 ) -> None:
-    """The child's clock is ten minutes behind or ahead; its output tells ours back."""
+    """The child's clock is ten minutes behind or ahead; its output returns its clock."""
 
     @traced_agent("parent")
     def parent() -> None:
@@ -95,7 +96,7 @@ def test_a_subprocess_joins_and_is_ordered_whatever_its_clock(
 def test_a_clock_beyond_the_bound_is_not_followed(
     recorded: Deliver, sink: IngestSink, child: Child
 ) -> None:
-    """One broken clock in the house must not set everybody's ahead by an hour."""
+    """One broken clock must not advance all others by an hour."""
     environ = {"TEST_SKEW_SECONDS": "3600", "TRACEREEL_ENDPOINT": sink.url}
     process = child(SKEWED, **environ)
     out, err = process.communicate(timeout=60)
@@ -126,7 +127,7 @@ def test_a_business_trace_id_given_by_a_shell_is_adopted(sink: IngestSink, child
 def test_a_message_queue_between_two_processes(
     recorded: Deliver, sink: IngestSink, child: Child
 ) -> None:
-    """The consumer's clock is behind; the message alone puts its events after the producer's."""
+    """The consumer's clock is behind; the message alone orders its events after the producer's."""
     consumer = child(
         """
         import json, sys, time

@@ -1,4 +1,4 @@
-"""The public names, and what importing them costs."""
+"""Public names, and their import cost."""
 
 import json
 import subprocess

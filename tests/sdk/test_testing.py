@@ -1,4 +1,4 @@
-"""What tests of agents use: events in memory, repeatable time and ids, assertions that explain."""
+"""Testing helpers: in-memory events, repeatable time and ids, descriptive assertions."""
 
 import os
 import re
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import tracereel
-from tracereel import _clock, _recorder
+from tracereel._core import recorder
 from tracereel._pytest_plugin import recorded_events  # noqa: F401 - the fixture under test
+from tracereel._runtime import clock as _clock
 from tracereel.events import parse_event
 from tracereel.testing import (
     EventRecorder,
@@ -70,24 +71,24 @@ def test_nothing_is_sent_and_no_thread_is_started() -> None:
     assert (result.delivered, result.spooled, result.dropped) == (2, 0, 0)
 
 
-def test_what_was_configured_is_in_force_again() -> None:
-    before = _recorder._active
+def test_previous_configuration_is_restored() -> None:
+    before = recorder._active
     with EventRecorder() as outer:
         greet("outer")
         with EventRecorder() as inner:
             greet("inner")
         greet("outer")
-    assert _recorder._active is before
+    assert recorder._active is before
     assert (len(outer), len(inner)) == (4, 2)
 
 
-def test_it_ends_also_when_the_test_fails_and_twice_does_no_harm() -> None:
-    before, clock, ids = _recorder._active, _clock.time, _clock._random
+def test_event_recorder_stops_on_failure_and_stop_is_idempotent() -> None:
+    before, clock, ids = recorder._active, _clock.time, _clock._random
     collector = EventRecorder(clock=StepClock(), fixed_ids=True)
     with pytest.raises(ValueError, match="nobody"), collector:
         greet("")
     collector.stop()
-    assert _recorder._active is before
+    assert recorder._active is before
     assert (_clock.time, _clock._random) == (clock, ids)
     assert_event(collector, "agent.execution.failed", error_type="ValueError")
     with collector, pytest.raises(RuntimeError, match="already"):
@@ -196,7 +197,7 @@ def test_events_of_a_family() -> None:
     assert events_of(EVENTS, "agent.execution") == []
 
 
-def test_a_missing_event_is_told_with_what_came() -> None:
+def test_assertion_for_a_missing_event_lists_recorded_events() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_event(EVENTS, "agent.execution.failed")
     message = str(caught.value)
@@ -208,7 +209,7 @@ def test_a_missing_event_is_told_with_what_came() -> None:
         assert_event([EVENTS[0]] * 35, "agent.execution.failed")
 
 
-def test_a_field_that_differs_is_told_with_both_values() -> None:
+def test_assertion_for_a_different_field_shows_both_values() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_event(EVENTS, "agent.execution.completed", agent_name="b", stage=..., cost=1)
     message = str(caught.value)

@@ -1,4 +1,4 @@
-"""The snippets of the pages on tracing, decisions, pipelines, failures and delivery run as they stand."""
+"""The snippets of the pages on tracing, decisions, pipelines, failures and delivery run as printed."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A program with agents: the demo's pipeline, and whatever else there is a series for, until stdin ends."""
+"""Load program: runs the demo pipeline and every other metric source until stdin ends."""
 
 import os
 import random
@@ -17,7 +17,7 @@ chance = random.Random(7)
 
 @tracereel.traced_llm("gpt-5-mini", provider="openai")
 def stream(prompt):
-    """A streamed answer of a model whose price is known to its caller."""
+    """Stream a response of a model whose price is passed by the caller."""
     current_execution().set(
         llm_prompt_tokens=120, llm_completion_tokens=40, llm_tokens_used=160, llm_cost_usd=0.002
     )

@@ -1,4 +1,4 @@
-"""A real browser on a real collector: Debian's Chromium, driven by Playwright."""
+"""Real browser on a real collector: Debian's Chromium, driven by Playwright."""
 
 import json
 import os
@@ -16,20 +16,20 @@ from tests.support.waiting import wait_until
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 PATIENCE_MS = 30_000
-"""How long a test waits for what must appear: a busy machine is slow, not wrong."""
+"""Timeout for elements to appear, generous because the machine may be busy."""
 TURNS = 6
 
 
 @dataclass
 class Visit:
-    """A tab, and everything in it that should not have happened."""
+    """Tab that records every unexpected error."""
 
     page: object
     url: str
     troubles: list = field(default_factory=list)
 
     def open(self, fragment):
-        """Go to a view; a tab that shows the page already only changes its address."""
+        """Open a view; a tab that shows the page only changes its address."""
         self.page.goto(f"{self.url}/{fragment}")
         return self.page
 
@@ -39,7 +39,7 @@ class Visit:
                 self.troubles.append(f"asked for {request.url}")
 
         def said(message):
-            # A refusal that a test provokes is logged by the browser itself.
+            # The browser itself logs refusals that a test provokes.
             if message.type == "error" and "Failed to load resource" not in message.text:
                 self.troubles.append(f"console: {message.text}")
 
@@ -54,10 +54,10 @@ class Visit:
         return self
 
 
-# For a module, no longer: while it is there, no other test of the process can run an event loop.
+# Module scope: while it exists, no other test of the process can run an event loop.
 @pytest.fixture(scope="module")
 def browser():
-    """One browser for the tests of a module."""
+    """Return one browser for the tests of a module."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("there is no Chromium: apt-get install chromium, or name one in CHROMIUM")
@@ -71,7 +71,7 @@ def browser():
 
 @pytest.fixture
 def visits(browser):
-    """Opens tabs on collectors; at the end none of them may have had trouble."""
+    """Return a factory of tabs; none of them may have had an error at the end."""
     contexts, made = [], []
 
     def visit(collector, **options):
@@ -91,12 +91,12 @@ def visits(browser):
 
 @pytest.fixture
 def visit(visits, collector):
-    """A tab on the collector that all tests share."""
+    """Return a tab on the shared collector."""
     return visits(collector)
 
 
 def event(event_type, seconds_ago, **fields):
-    """An event of the present."""
+    """Return an event with the current time."""
     moment = datetime.now(UTC) - timedelta(seconds=seconds_ago)
     return {
         "event_type": event_type,
@@ -107,19 +107,19 @@ def event(event_type, seconds_ago, **fields):
 
 
 def started(trace_id, seconds_ago=1, **fields):
-    """A run begins."""
+    """Return the start event of a run."""
     given = {"request_id": "r", "pipeline_type": "hand_made", "user_prompt": "by hand", **fields}
     return event("agent.pipeline.started", seconds_ago, trace_id=trace_id, **given)
 
 
 def tool(trace_id, name, seconds_ago=0.5, **fields):
-    """A tool was called."""
+    """Return a tool call event."""
     given = {"tool_name": name, "status": "success", "duration_ms": 5, **fields}
     return event("agent.tool.called", seconds_ago, trace_id=trace_id, **given)
 
 
 def ended(trace_id, seconds_ago=0, **fields):
-    """A run ends."""
+    """Return the end event of a run."""
     counts = dict.fromkeys(
         ("agents_executed", "agents_succeeded", "agents_failed", "agents_retried"), 0
     )
@@ -135,7 +135,7 @@ def ended(trace_id, seconds_ago=0, **fields):
 
 @pytest.fixture(scope="session")
 def seeded(collector, tmp_path_factory):
-    """The runs of the travel desk, the oldest first."""
+    """Return the runs of the travel desk, oldest first."""
     spool = tmp_path_factory.mktemp("desk")
     program = [sys.executable, "-m", "tests.support.page_program"]
     subprocess.run([*program, collector.url, str(spool), str(TURNS)], check=True, timeout=120)

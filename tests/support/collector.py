@@ -1,4 +1,4 @@
-"""A real collector in a process of its own, as a user would start it."""
+"""Real collector in its own process, as a user would start it."""
 
 import atexit
 import functools
@@ -37,7 +37,7 @@ class Answer:
 
 
 def http(method, url, body=None, headers=None, timeout=30):
-    """One request; errors with a status are answers, not exceptions."""
+    """Send one request; error statuses are responses, not exceptions."""
     request = urllib.request.Request(url, data=body, headers=headers or {}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response:
@@ -48,14 +48,14 @@ def http(method, url, body=None, headers=None, timeout=30):
 
 
 def free_port():
-    """A port nobody listens on now."""
+    """Return a port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return probe.getsockname()[1]
 
 
 @dataclass
 class CollectorProcess:
-    """`tracereel serve` as a child; the data directory outlives it."""
+    """`tracereel serve` as a child process; the data directory outlives it."""
 
     data_dir: Path
     environ: dict = field(default_factory=dict)
@@ -63,9 +63,11 @@ class CollectorProcess:
     port: int = 0
     grpc_port: int = 0
     fresh: bool = False
-    """Whether it makes the tables itself at its first start, as a user's does; else it finds them made."""
+    """Whether it creates the tables at its first start; else they are copied from a template."""
     process: subprocess.Popen | None = None
     output: list = field(default_factory=list)
+    launcher: tuple = ()
+    """Words before the command."""
 
     def start(self, *, wait=True):
         self.output = []
@@ -73,16 +75,17 @@ class CollectorProcess:
             give_tables(self.data_dir)
         self.process = subprocess.Popen(
             [
+                *self.launcher,
                 *(sys.executable, "-m", "tracereel", "serve", "--port", str(self.port)),
                 *("--data-dir", str(self.data_dir), *self.arguments),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # Collectors side by side would want the same port for gRPC: most have none.
+            # Concurrent collectors would need the same gRPC port, so most have none.
             env={
                 **os.environ,
                 "TRACEREEL_GRPC_PORT": str(self.grpc_port or "off"),
-                # Tests wait for what they send: batches need not.
+                # Tests wait for their data, so batches need not.
                 "TRACEREEL_LINGER_SECONDS": "0.25",
                 **self.environ,
             },
@@ -108,23 +111,23 @@ class CollectorProcess:
         return found.group(1) if found else None
 
     def engines(self):
-        """The engine processes that are alive below this collector (one, or none in between)."""
+        """Return the live engine processes of this collector (one, or none during a restart)."""
         found = []
         for child in psutil.Process(self.process.pid).children():
             try:
                 if "tracereel_collector.engine" in child.cmdline():
                     found.append(child)
             except psutil.Error:
-                continue  # it died while we looked
+                continue  # it died meanwhile
         return found
 
     def kill(self):
-        """kill -9: nothing is told, nothing is flushed."""
+        """Kill with SIGKILL: no flush, no cleanup."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     def stop(self, number=signal.SIGTERM):
-        """An orderly stop; the exit status."""
+        """Stop in order; return the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(timeout=60)
@@ -142,7 +145,7 @@ class CollectorProcess:
         return http("GET", f"{self.url}/v1/replay/{trace_id}", **options)
 
     def metric(self, name, **labels):
-        """The sum of a metric's samples that have these labels."""
+        """Return the sum of a metric's samples with these labels."""
         text = http("GET", f"{self.url}/metrics").body.decode()
         lines = text.splitlines()
         known = any(line.split(" ")[:3:2] == ["#", name] for line in lines)
@@ -159,7 +162,7 @@ class CollectorProcess:
 
 @functools.cache
 def _made_tables():
-    """The store of a collector that was started once and stopped: every table, and no row."""
+    """Return the store of a collector that was started and stopped: every table, no rows."""
     folder = Path(tempfile.mkdtemp(prefix="tracereel-tables-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     assert CollectorProcess(folder, fresh=True).start().stop() == 0
@@ -167,8 +170,8 @@ def _made_tables():
 
 
 def give_tables(data_dir):
-    """Give a data directory without a store one that has its tables: making them takes a while."""
+    """Copy a store with tables into a data directory, because creating tables is slow."""
     if not (data_dir / STORE).parent.exists():
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Its links are as they are: chDB does not open what was copied through them.
+        # Keep symbolic links: chDB does not open a store copied through them.
         shutil.copytree(_made_tables(), data_dir / STORE, symlinks=True)

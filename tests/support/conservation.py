@@ -1,4 +1,4 @@
-"""The two equations that every fault must leave true, read from /metrics or from a queue."""
+"""The two conservation equations that hold after every fault, from /metrics or a queue."""
 
 NAMES = (
     *("received", "appended", "stored", "duplicate"),
@@ -7,7 +7,7 @@ NAMES = (
 
 
 def balanced(counts, pending):
-    """Hold the equations against one kind's counters, and give them back."""
+    """Check the equations for one kind's counters and return them."""
     assert counts["received"] == counts["rejected"] + counts["appended"], counts
     aside = counts["quarantined"] - counts["retried"]
     assert counts["appended"] == counts["stored"] + counts["duplicate"] + aside + pending, (
@@ -20,7 +20,7 @@ def balanced(counts, pending):
 
 
 def conserved(collector, kind="events", *, pending=0):
-    """A running collector's counters of a kind; they balance, and so much is still under way."""
+    """Check a running collector's counters of a kind, with so many records pending."""
     counts = {
         name: int(collector.metric(f"tracereel_records_{name}_total", kind=kind))
         for name in (*NAMES, "rejected")
@@ -30,7 +30,7 @@ def conserved(collector, kind="events", *, pending=0):
 
 
 def conserved_queue(queue, kind="events", *, pending=0):
-    """The same of a queue in this process."""
+    """Check the counters of a queue in this process."""
     counts = {name: value for (name, of), value in queue.counters().items() if of == kind}
     by_reason = sum(value for name, value in counts.items() if name.startswith("rejected:"))
     assert by_reason == counts["rejected"], counts

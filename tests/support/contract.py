@@ -1,4 +1,4 @@
-"""The eight example events of contract 1.0.0, as they are printed there."""
+"""The eight example events of contract 1.0.0, as printed there."""
 
 import json
 from pathlib import Path
@@ -9,5 +9,5 @@ EXAMPLES = [json.loads(text) for text in PRINTED]
 
 
 def example(event_type: str) -> dict:
-    """The example of a type, as a dictionary of its own."""
+    """Return a copy of a type's example."""
     return dict(next(each for each in EXAMPLES if each["event_type"] == event_type))

@@ -1,9 +1,9 @@
-"""Appends numbered events and delivers them, in a process that may be told to die on the way.
+"""Appends numbered events and delivers them, in a process that may die at a given point.
 
     python -m tests.support.crashing QUEUE HOST PORT SECRET DATABASE HOW_MANY
 
-Each line on stdout is the number of an acknowledged event. Sends all from the start every time, as
-a shipper does that knows nothing of what became of it.
+Each line on stdout is the number of an acknowledged event. Every start sends all events again, like a
+shipper that lost its progress.
 """
 
 import json
@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.support.waiting import wait_until
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
-from tracereel_collector.model import Body, Kind, Run
+from tracereel_collector.model import Body, EmitterRun, Kind
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.telemetry import DeliveryMetrics
@@ -55,7 +55,7 @@ def main():
             received_unix_nano=time.time_ns(),
             data=json.dumps(event).encode(),
             records=1,
-            runs=(Run("e", number, 1),),
+            runs=(EmitterRun("e", number, 1),),
         )
         queue.append(body).result(30)
         print(number, flush=True)

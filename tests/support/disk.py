@@ -1,7 +1,7 @@
-"""A layer below SQLite that writes down every write and sync, and fails the ones it is told to.
+"""SQLite VFS that logs every write and sync, and can fail selected ones.
 
-SQLite reaches its files through a table of functions (a VFS). This one is the system's own with four
-functions exchanged, so that the product's code and its SQLite are tested as they are.
+SQLite accesses its files through a table of functions (a VFS). This one is the system's VFS with four
+functions replaced, so that the product's code and its SQLite are tested unchanged.
 """
 
 import _sqlite3
@@ -19,7 +19,7 @@ FAILURES = {"write": 778, "short": 13, "sync": 1034, "truncate": 1546, "delete":
 _WRITE = CFUNCTYPE(c_int, c_void_p, c_void_p, c_int, c_int64)
 _SYNC = CFUNCTYPE(c_int, c_void_p, c_int)
 _TRUNCATE = CFUNCTYPE(c_int, c_void_p, c_int64)
-# Names as addresses: the system's functions keep them, and a copy of Python's would be gone by then.
+# Names as addresses: the system's functions keep them, and a Python copy would be freed.
 _OPEN = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_int, POINTER(c_int))
 _DELETE = CFUNCTYPE(c_int, c_void_p, c_void_p, c_int)
 
@@ -58,12 +58,12 @@ def _name(address):
 
 
 class Disk:
-    """What happened to the files of SQLite, in order; `fault(what, file)` says what fails."""
+    """Log of SQLite's file operations, in order; `fault(what, file)` selects failures."""
 
     def __init__(self):
         self.log = []
         """("write", file, offset, data), ("truncate", file, size), ("sync", file), ("delete", file);
-        ("folder", name) where the folder was synced, and ("mark", anything) of the test's own."""
+        ("folder", name) for a directory sync, and ("mark", value) set by a test."""
         self.fault = lambda _what, _file: None
         self._names = {}
         self._tables = {}
@@ -125,7 +125,7 @@ class Disk:
 
 _library = ctypes.CDLL(_sqlite3.__file__) if hasattr(_sqlite3, "__file__") else ctypes.CDLL(None)
 _kept = []
-"""What SQLite may still hold a pointer to."""
+"""Objects that SQLite may still point to."""
 
 
 def _find():
@@ -138,14 +138,14 @@ def _find():
 
 try:
     _original = _find()
-except AttributeError:  # this Python has SQLite inside and shows nothing of it
+except AttributeError:  # this Python has SQLite linked statically
     _original = None
 available = _original is not None
 
 
 @contextmanager
 def watched():
-    """SQLite files opened from here on are on this disk."""
+    """Put all SQLite files opened within the block on this disk."""
     disk = Disk()
     vfs = _Vfs.from_buffer_copy(_original.contents)
     vfs.name = f"watched{len(_kept)}".encode()
@@ -161,7 +161,7 @@ def watched():
 
 @dataclass
 class _Inode:
-    """One life of a file: what is on the platter, and what is still on its way there."""
+    """One incarnation of a file: durable data, and pending writes."""
 
     durable: bytearray
     pending: list
@@ -169,10 +169,10 @@ class _Inode:
 
 
 def after_power_cut(log, cut, rnd):
-    """The files as a power cut after `cut` entries of a log may leave them.
+    """Return the files as a power cut after `cut` log entries may leave them.
 
-    What was synced is there. Of what was not, any sectors are, written in any order; a file that was
-    deleted may be back unless its successor was synced since (which syncs the folder too).
+    Synced data is present. Of unsynced data, any sectors may be present, in any order. A deleted file may
+    be back unless its successor was synced since (which syncs the directory too).
     """
     lives = {}
     for what, *rest in log[:cut]:
@@ -238,5 +238,5 @@ def _apply(data, what, *rest):
 
 
 def seeded(seed):
-    """A source of chance of its own."""
+    """Return a separate random generator."""
     return random.Random(seed)

@@ -1,4 +1,4 @@
-"""A store on an engine of its own: for tests and benchmarks that need no collector around it."""
+"""Store on its own engine, for tests and benchmarks without a collector."""
 
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tracereel_collector.store.migrate import migrate
 def store_on(
     engine: Supervisor, *, database: str = "tracereel", memory: int = 1 << 30
 ) -> ClickHouseStore:
-    """A store that speaks to a running engine; nothing is made in it yet."""
+    """Return a store on a running engine, without tables."""
     return ClickHouseStore(
         StoreAddress(
             host=engine.host,
@@ -30,7 +30,7 @@ def store_on(
 
 @contextmanager
 def store_of_its_own(*, memory: int = 1 << 30) -> Iterator[ClickHouseStore]:
-    """A store with all tables, and an engine that ends with it."""
+    """Return a store with all tables, on an engine that ends with it."""
     with (
         tempfile.TemporaryDirectory() as folder,
         Supervisor(EngineSettings(store_dir=Path(folder))) as engine,

@@ -1,4 +1,4 @@
-"""An HTTP proxy in front of ClickHouse that misbehaves on command, as networks and servers do."""
+"""HTTP proxy in front of ClickHouse that injects faults of networks and servers."""
 
 import http.client
 import threading
@@ -8,9 +8,8 @@ FAULTS = (
     *("refuse", "drop_before", "drop_after", "cut", "slow"),
     *("readonly", "no_space", "no_memory", "too_many_parts", "wrong_password", "strange"),
 )
-"""503; hung up on before the request is passed on; after it was answered; in the middle of the
-answer; a byte at a time; and what ClickHouse says when it is read-only, full, short of memory, cannot
-keep up with merging, has another password now, or something that nobody knows."""
+"""Faults: 503; disconnect before forwarding, after the response, or within it; slow response;
+and ClickHouse errors: read-only, disk full, out of memory, too many parts, wrong password, unknown."""
 _ANSWERS = {
     "readonly": (242, "Table is in readonly mode. (TABLE_IS_READ_ONLY)"),
     "no_space": (243, "Cannot reserve 1.00 MiB, not enough space. (NOT_ENOUGH_SPACE)"),
@@ -28,7 +27,7 @@ _ANSWERS = {
 
 
 class FlakyProxy:
-    """Passes requests on; `fault` says what happens to inserts, `away` that nothing gets through."""
+    """Proxy with faults: `fault` selects what happens to inserts, `away` blocks everything."""
 
     def __init__(self, host, port):
         self.upstream = (host, port)
@@ -36,9 +35,9 @@ class FlakyProxy:
         self.left = 0
         self.away = False
         self.poison = None
-        """Inserts that hold these bytes get a strange answer, always."""
+        """Inserts with these bytes always get an unknown error."""
         self.seen = []
-        """What was done to inserts, in order."""
+        """Faults applied to inserts, in order."""
         self._lock = threading.Lock()
         proxy = self
 
@@ -66,7 +65,7 @@ class FlakyProxy:
         self._server.server_close()
 
     def fail(self, fault, times=1):
-        """Do this to the next inserts."""
+        """Apply this fault to the next inserts."""
         assert fault in FAULTS
         with self._lock:
             self.fault, self.left = fault, times

@@ -1,4 +1,4 @@
-"""Bodies that are almost right, by the thousand, through the checks of the door; a seed repeats them."""
+"""Generator of almost valid bodies, checked by ingest validation; a seed repeats them."""
 
 import json
 import random
@@ -15,7 +15,7 @@ from tracereel_collector.ingest.events import split_events
 from tracereel_collector.ingest.otlp import OtlpCheck
 from tracereel_collector.ingest.otlp_schema import SIGNALS, TRACES
 
-FIXTURES = Path(__file__).parent.parent / "dialects" / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "collector" / "store" / "dialects" / "fixtures"
 ODD = [b"\x00", b"\xff" * 4, b"\x80" * 10, b"\xed\xa0\x80", b'"', b"\\u0000", b"[" * 60, b"{" * 9]
 ODD += [b"1e999", b"-0", b"NaN", b"null", b"18446744073709551616", b"\r\n", b",", b"\xef\xbb\xbf"]
 
@@ -24,7 +24,7 @@ _otlp = OtlpCheck(why_no_event=lambda *_: "not asked")
 
 
 def _requests():
-    """Single spans that real instrumentations sent."""
+    """Return single spans of real instrumentations."""
     for file in sorted(FIXTURES.glob("*.pb")):
         whole = ExportTraceServiceRequest.FromString(file.read_bytes())
         for resource in whole.resource_spans:
@@ -38,7 +38,7 @@ def _requests():
 
 
 class Corpus:
-    """What is mutated: sound bodies of every door."""
+    """Valid bodies of every ingest route, to be mutated."""
 
     def __init__(self):
         requests = list(_requests())
@@ -49,7 +49,7 @@ class Corpus:
 
 
 def mutated(rnd, data, others):
-    """A body with one to four things wrong in it."""
+    """Return a body with one to four mutations."""
     made = bytearray(data)
     for _ in range(rnd.randint(1, 4)):
         at = rnd.randrange(len(made) + 1)
@@ -74,7 +74,7 @@ def mutated(rnd, data, others):
 
 
 def one(rnd, corpus):
-    """One case: what became of it. Anything but a refusal that we foresaw is a failure."""
+    """Run one case; return its outcome. Only expected refusals may be raised."""
     door = rnd.choice(["protobuf", "json", "events"])
     seeds = getattr(corpus, door)
     data = mutated(rnd, rnd.choice(seeds), seeds)
@@ -105,7 +105,7 @@ def one(rnd, corpus):
 
 
 def run(seed, until):
-    """Cases until told to stop (`until(number)`), counted by what became of them."""
+    """Run cases until `until(number)`; count them by outcome."""
     rnd, corpus, done = random.Random(seed), Corpus(), Counter()
     while not until(done.total()):
         state = rnd.getstate()

@@ -1,4 +1,4 @@
-"""What Grafana does with a dashboard before it asks: finds the queries, fills in variables and macros."""
+"""Grafana's preparation of a dashboard: finds queries, fills in variables and macros."""
 
 import json
 import re
@@ -39,12 +39,12 @@ QUERIES = [
 
 
 def of(source):
-    """The queries to one kind of data source."""
+    """Return the queries to one kind of data source."""
     return [query for query in QUERIES if query.source == source]
 
 
 def promql(text, board):
-    """An expression as Prometheus gets it, with every variable at "All"."""
+    """Return an expression as Prometheus gets it, with every variable at "All"."""
     for variable in BOARDS[board]["templating"]["list"]:
         text = text.replace(f'${variable["name"]}"', f'{variable.get("allValue")}"')
     text = text.replace("$__rate_interval", "20s").replace("$__range", "60s")
@@ -53,7 +53,7 @@ def promql(text, board):
 
 
 def sql(text, *, since, until, values):
-    """A statement as the ClickHouse plugin sends it; `values` are lists of texts by variable."""
+    """Return a statement as the ClickHouse plugin sends it; `values` are lists by variable."""
     first, last = f"toDateTime({int(since)})", f"toDateTime({int(until)})"
     text = re.sub(r"\$__timeFilter\((\w+)\)", rf"\1 >= {first} AND \1 <= {last}", text)
     text = re.sub(

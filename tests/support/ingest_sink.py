@@ -1,6 +1,6 @@
-"""A small real HTTP server that speaks `POST /v1/events` and `/v1/heartbeats`, and misbehaves when told to.
+"""Small HTTP server with `POST /v1/events` and `/v1/heartbeats` that can inject faults.
 
-It drops duplicates by emitter and number as the collector does, and keeps what it accepted in order.
+It drops duplicates by emitter and number as the collector does, and keeps accepted events in order.
 """
 
 import gzip
@@ -18,7 +18,7 @@ Event = dict[str, Any]
 
 @dataclass
 class Request:
-    """One POST as it came."""
+    """One received POST."""
 
     path: str
     headers: dict[str, str]
@@ -27,24 +27,28 @@ class Request:
 
 @dataclass
 class Behaviour:
-    """How the sink answers; change it while it runs."""
+    """Response behaviour of the sink; may be changed while it runs."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes | None = None
-    """Sent instead of a proper answer."""
+    """Sent instead of a proper response."""
     hang: bool = False
     drop_connection: bool = False
     poison: Callable[[Event], bool] = lambda _event: False
-    """A body with such an event is refused as a whole with 400."""
+    """Bodies with such an event are refused as a whole with 400."""
     reject: Callable[[Event], bool] = lambda _event: False
-    """Such events are named in `rejected`, the rest is accepted."""
+    """Such events are listed in `rejected`; the rest is accepted."""
     max_bytes: int = 64 * 1024 * 1024
     heartbeat_status: int = 200
+    key_state: str | None = None
+    """Response to key requests; None: the route does not exist."""
+    key_state_delay: float = 0.0
+    """Seconds until that response."""
 
 
 class IngestSink:
-    """The server; a context manager. `port` may be given to come back at the same address."""
+    """Server as a context manager. `port` may be given to reuse an address."""
 
     def __init__(self, port: int = 0, *, tls: ssl.SSLContext | None = None) -> None:
         self.behaviour = Behaviour()
@@ -60,7 +64,7 @@ class IngestSink:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            # Headers and body in two writes without this would wait for a delayed ACK (40 ms).
+            # Separate writes of headers and body would wait for a delayed ACK (40 ms).
             disable_nagle_algorithm = True
 
             def setup(self) -> None:
@@ -70,20 +74,23 @@ class IngestSink:
             def do_POST(self) -> None:
                 sink._handle(self)
 
+            def do_GET(self) -> None:
+                sink._identify(self)
+
             def log_message(self, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
             allow_reuse_address = True
 
             def handle_error(self, request: object, client_address: object) -> None:
-                """A client that was killed in the middle is not news."""
+                """Ignore clients that were killed during a request."""
 
         self._server = Server(("127.0.0.1", port), Handler)
         self._scheme = "http" if tls is None else "https"
         if tls is not None:
-            # Hands are shaken in the thread of a connection: who does not go on keeps nobody waiting.
+            # TLS handshakes run in the connection's thread, so a stalled client blocks no other.
             self._server.socket = tls.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
@@ -137,6 +144,18 @@ class IngestSink:
         handler.send_response(status)
         for name, value in behaviour.headers.items():
             handler.send_header(name, value)
+        handler.send_header("content-length", str(len(answer)))
+        handler.end_headers()
+        handler.wfile.write(answer)
+
+    def _identify(self, handler: BaseHTTPRequestHandler) -> None:
+        behaviour = self.behaviour
+        self._release.wait(behaviour.key_state_delay)
+        status, answer = 404, _error("not found")
+        if behaviour.key_state is not None:
+            said = {"tenant": "acme", "key": {"state": behaviour.key_state}}
+            status, answer = 200, json.dumps(said).encode()
+        handler.send_response(status)
         handler.send_header("content-length", str(len(answer)))
         handler.end_headers()
         handler.wfile.write(answer)

@@ -1,4 +1,4 @@
-"""What the tests of Jaeger's APIs send and ask."""
+"""Helpers of the Jaeger API tests."""
 
 import json
 import time
@@ -13,7 +13,7 @@ ENVELOPE = ["data", "total", "limit", "offset", "errors"]
 
 
 class JaegerSite:
-    """A running collector, asked as Jaeger's clients ask; names are nobody else's."""
+    """Running collector with Jaeger client requests and unique names."""
 
     def __init__(self, collector, headers=None):
         self.collector = collector
@@ -35,14 +35,14 @@ class JaegerSite:
         return answer.json()["data"]
 
     def send(self, *resource_spans):
-        """OTLP's JSON; returns when its last trace can be read."""
+        """Send OTLP JSON; return when its last trace can be read."""
         body = json.dumps({"resourceSpans": resource_spans}).encode()
         headers = {"Content-Type": "application/json", **self.headers}
         answer = http("POST", f"{self.collector.url}/v1/traces", body, headers)
         assert answer.json() == {}, answer.body
         last = resource_spans[-1]["scopeSpans"][-1]["spans"][-1]
         wait_until(lambda: self._has(last["traceId"], last["spanId"]))
-        # The lists of names are filled right behind the spans.
+        # The name lists are filled right after the spans.
         named = resource_spans[-1]["resource"]["attributes"]
         service = next(
             (each["value"]["stringValue"] for each in named if each["key"] == "service.name"),

@@ -1,14 +1,15 @@
-"""A process that sends numbered events and knows which were acknowledged, whatever dies meanwhile.
+"""Sender of numbered events that records acknowledgements, whatever dies meanwhile.
 
     python -m tests.support.oracle URL RUN_ID SEED
 
 Each line on stdout is one acknowledged batch: trace id and the ids of its events. A batch without
-an answer is sent again, the very same bytes, until it is acknowledged; a line on stdin (or its end)
-tells the oracle to finish what is under way and stop.
+a response is resent with the same bytes until it is acknowledged. A line on stdin (or its end) makes
+the oracle finish its current batch and stop.
 """
 
 import http.client
 import json
+import os
 import random
 import sys
 import threading
@@ -20,7 +21,7 @@ GIVE_UP_SECONDS = 120
 
 
 def batches(run_id, sender, seed):
-    """Endless batches; every other sender has a ledger, so that both ways of sending are tried."""
+    """Yield batches; every other sender has a ledger, to test both ways."""
     rnd = random.Random(seed * 100 + sender)
     number = 0
     while True:
@@ -41,12 +42,17 @@ def batches(run_id, sender, seed):
         yield trace, events
 
 
+HEADERS = {"Content-Type": "application/x-ndjson"}
+if os.environ.get("TRACEREEL_API_KEY"):
+    HEADERS["x-api-key"] = os.environ["TRACEREEL_API_KEY"]
+
+
 def send_until_acknowledged(address, body):
     deadline = time.monotonic() + GIVE_UP_SECONDS
     while time.monotonic() < deadline:
         connection = http.client.HTTPConnection(*address, timeout=10)
         try:
-            connection.request("POST", "/v1/events", body, {"Content-Type": "application/x-ndjson"})
+            connection.request("POST", "/v1/events", body, HEADERS)
             response = connection.getresponse()
             answer = response.read()
             if response.status == 200:

@@ -1,6 +1,7 @@
-"""The oracle as a child process, and what it has reported as acknowledged."""
+"""The oracle as a child process, with its acknowledged events."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -8,22 +9,23 @@ import threading
 
 
 def free_port():
-    """A port that nobody uses now; a collector that is killed and started again keeps it."""
+    """Return an unused port, which a restarted collector keeps."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 class Oracle:
-    """Sends until told to finish; `acknowledged` maps trace ids to the ids of their events."""
+    """Oracle process; `acknowledged` maps trace ids to the ids of their events."""
 
-    def __init__(self, url, run_id, seed):
+    def __init__(self, url, run_id, seed, *, key=""):
         self.acknowledged = {}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.oracle", url, run_id, str(seed)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "TRACEREEL_API_KEY": key},
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -38,7 +40,7 @@ class Oracle:
         return sum(map(len, list(self.acknowledged.values())))
 
     def finish(self):
-        """Let it finish what is under way; its exit status."""
+        """Let it finish its current batch; return its exit status."""
         self.process.stdin.close()
         status = self.process.wait(180)
         self._reader.join()

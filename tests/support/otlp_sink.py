@@ -1,6 +1,7 @@
-"""A small real HTTP server that speaks OTLP's `POST /v1/traces`, and misbehaves when told to."""
+"""Small HTTP server with OTLP's `POST /v1/traces` that can inject faults."""
 
 import gzip
+import ssl
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,23 +17,27 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 @dataclass
 class Answers:
-    """How the sink answers; change it while it runs."""
+    """Response behaviour of the sink; may be changed while it runs."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     content_type: str = "application/x-protobuf"
     refused: int = 0
     max_spans: int = 1_000_000
+    body: bytes | None = None
     hang: bool = False
 
 
 class OtlpSink:
-    """The server; a context manager. Events and heartbeats that come are swallowed."""
+    """Server as a context manager. Received events and heartbeats are discarded."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, *, tls: ssl.SSLContext | None = None) -> None:
         self.answers = Answers()
         self.requests = 0
+        self.connections = 0
+        self.path = ""
         self.headers: dict[str, str] = {}
+        self.client_certificate = False
         self.spans: list[Any] = []
         self.logs: list[Any] = []
         self.resources: list[dict[str, str]] = []
@@ -43,9 +48,13 @@ class OtlpSink:
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
 
+            def setup(self) -> None:
+                super().setup()
+                sink.connections += 1
+
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
-                if self.path == "/v1/traces":
+                if self.path.endswith("/v1/traces"):
                     sink._take(self, body)
                 else:
                     if self.path == "/v1/logs":
@@ -57,17 +66,22 @@ class OtlpSink:
                 sink._answer(self, 200, "text/plain", b"hello")
 
             def log_message(self, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
 
             def handle_error(self, request: object, client_address: object) -> None:
-                """A client that was killed in the middle is not news."""
+                """Ignore clients that were killed during a request."""
 
         self._server = Server(("127.0.0.1", port), Handler)
         self.port = int(self._server.server_address[1])
-        self.url = f"http://127.0.0.1:{self.port}"
+        if tls is not None:
+            # Handshakes run in the serving threads, not in the accepting one.
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -83,7 +97,7 @@ class OtlpSink:
         return [span.name for span in self.spans]
 
     def attributes(self, name: str) -> dict[str, Any]:
-        """Those of a span, texts only."""
+        """Return a span's attributes as strings."""
         (span,) = [each for each in self.spans if each.name == name]
         return {each.key: each.value.string_value for each in span.attributes}
 
@@ -91,7 +105,7 @@ class OtlpSink:
         try:
             request = ExportLogsServiceRequest.FromString(body)
         except DecodeError:
-            return  # JSON, or compressed: nobody has asked for those
+            return  # JSON or compressed bodies, which no test inspects
         self.logs += [
             record
             for each in request.resource_logs
@@ -101,6 +115,9 @@ class OtlpSink:
 
     def _take(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
         self.requests += 1
+        self.path = handler.path
+        if isinstance(handler.connection, ssl.SSLSocket):
+            self.client_certificate = bool(handler.connection.getpeercert())
         self.headers = {name.lower(): value for name, value in handler.headers.items()}
         answers = self.answers
         if answers.hang:
@@ -121,7 +138,8 @@ class OtlpSink:
         if status == 200:
             self.spans += found
             response.partial_success.rejected_spans = answers.refused
-        self._answer(handler, status, answers.content_type, response.SerializeToString())
+        body = response.SerializeToString() if answers.body is None else answers.body
+        self._answer(handler, status, answers.content_type, body)
 
     def _answer(self, handler: BaseHTTPRequestHandler, status: int, kind: str, body: bytes) -> None:
         handler.send_response(status)

@@ -1,4 +1,4 @@
-"""A small travel desk whose runs the tests of the page look at: models, tools, retries, turns.
+"""Small travel desk whose runs the page tests show: models, tools, retries, turns.
 
 `python -m tests.support.page_program ENDPOINT SPOOL_DIR TURNS`
 """
@@ -10,16 +10,16 @@ import tracereel
 from tracereel.resilience import fallback, fixed_delay, retry
 
 PACE = 0.012
-"""Seconds that a step takes at least: enough for bars to be seen."""
+"""Minimum seconds of a step, so that bars are visible."""
 
 
 class RateLimitError(Exception):
-    """The model has had enough."""
+    """Rate limit of the model."""
 
 
 @tracereel.traced_llm("gpt-4o-mini", provider="openai")
 def think(messages: list[dict[str, str]], tokens: int) -> str:
-    """A model that always knows."""
+    """Model that always succeeds."""
     time.sleep(PACE * 3)
     tracereel.current_execution().set(
         llm_prompt_tokens=tokens, llm_completion_tokens=tokens // 4, finish_reason="stop"
@@ -29,14 +29,14 @@ def think(messages: list[dict[str, str]], tokens: int) -> str:
 
 @tracereel.traced_tool("flights")
 def flights(to: str, tool_call_id: str) -> list[str]:
-    """What flies."""
+    """List flights."""
     time.sleep(PACE * 2)
     return [f"MEX-{to} 08:10", f"MEX-{to} 17:45"]
 
 
 @tracereel.traced_tool("weather")
 def weather(place: str, tool_call_id: str) -> str:
-    """What falls from the sky; nobody answers when it is asked of Atlantis."""
+    """Return the weather; fails for Atlantis."""
     time.sleep(PACE)
     if place == "Atlantis":
         raise LookupError("no such place: Atlantis")
@@ -45,14 +45,14 @@ def weather(place: str, tool_call_id: str) -> str:
 
 @tracereel.traced_retrieval("handbook", collection="travel-policy", top_k=3)
 def look_up(query: str) -> list[str]:
-    """What the handbook says."""
+    """Search the handbook."""
     time.sleep(PACE)
     return ["economy below six hours", "book two weeks ahead"]
 
 
 @tracereel.traced_agent("planner", version="2.1.0", llm_model="gpt-4o-mini", llm_provider="openai")
 def plan(prompt: str, place: str) -> str:
-    """Decides what to do."""
+    """Plan the trip."""
     look_up(f"rules for {place}")
     wanted = think([{"role": "user", "content": prompt}], 220)
     tracereel.record_decision(
@@ -71,7 +71,7 @@ def plan(prompt: str, place: str) -> str:
 
 @tracereel.traced_agent("regex_pricing_agent", version="1.0.0")
 def price_by_table(plan: str) -> float:
-    """What a table says."""
+    """Price from a table."""
     time.sleep(PACE)
     tracereel.current_execution().set(confidence=0.55)
     return 210.0
@@ -81,7 +81,7 @@ def price_by_table(plan: str) -> float:
 @retry(attempts=2, on=RateLimitError, strategy=fixed_delay(PACE * 2))
 @tracereel.traced_agent("pricing_agent", version="1.4.0", llm_model="gpt-4o-mini")
 def price(plan: str) -> float:
-    """What the model says, when it says anything."""
+    """Price from the model, which may be rate-limited."""
     time.sleep(PACE)
     if "Lima" in plan:
         raise RateLimitError("429: 10 requests per minute")
@@ -92,7 +92,7 @@ def price(plan: str) -> float:
 
 @tracereel.traced_agent("review_agent", version="1.0.2")
 def review(price: float) -> bool:
-    """Says yes."""
+    """Approve the price."""
     time.sleep(PACE * 2)
     tracereel.record_decision("approval", reasoning="below the limit of 500", chosen="approve")
     tracereel.current_execution().set(confidence=0.97)
@@ -112,7 +112,7 @@ PLACES = ("Bogotá", "Lima", "Madrid", "Atlantis", "Lisbon", "Quito")
 
 
 def main() -> None:
-    """Take some turns and hand over every event."""
+    """Run some turns and deliver every event."""
     endpoint, spool, turns = sys.argv[1], sys.argv[2], int(sys.argv[3])
     tracereel.configure(endpoint=endpoint, spool_dir=spool, service="travel-desk")
     for turn in range(turns):

@@ -1,10 +1,10 @@
-"""A queue's life on a watched disk, and what must be true of it after the power went at any moment."""
+"""Queue on a logged disk, and its guarantees after a power cut at any moment."""
 
 from contextlib import contextmanager
 
 from tests.support import disk as disks
 from tests.support.conservation import conserved_queue
-from tracereel_collector.model import Body, Kind, Run
+from tracereel_collector.model import Body, EmitterRun, Kind
 from tracereel_collector.queue import DurableQueue, QueueLimits, database
 
 LIMITS = QueueLimits(commit_bytes=1 << 20, max_pending_bytes=1 << 30, retain_seconds=0)
@@ -13,24 +13,24 @@ NAME = "queue.sqlite"
 
 
 def numbered(number):
-    """A body that says its number; some are longer than a page."""
+    """Return a body that contains its number; some are longer than a page."""
     return Body(
         kind=Kind.EVENTS,
         tenant="default",
         received_unix_nano=10**18 + number,
         data=b"%d " % number + b"x" * (9_000 * (number % 3)),
         records=1,
-        runs=(Run("e", number + 1, 1),) if number % 2 else (),
+        runs=(EmitterRun("e", number + 1, 1),) if number % 2 else (),
     )
 
 
 def record(folder, rounds=6):
-    """A log of everything a queue did to its files, with marks where something was promised."""
+    """Return a log of a queue's file operations, with marks at each acknowledgement."""
     with disks.watched() as disk, _folder_syncs(disk):
         number = 0
         for life in range(2):
             queue = DurableQueue(folder / NAME, LIMITS)
-            # Checkpoints all the time, of which several are cut off.
+            # Frequent checkpoints, several of which are cut off.
             queue._connection.execute("PRAGMA wal_autocheckpoint=12")
             for _ in range(rounds):
                 for _ in range(4):
@@ -49,7 +49,7 @@ def record(folder, rounds=6):
 
 @contextmanager
 def _folder_syncs(disk):
-    """The queue syncs its folder itself, past SQLite: that goes into the log too."""
+    """Log the queue's own sync of its directory, which bypasses SQLite."""
     original = database._sync_directory
 
     def noting(folder):
@@ -64,11 +64,11 @@ def _folder_syncs(disk):
 
 
 def check(log, cut, rnd, folder):
-    """Cut the power, start again, and hold the queue to what it had promised."""
+    """Cut the power, restart, and check the queue's guarantees."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(
         f"{NAME}*"
-    ):  # the reserve may stay: making one takes longer than the rest
+    ):  # the reserve file may stay: creating one takes longer than the rest
         old.unlink()
     for name, data in disks.after_power_cut(log, cut, rnd).items():
         (folder / name).write_bytes(data)
@@ -87,7 +87,7 @@ def check(log, cut, rnd, folder):
             waiting += [int(body.data.split()[0]) for body in bodies]
             queue.done(batch, stored=batch.records, quarantined=[])
         delivered = before["stored", "events"]
-        # Batches take bodies in order, so that what is there is one unbroken beginning.
+        # Batches take bodies in order, so the present bodies are an unbroken prefix.
         assert delivered >= stored
         assert waiting == list(range(delivered, delivered + len(waiting)))
         assert acknowledged <= set(range(delivered + len(waiting)))

@@ -1,4 +1,4 @@
-"""A real Prometheus with this repository's own configuration, pointed at processes of a test."""
+"""Real Prometheus with this repository's configuration, scraping processes of a test."""
 
 import json
 import re
@@ -16,12 +16,12 @@ FOLDER = Path(__file__).parent.parent.parent / "dashboards" / "prometheus"
 
 
 def tool(name):
-    """Where a program of Debian's package `prometheus` is, if it is installed."""
+    """Return the path of a program of Debian's package `prometheus`, if installed."""
     return shutil.which(name)
 
 
 class Prometheus:
-    """Scrapes every second; rules are evaluated every second."""
+    """Prometheus that scrapes and evaluates rules every second."""
 
     def __init__(self, folder, targets):
         self._folder = folder
@@ -58,14 +58,14 @@ class Prometheus:
             return False
 
     def get(self, path, **parameters):
-        """What an API answers, its `data`."""
+        """Return the `data` of an API response."""
         found = http("GET", f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters, True)}")
         said = json.loads(found.body)
         assert said["status"] == "success", said
         return said["data"]
 
     def values(self, expression):
-        """The samples an expression gives now, less those that are not numbers."""
+        """Return the current samples of an expression, without NaN."""
         found = self.get("query", query=expression)["result"]
         return [each for each in found if each["value"][1] != "NaN"]
 
@@ -93,7 +93,7 @@ _WORDS = {
 
 
 def metrics_in(expression):
-    """The metrics that an expression names."""
+    """Return the metrics that an expression names."""
     bare = re.sub(r'"[^"]*"', '""', expression)
     bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", "", bare)
     bare = re.sub(r"\b(by|without|on|ignoring)\s*\([^)]*\)", "", bare)
@@ -105,7 +105,7 @@ def metrics_in(expression):
 
 
 def labels_in(expression):
-    """Pairs of a metric and a label that an expression asks of it."""
+    """Return pairs of a metric and a label used in an expression."""
     bare = re.sub(r'"[^"]*"', '""', expression)
     return {
         (metric, label)

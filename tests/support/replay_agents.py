@@ -1,7 +1,7 @@
-"""A corpus of small agents of every shape, for recording and re-executing; tools answer from `world`.
+"""Corpus of small agents of every shape, for recording and replay; tools use `world`.
 
-Answers and delays are drawn anew for every seed, so that a replay that did not use the tape would be seen.
-What an agent returns shows the order in which things reached it.
+Responses and delays are random for every seed, so that a replay without the tape would differ. The result
+of an agent shows the order in which responses reached it.
 """
 
 import asyncio
@@ -421,7 +421,7 @@ AGENTS.update(CLIENTS)
 
 
 def run(function: Callable[[], Any]) -> Any:
-    """Call an agent of either kind; an exception is an outcome too."""
+    """Call a sync or async agent; return its result or exception."""
     try:
         result = function()
         return asyncio.run(result) if asyncio.iscoroutine(result) else result

@@ -1,7 +1,7 @@
-"""Agents of the replay corpus that ask models by their providers' clients, wrapped, over HTTP.
+"""Agents of the replay corpus that call models through wrapped provider clients over HTTP.
 
-While they are recorded a server of this machine answers, each time anew, late, and sometimes with a
-refusal that the client tries again after. In the replay nobody is there.
+During recording a local server responds with random content and delays, and sometimes with an error that
+the client retries. During the replay there is no server.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from tests.clients.standin import RATE_LIMITED, Reply, StandIn
-from tests.dialects import standin as whole
-from tests.providers import samples
+from tests.collector.store.dialects import standin as whole
+from tests.sdk.clients.standin import RATE_LIMITED, Reply, StandIn
+from tests.sdk.providers import samples
 from tests.support.replay_world import world
 from tracereel import traced_agent
 
@@ -28,7 +28,7 @@ def agent(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Models(StandIn):
-    """A server whose answers and delays the world draws."""
+    """Server whose responses and delays are drawn by the world."""
 
     def next_reply(self, path: str, request: Any) -> Reply:
         super().next_reply(path, request)
@@ -69,7 +69,7 @@ url = NOBODY
 
 @contextmanager
 def serving() -> Iterator[None]:
-    """Somebody answers, for the length of the block."""
+    """Run the server for the length of the block."""
     global url
     server = Models()
     url = server.url
@@ -119,7 +119,7 @@ def asked(question: Any) -> list[dict[str, Any]]:
 
 @agent
 def client_anthropic() -> Any:
-    """A conversation by a plain client."""
+    """Conversation with a plain client."""
     messages = asked("why")
     with anthropic_client() as client:
         for turn in range(3):
@@ -131,7 +131,7 @@ def client_anthropic() -> Any:
 
 @agent
 def client_anthropic_stream() -> Any:
-    """Two streams, one of them left early."""
+    """Two streams, one of them abandoned."""
     with anthropic_client() as client:
         whole = client.messages.create(model="m", max_tokens=9, messages=asked("why"), stream=True)
         heard = [event.model_dump() for event in whole]
@@ -141,7 +141,7 @@ def client_anthropic_stream() -> Any:
 
 @agent
 async def client_openai_together() -> Any:
-    """Questions at once, noted in the order in which they are answered."""
+    """Concurrent requests, noted in the order of their responses."""
     log: list[Any] = []
     async with openai_client() as client:
 
@@ -158,7 +158,7 @@ async def client_openai_together() -> Any:
 
 @agent
 async def client_openai_streams() -> Any:
-    """Streams at once, heard piece by piece."""
+    """Concurrent streams, read chunk by chunk."""
     heard: list[Any] = []
     async with openai_client() as client:
 
@@ -176,7 +176,7 @@ async def client_openai_streams() -> Any:
 
 @agent
 async def client_openai_race() -> Any:
-    """The first answer wins, the other requests are cancelled, and one more follows."""
+    """The first response wins, the other requests are cancelled, and one more follows."""
     async with openai_client() as client:
 
         async def ask(question: Any) -> Any:
@@ -194,7 +194,7 @@ async def client_openai_race() -> Any:
 
 @agent
 def client_google() -> Any:
-    """An answer, and a stream that depends on it."""
+    """A response, and a stream that depends on it."""
     client = google_client()
     try:
         first = client.models.generate_content(model="m", contents="why").text
@@ -206,7 +206,7 @@ def client_google() -> Any:
 
 @agent
 async def client_google_together() -> Any:
-    """The asynchronous client, several at once."""
+    """The asynchronous client, several requests at once."""
     client = google_client()
     log: list[Any] = []
 
@@ -223,7 +223,7 @@ async def client_google_together() -> Any:
 
 
 def _weather() -> tuple[Any, Any]:
-    """A tool of LangChain in both forms; it asks the world."""
+    """Return a LangChain tool in both forms; it queries the world."""
     from langchain_core.tools import StructuredTool
 
     def weather(place: str) -> str:
@@ -245,7 +245,7 @@ def _weather() -> tuple[Any, Any]:
 
 @asynccontextmanager
 async def langchain_agent(tool: Any) -> AsyncIterator[Any]:
-    """An agent with a model of OpenAI's client, which is instrumented, and a tool."""
+    """Agent with a model of OpenAI's instrumented client, and a tool."""
     import openai
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
@@ -275,7 +275,7 @@ def _said(state: Any) -> list[Any]:
 
 @agent
 async def client_langchain_tools() -> Any:
-    """A model that asks for tools, which run as tasks, until it answers."""
+    """Model that requests tools, which run as tasks, until it responds."""
     from tracereel.integrations.langchain import TracereelHandler
 
     async with langchain_agent(_weather()[1]) as forecaster:

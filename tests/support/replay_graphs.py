@@ -1,4 +1,4 @@
-"""LangGraph agents of the replay corpus: the graph's own code runs again, what its nodes call is served."""
+"""LangGraph agents of the replay corpus: graph code runs again, calls of nodes are served."""
 
 import asyncio
 import operator
@@ -14,7 +14,7 @@ from tracereel.integrations.langgraph import wrap
 
 
 class State(TypedDict, total=False):
-    """What the nodes hand on; `found` grows in the order in which they end."""
+    """State passed between nodes; `found` grows in the order in which they end."""
 
     question: str
     found: Annotated[list[Any], operator.add]
@@ -22,7 +22,7 @@ class State(TypedDict, total=False):
 
 
 def chain() -> Any:
-    """Plan, look up in a plain function, answer."""
+    """Plan, look up in a plain function, respond."""
 
     async def plan(state: State) -> State:
         return {"found": [await think([{"content": state["question"]}])]}
@@ -43,7 +43,7 @@ def chain() -> Any:
 
 
 def fan_out() -> Any:
-    """Three searches at once, one of which asks again, and an answer when all are there."""
+    """Three concurrent searches, one of which retries, and a final response."""
 
     def branch(name: str) -> Any:
         async def node(state: State) -> State:
@@ -94,7 +94,7 @@ def go_on(value: int, rounds: int) -> str:
 
 
 def rounds() -> Any:
-    """A loop that a decision ends, with a call that may fail in each round."""
+    """Loop that a decision ends, with a call that may fail in each round."""
 
     async def act(state: State) -> State:
         count = state.get("rounds", 0) + 1
@@ -115,7 +115,7 @@ def rounds() -> Any:
 
 
 def threads() -> Any:
-    """Plain nodes at once, which LangGraph runs in threads."""
+    """Concurrent plain nodes, which LangGraph runs in threads."""
 
     def branch(name: str) -> Any:
         return lambda _state: {"found": [lookup(f"{name} {n}")["value"] for n in range(2)]}
@@ -128,7 +128,7 @@ def threads() -> Any:
 
 
 def nested() -> Any:
-    """A graph in a graph."""
+    """Graph within a graph."""
     graph = StateGraph(State)
     graph.add_node("inner", fan_out())
     graph.add_node("after", chain())

@@ -1,4 +1,4 @@
-"""Records an agent of the corpus and re-executes it; says how the two compare."""
+"""Records an agent of the corpus, re-executes it, and compares the two."""
 
 import tempfile
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from tests.support import replay_agents, replay_clients
 from tests.support.replay_agents import AGENTS
 from tests.support.replay_clients import CLIENTS
 from tests.support.replay_world import world
-from tracereel import _recorder
 from tracereel import config as _config
-from tracereel._recorder import Recorder
+from tracereel._core import recorder as _recorder
+from tracereel._core.recorder import Recorder
 from tracereel.tape import DivergenceError, Report, Tape
 from tracereel.tape import format as tape_format
 
 
 class KeepingRecorder(Recorder):
-    """Keeps events in memory."""
+    """In-memory event recorder."""
 
     def __init__(self, config: Any, **wiring: Any) -> None:
         super().__init__(config, **wiring)
@@ -35,7 +35,7 @@ class KeepingRecorder(Recorder):
 
 @contextmanager
 def recording(**settings: Any) -> Iterator[list[dict[str, Any]]]:
-    """Recording into memory, in force for the block."""
+    """Record into memory within the block."""
     config = _config.load(
         {}, **{"record": "all", "spool_dir": Path(tempfile.gettempdir()) / "none", **settings}
     )
@@ -48,7 +48,7 @@ def recording(**settings: Any) -> Iterator[list[dict[str, Any]]]:
 
 
 def record(name: str, seed: int, *, exact: bool = False) -> tuple[Any, Tape]:
-    """What an agent returned, and its tape."""
+    """Result of an agent, and its tape."""
     world.begin(seed)
     models = replay_clients.serving() if name in CLIENTS else nullcontext()
     with models, recording(record_exact=exact) as events:
@@ -58,7 +58,7 @@ def record(name: str, seed: int, *, exact: bool = False) -> tuple[Any, Tape]:
 
 @dataclass(frozen=True)
 class Trial:
-    """One replay: `identical`, `diverged` (and says so), or `silent`: different, and nothing was said."""
+    """Outcome of a replay: `identical`, `diverged` (reported), or `silent` (different, unreported)."""
 
     verdict: str
     asked: int
@@ -68,7 +68,7 @@ class Trial:
 
 
 def replay(name: str, output: Any, tape: Tape, **options: Any) -> Trial:
-    """Re-execute an agent strictly and compare what it returns."""
+    """Re-execute an agent strictly and compare its result."""
     world.begin(10**9)
     run = tracereel.replay(tape, stall_seconds=3.0, **options)
     again: Any = None

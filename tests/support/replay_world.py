@@ -1,4 +1,4 @@
-"""What the agents of the replay corpus call: tools and models whose answers and delays are drawn anew."""
+"""Tools and models of the replay corpus, with random responses and delays."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ from tracereel import traced_llm, traced_retrieval, traced_tool
 
 
 class World:
-    """What is outside of the agents; counts how often it is asked."""
+    """World outside of the agents; counts its calls."""
 
     def __init__(self) -> None:
         self.begin(0)
@@ -34,7 +34,7 @@ world = World()
 
 
 class BusyError(Exception):
-    """A service that was too busy."""
+    """The service was too busy."""
 
     def __init__(self, message: str, *, after: float) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""A corpus of made-up secrets and personal data, the same in every run, and a grep for them."""
+"""Reproducible corpus of fake secrets and personal data, and a grep for them."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ import re
 import string
 from typing import Any
 
-from tracereel import _secrets
+from tracereel._redact import secret_patterns
 
 DRAW = random.Random(20260116)
 ALNUM = string.ascii_letters + string.digits
@@ -32,7 +32,7 @@ def jwt() -> str:
 def card() -> str:
     length, start = DRAW.choice([(16, "4"), (16, "52"), (15, "37"), (16, "6011"), (16, "2345")])
     body = start + draw(string.digits, length - len(start) - 1)
-    digits = next(body + str(last) for last in range(10) if _secrets.luhn(body + str(last)))
+    digits = next(body + str(last) for last in range(10) if secret_patterns.luhn(body + str(last)))
     gap = DRAW.choice(["", " ", "-"]) if length == 16 else ""
     return gap.join(digits[at : at + 4] for at in range(0, length, 4))
 
@@ -88,9 +88,13 @@ KINDS: dict[str, Any] = {
     "phone": lambda: (
         f"+34 6{draw(string.digits, 2)} {draw(string.digits, 3)} {draw(string.digits, 3)}"
     ),
+    "bare bearer": lambda: f"Bearer {key(40)}",
+    "basic": lambda: f"Basic {b64(f'user:{key(20)}')}",
 }
 _HIDDEN = {
     "bearer": r"Bearer (\S+)",
+    "bare bearer": r"Bearer (\S+)",
+    "basic": r"Basic (\S+)",
     "url": r":(\w+)@",
     "password": r"=(\w+)",
     "secret": r"'(\w+)'",

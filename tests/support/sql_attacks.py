@@ -1,6 +1,6 @@
-"""Statements that try to reach what they may not: files, the machine, other tenants' rows."""
+"""Statements that try to reach files, the machine or other tenants' rows."""
 
-# What must never run, whoever asks: the message says what is refused.
+# Statements that must never run for any user.
 REFUSED = [
     *("DROP TABLE agent_events", "INSERT INTO agent_events SELECT 1", "SYSTEM FLUSH LOGS"),
     *("ALTER TABLE agent_events DELETE WHERE 1", "OPTIMIZE TABLE agent_events", "SET readonly = 0"),
@@ -72,7 +72,7 @@ FUNCTIONS = [
     "redis('127.0.0.1:PORT', 'k', 'k String')",
 ]
 
-# Ways to a table, and things to do with it. {t} is the table, {c} its column of the tenant.
+# Ways to reach and use a table. {t} is the table, {c} its tenant column.
 SOURCES = [
     "{t}",
     "tracereel.{t}",
@@ -111,7 +111,7 @@ ATTEMPTS = [
     "SELECT * FROM {t} PREWHERE {c} = 'bravo'",
     "SELECT * FROM {t} FINAL",
 ]
-# Each fails when it looks at a row of bravo's: an error would tell that there is one.
+# Each fails on a row of bravo: an error would reveal that there is one.
 ORACLES = [
     "SELECT count() FROM {s} WHERE {o} = 1",
     "SELECT count() FROM {s} PREWHERE {o} = 1",

@@ -1,4 +1,4 @@
-"""Reads Server-Sent Events as a browser would, from a real connection, in a thread of its own."""
+"""Server-Sent Events client that reads a real connection in a thread."""
 
 import contextlib
 import http.client
@@ -21,7 +21,7 @@ class Message:
 
 
 class EventStream:
-    """A stream and what has come over it so far; closes with its block."""
+    """Stream and its received messages; a context manager."""
 
     def __init__(self, url, *, headers=None, timeout=60):
         parts = urlsplit(url)
@@ -39,7 +39,7 @@ class EventStream:
     def __enter__(self):
         assert self.response.status == 200, self.response.read()
         self._thread.start()
-        # The stream's first words: from here on nothing is missed.
+        # The first bytes of the stream: nothing is missed from here on.
         wait_until(lambda: self.last_id, message="the stream did not open")
         return self
 
@@ -50,7 +50,7 @@ class EventStream:
 
     def __exit__(self, *_):
         with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes up the reading thread
         self._thread.join(10)
         self.close()
 

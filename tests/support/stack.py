@@ -1,4 +1,4 @@
-"""What dashboards look at: a collector, a program with agents, a Prometheus."""
+"""Stack for the dashboards: a collector, a program with agents, a Prometheus."""
 
 import json
 import os
@@ -23,7 +23,7 @@ LOAD = Path(__file__).parent / "agent_load.py"
 
 @dataclass
 class Stack:
-    """What runs."""
+    """Running processes of the stack."""
 
     collector: CollectorProcess
     agents_port: int
@@ -36,7 +36,7 @@ class Stack:
         return http("GET", f"{self.collector.url}{path}", headers={"x-api-key": KEY})
 
     def rows(self, statement):
-        """What the collector answers to the ClickHouse plugin."""
+        """Send a query as the ClickHouse plugin does."""
         answer = http(
             "POST",
             f"{self.collector.url}/clickhouse?{urllib.parse.urlencode({'default_format': 'JSON'})}",
@@ -47,7 +47,7 @@ class Stack:
         return answer.json()["data"]
 
     def sql_rows(self, board, text, **values):
-        """The rows of a panel's statement, every variable at "All" unless told."""
+        """Return the rows of a panel's statement, with every variable at "All" by default."""
         for variable in grafana.BOARDS[board]["templating"]["list"]:
             name = variable["name"]
             if f"${{{name}:" not in text or name in values:
@@ -68,14 +68,14 @@ class Stack:
 
 @contextmanager
 def running_stack(folder):
-    """All of it under the load of the demo and of agents that retry, fall back and fail."""
+    """Run the stack under the load of the demo and of agents that retry, fall back and fail."""
     began = time.time() - 1
     webhook = WebhookSink().__enter__()
     collector = CollectorProcess(
         folder / "data",
         environ={
             "TRACEREEL_API_KEYS": f"default:{KEY}",
-            # Nobody is there: what is forwarded is dropped after a while, and counted.
+            # No listener there: forwarded records are dropped after a while, and counted.
             "TRACEREEL_FORWARD_TO": "http://127.0.0.1:9",
             "TRACEREEL_FORWARD_AGE_SECONDS": "1",
             "TRACEREEL_ALERT_WEBHOOK": webhook.url,
@@ -132,7 +132,7 @@ def running_stack(folder):
 
 
 def _send_nonsense(url, ended):
-    """What a collector has to refuse: no event, and no key."""
+    """Send requests that the collector refuses: an invalid event, and no key."""
     body = json.dumps([{"event_id": "x", "event_type": "no.such.type"}]).encode()
     while not ended.wait(0.3):
         http("POST", f"{url}/v1/events", body, {"x-api-key": KEY})

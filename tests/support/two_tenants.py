@@ -1,4 +1,4 @@
-"""A collector with two tenants, and what each of them has recorded."""
+"""Collector with two tenants and their recorded data."""
 
 import json
 
@@ -16,7 +16,7 @@ SCOPES = "write,read,admin"
 
 
 class Site:
-    """The collector, the tenants' keys, and how to ask."""
+    """Collector, the tenants' keys, and request helpers."""
 
     def __init__(self, folder, **options):
         self.keys = {
@@ -73,7 +73,7 @@ class Site:
         )
 
     def engine(self):
-        """A client on the engine itself, which knows no tenants."""
+        """Return a client on the engine itself, without tenant isolation."""
         host, port = self.ask("GET", "/readyz").json()["store"]["address"].split(":")
         return clickhouse_connect.get_client(
             host=host,

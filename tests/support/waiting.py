@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with a deadline; the tests' only way to wait."""
+"""Waiting for a condition with a deadline; the only way to wait in tests."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def wait_until(predicate: Callable[[], T], timeout: float = 20.0, *, message: str = "") -> T:
-    """Call `predicate` until it gives something true, and give that back; fail after `timeout`."""
+    """Call `predicate` until it is true and return its value; fail after `timeout`."""
     deadline = time.monotonic() + timeout
     while True:
         value = predicate()

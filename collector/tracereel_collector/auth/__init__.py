@@ -1,18 +1,23 @@
-"""Who is asking and what they may do: keys, scopes, tenants, limits and the audit log.
+"""Authentication and authorisation: keys, scopes, tenants, limits and the audit log.
 
-    keys      what a key is made of, and what is kept of it
-    keystore  the keys in the data directory (SQLite)
-    keyring   which key a request carries: static ones and those of the keystore, as one set
-    claims    what in a request names a tenant: it must name the key's own
-    guard     addresses that try keys which are none are slowed down
-    limits    records and bytes a key may send per second
-    audit     what was done with which key, appended to a file
-    gate      all of it in the order a request meets it
+    keys         key format, scopes and the stored record of a key
+    keystore     keys in the data directory (SQLite)
+    static_keys  keys from the environment
+    keyring      lookup of a request's key among static and stored keys
+    sessions     login sessions of the page (SQLite)
+    cookie       session cookie and when it is accepted
+    public_url   address that browsers use, and whether it uses TLS
+    origins      web origins that may use the collector
+    claims       tenant names in requests, which must match the key's tenant
+    guard        slows down addresses that try invalid keys
+    limits       records and bytes that a key may send per second
+    audit        append-only log of key usage and administration
+    gate         applies all checks to a request, in order
 
 The tenant of a request is the tenant of its key. Nothing else in a request can change it.
 """
 
-from tracereel_collector.auth.gate import Caller, Gate
-from tracereel_collector.auth.keys import Scope
+from tracereel_collector.auth.gate import AccessGate, Caller
+from tracereel_collector.auth.keys import KeyScope
 
-__all__ = ["Caller", "Gate", "Scope"]
+__all__ = ["AccessGate", "Caller", "KeyScope"]

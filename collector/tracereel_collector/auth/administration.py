@@ -1,16 +1,18 @@
-"""Making and revoking keys, with a line in the audit log for each: what the command and the API do."""
+"""Creation and revocation of keys, with audit records; used by the CLI and the API."""
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from tracereel_collector.auth.audit import AuditLog
-from tracereel_collector.auth.keys import Key, Scope
+from tracereel_collector.auth.keys import Key, KeyScope
 from tracereel_collector.auth.keystore import FILE, KeyStore
-from tracereel_collector.errors import BadRequestError, UnavailableError
+from tracereel_collector.errors import BadRequestError, ServiceUnavailableError
+from tracereel_collector.runtime.clock import TrustedClock
 
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -19,50 +21,56 @@ _LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 @dataclass(frozen=True, slots=True)
 class Administration:
-    """Acts on keys; each is in the audit log before it holds."""
+    """Operations on keys; each is in the audit log before it takes effect."""
 
     keys: KeyStore
     audit: AuditLog
+    now_unix: Callable[[], float] = time.time
 
     @classmethod
     def of(cls, data_dir: Path) -> "Administration":
-        """That of a data directory."""
-        return cls(KeyStore(data_dir / FILE), AuditLog(data_dir / "audit"))
+        """Return the administration of a data directory."""
+        now = TrustedClock.follow(data_dir).latest_unix
+        return cls(KeyStore(data_dir / FILE, now_unix=now), AuditLog(data_dir / "audit"), now)
 
     def create(
         self,
         *,
         tenant: str,
-        scopes: frozenset[Scope],
+        scopes: frozenset[KeyScope],
         name: str = "",
         expires: str | None = None,
         by: str,
     ) -> tuple[str, Key]:
-        """A new key and what is kept of it.
+        """Create a key; return the secret and its record.
 
         Raises:
-            BadRequestError: something about it cannot be.
+            BadRequestError: the tenant, name or expiry is invalid.
         """
         return self.keys.create(
             tenant=tenant,
             scopes=scopes,
             name=name,
-            expires_unix=parse_expiry(expires, now_unix=time.time()) if expires else None,
+            expires_unix=parse_expiry(expires, now_unix=self.now_unix()) if expires else None,
             on_made=lambda key: self._write_down("key.created", key, by),
         )
 
     def revoke(self, key_id: str, *, tenant: str | None = None, by: str) -> Key:
-        """End a key; revoking it again changes nothing.
+        """Revoke a key; revoking it again changes nothing.
 
         Raises:
-            NotFoundError: there is no such key.
+            UnknownResourceError: there is no such key.
         """
         return self.keys.revoke(
             key_id, tenant=tenant, on_revoked=lambda key: self._write_down("key.revoked", key, by)
         )
 
+    def described(self, key: Key) -> dict[str, Any]:
+        """Return a key's public fields and current state."""
+        return described(key, now_unix=self.now_unix())
+
     def list(self, *, tenant: str | None = None) -> list[Key]:
-        """All keys, or those of one tenant."""
+        """List all keys, or those of one tenant."""
         return [key for key in self.keys.list() if tenant in (None, key.tenant)]
 
     def _write_down(self, event: str, key: Key, by: str) -> None:
@@ -76,17 +84,17 @@ class Administration:
                 by=by,
             )
         except OSError as error:
-            raise UnavailableError(f"the audit log cannot be written: {error}") from error
+            raise ServiceUnavailableError(f"the audit log cannot be written: {error}") from error
 
 
-def described(key: Key) -> dict[str, Any]:
-    """A key for people and machines to see: without its digest."""
+def described(key: Key, *, now_unix: float) -> dict[str, Any]:
+    """Return a key's public fields, without its digest."""
     return {
         "id": key.id,
         "tenant": key.tenant,
         "name": key.name,
         "scopes": sorted(key.scopes),
-        "state": key.state(time.time()),
+        "state": key.state(now_unix),
         "created": _moment(key.created_unix),
         "expires": _moment(key.expires_unix),
         "revoked": _moment(key.revoked_unix),
@@ -94,10 +102,10 @@ def described(key: Key) -> dict[str, Any]:
 
 
 def parse_expiry(text: str, *, now_unix: float) -> int:
-    """`90d`, `12h`, or a date or time in ISO form, as seconds since 1970.
+    """Parse `90d`, `12h`, or an ISO date or time into Unix seconds.
 
     Raises:
-        BadRequestError: it is none of these.
+        BadRequestError: the format is invalid.
     """
     found = _DURATION.fullmatch(text.strip())
     if found is not None:

@@ -1,8 +1,8 @@
-"""The audit log: what was done with which key, one JSON line each, never with a key in it.
+"""Audit log of key administration and usage: JSON lines that never contain a key.
 
-Acts (a key made or revoked) are written and synced before they count. Uses and refusals are counted
-and written by a background thread: the first within a second, then one line a minute with the count.
-Files: `audit.ndjson`, then `audit.ndjson.1` … the oldest is dropped.
+Acts (a key created or revoked) are written and synced before they take effect. Uses and refusals are
+counted and written by a background thread: the first within a second, then one line a minute with
+the count. Files are rotated: `audit.ndjson`, then `audit.ndjson.1` …; the oldest is deleted.
 """
 
 import fcntl
@@ -18,17 +18,19 @@ from typing import Any, Final
 
 import msgspec
 
+from tracereel_collector.errors import ServiceUnavailableError
+
 MAX_BYTES: Final = 8 * 1024 * 1024
 FILES: Final = 5
 MAX_SUBJECTS: Final = 1_000
-"""Different uses and refusals counted at a time; beyond that they share the peer `other`."""
+"""Most distinct uses and refusals counted at a time; further ones share the peer `other`."""
 REPEAT_SECONDS: Final = 60.0
 
 Subject = tuple[tuple[str, str], ...]
 
 
 class AuditLog:
-    """Appends to the log of a data directory; several processes may share it."""
+    """Append-only log of a data directory; several processes may share it."""
 
     def __init__(
         self,
@@ -47,15 +49,26 @@ class AuditLog:
         self._written_at: dict[Subject, float] = {}
 
     def act(self, event: str, **fields: Any) -> None:
-        """Write down something that was done; returns once it is on disk.
+        """Write a record and sync it to disk.
 
         Raises:
-            OSError: it cannot be written; then it should not be done either.
+            OSError: it cannot be written; the caller must not perform the act.
         """
         self._append([{"event": event, **fields}], sync=True)
 
+    def require(self, event: str, **fields: Any) -> None:
+        """Write a record before the act that it describes.
+
+        Raises:
+            ServiceUnavailableError: it cannot be written; the caller must not perform the act.
+        """
+        try:
+            self.act(event, **fields)
+        except OSError as error:
+            raise ServiceUnavailableError(f"the audit log cannot be written: {error}") from error
+
     def note(self, event: str, **fields: str) -> None:
-        """Count a use or a refusal; written soon, together with those alike."""
+        """Count a use or a refusal; equal ones are written together by `flush`."""
         subject = (("event", event), *sorted(fields.items()))
         with self._lock:
             if subject not in self._counts and len(self._counts) >= MAX_SUBJECTS:
@@ -63,7 +76,7 @@ class AuditLog:
             self._counts[subject] += 1
 
     def flush(self, *, everything: bool = False) -> None:
-        """Write what was counted: what is new, and what was last written a minute ago."""
+        """Write new counts, and those last written a minute ago."""
         now = self._monotonic()
         with self._lock:
             self._written_at = {
@@ -90,9 +103,14 @@ class AuditLog:
             self._make_room(len(data))
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                os.write(descriptor, data)
-                if sync:
-                    os.fsync(descriptor)
+                size = os.fstat(descriptor).st_size
+                try:
+                    _write_all(descriptor, data)
+                    if sync:
+                        os.fsync(descriptor)
+                except OSError:
+                    os.ftruncate(descriptor, size)  # no part of a line that counts as lost
+                    raise
             finally:
                 os.close(descriptor)
 
@@ -111,10 +129,17 @@ class AuditLog:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """While nobody else writes or moves the files."""
+        """Hold the lock that serialises writing and rotation across processes."""
         descriptor = os.open(self._path.with_name("audit.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write all of the data: one call may write less, as on a disk that becomes full."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

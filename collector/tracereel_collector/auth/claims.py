@@ -1,14 +1,14 @@
-"""What in a request names a tenant. It may repeat the key's own; any other name is refused.
+"""Tenant names in requests: they may repeat the key's tenant; any other is refused.
 
-| where | what counts |
+| location | names |
 |---|---|
 | headers | `x-tenant`, `x-tenant-id`, `x-scope-orgid`, `tenant` |
 | query | `tenant` |
 | events | the field `tenant` |
 | OTLP | the resource attributes `tenant`, `tenant.id`, `tracereel.tenant` |
 
-Empty and null claim nothing. Everything else is the sender's own data: a span attribute or an event's
-`tenant_id` may well name a customer of the program that is watched.
+Empty and null values are ignored. All other fields are the sender's data: a span attribute or an
+event's `tenant_id` may name a customer of the traced program.
 """
 
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ HINT: Final = "leave the tenant out: it is the key's"
 
 
 class TenantClaimedError(ForbiddenError):
-    """The request says it belongs to another tenant than its key."""
+    """The request names another tenant than its key's."""
 
     code = "tenant_mismatch"
 
 
 def refusal(where: str, claimed: object, tenant: str) -> str:
-    """Why a claim is refused."""
+    """Return why a tenant name is refused."""
     return f"{where}: {str(claimed)[:80]!r} is another tenant; the key's is {tenant!r}"
 
 
@@ -39,7 +39,7 @@ def check_request(headers: Mapping[str, str], query: str, tenant: str) -> None:
     """Refuse a request whose headers or query name another tenant.
 
     Raises:
-        TenantClaimedError: says where and which.
+        TenantClaimedError: the message names the place and the tenant.
     """
     for name in HEADERS:
         claimed = headers.get(name)

@@ -1,4 +1,4 @@
-"""The one way in: who sends a request, whether they may, and whether it is too much."""
+"""Access gate: authenticates requests, checks scopes and enforces rate limits."""
 
 import threading
 import time
@@ -11,13 +11,23 @@ import structlog
 
 from tracereel_collector.auth.audit import AuditLog
 from tracereel_collector.auth.claims import TenantClaimedError, check_request
-from tracereel_collector.auth.guard import Guard
-from tracereel_collector.auth.keyring import OPEN, Identity, Keyring, is_loopback, key_in
-from tracereel_collector.auth.keys import Scope, digest_of, id_in
+from tracereel_collector.auth.cookie import session_in
+from tracereel_collector.auth.guard import GuessingGuard
+from tracereel_collector.auth.keyring import (
+    OPEN,
+    OPEN_ADMIN,
+    Identity,
+    Keyring,
+    is_loopback,
+    key_in,
+)
+from tracereel_collector.auth.keys import KeyScope, digest_of, id_in
 from tracereel_collector.auth.keystore import KeyStore
 from tracereel_collector.auth.limits import KeyLimits, RateLimitedError, Rates
 from tracereel_collector.auth.metrics import AccessMetrics
 from tracereel_collector.auth.origins import ANY, OriginRefusedError, check_host, check_origin
+from tracereel_collector.auth.public_url import PublicUrl
+from tracereel_collector.auth.sessions import SessionStore
 from tracereel_collector.errors import (
     CollectorError,
     ForbiddenError,
@@ -28,35 +38,44 @@ from tracereel_collector.errors import (
 log = structlog.get_logger(__name__)
 
 REFRESH_SECONDS: Final = 0.5
-"""How long a revoked key may go on working."""
+"""Longest time that a revoked key continues to work."""
 LOOK_AGAIN_SECONDS: Final = 0.05
-"""How often, at most, an unknown key makes the file be looked at: it may be new."""
+"""Shortest interval between file checks for an unknown key, which may be new."""
 _HINT: Final = "send x-api-key: KEY or Authorization: Bearer KEY"
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request; `key_id` is empty where no key is needed."""
+    """Sender of a request; `key_id` is empty if no key is needed."""
 
     tenant: str
     key_id: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[KeyScope]
     peer: str
+
+    @property
+    def name(self) -> str:
+        """Name for the audit log: the key id, or the address without a key."""
+        return self.key_id or self.peer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSettings:
-    """What the gate is made with."""
+    """Settings of the gate."""
 
     host: str
     static: Mapping[bytes, Identity]
+    sessions_file: Path
+    local_admin: bool = False
+    """Whether requests have the `admin` scope while no key was ever created."""
     origins: tuple[str, ...] = ()
+    public: PublicUrl = PublicUrl()
     rates: Rates = Rates()
     rates_file: Path | None = None
 
 
-class Gate:
-    """Admits requests; `start` first. Every method may be called from any thread."""
+class AccessGate:
+    """Thread-safe access control for requests; call `start` first."""
 
     def __init__(
         self,
@@ -75,26 +94,29 @@ class Gate:
         self._monotonic = monotonic
         self._now = now_unix
         self._ring = Keyring(settings.static)
-        self._guard = Guard(settings.rates_file)
+        self._has_several_tenants = False
+        self._sessions = SessionStore(settings.sessions_file, now_unix=now_unix)
+        self._guard = GuessingGuard(settings.rates_file)
         self._limits = KeyLimits(settings.rates, settings.rates_file)
         self._looked_at = float("-inf")
+        self._refreshing = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="access", daemon=True)
 
     def start(self) -> None:
-        """Read the keys and keep them current from now on.
+        """Read the keys and start the thread that keeps them current.
 
         Raises:
-            StartupError: the keys cannot be read, or nothing protects what others could reach.
+            StartupError: the keys cannot be read, or the collector is exposed without keys.
         """
         self.check()
         self._thread.start()
 
     def check(self) -> None:
-        """Read the keys and see whether they protect what others could reach.
+        """Read the keys and check that the collector is not exposed without them.
 
         Raises:
-            StartupError: they cannot be read, or do not.
+            StartupError: the keys cannot be read, or the collector is exposed without keys.
         """
         try:
             self.refresh()
@@ -113,7 +135,7 @@ class Gate:
             )
 
     def close(self) -> None:
-        """Write what is left for the audit log; safe to call twice, and before `start`."""
+        """Stop the thread and flush the audit log; idempotent, also before `start`."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -123,38 +145,50 @@ class Gate:
         self._guard.close()
 
     def refresh(self) -> None:
-        """Take over what changed in the file of keys.
+        """Reload the keys if their file changed.
 
         Raises:
-            KeysUnreadableError: it cannot be read; the keys known so far stay.
+            KeysUnreadableError: the file cannot be read; the current keys stay valid.
         """
-        if self._keys.changed():
-            stored = {key.id: key for key in self._keys.list()}
-            # A file that is gone takes its keys along, but does not open a door that was closed.
+        # Locked: a thread that sees no change must not use keys that another has yet to publish, and
+        # an older read must not replace a newer one in which a key may have been revoked.
+        with self._refreshing:
+            keys = self._keys.list_if_changed()
+            if keys is None:
+                return
+            stored = {key.id: key for key in keys}
+            # A deleted file removes its keys but does not make the collector open.
             needed = bool(stored) or not self._ring.open
             self._ring = Keyring(self._settings.static, stored, needed=needed)
+            self._has_several_tenants = self._ring.has_several_tenants(self._now())
+
+    @property
+    def has_several_tenants(self) -> bool:
+        """Whether several tenants had an active key when the keys last changed."""
+        return self._has_several_tenants
 
     def admit(
-        self, headers: Mapping[str, str], *, scope: Scope, peer: str, query: str = ""
+        self, headers: Mapping[str, str], *, scope: KeyScope, peer: str, query: str = ""
     ) -> Caller:
-        """Who sends a request that needs a scope. Header names are in lower case.
+        """Authenticate a request and check its scope; header names are lower case.
 
         Raises:
-            UnauthorizedError: no key, or one that is not (or no longer) valid.
-            ForbiddenError: the key may not do this, or the request claims another tenant.
-            ThrottledError: too many wrong keys from there, or more than the key's share.
+            UnauthorizedError: the key is missing or invalid.
+            ForbiddenError: the key lacks the scope, or the request names another tenant.
+            ThrottledError: too many invalid keys from this address, or the key's rate limit.
         """
         key_id = ""
         try:
+            # First: a request that another site caused must not count as a guessed key of its user.
+            check_origin(headers, self._settings.origins, self._settings.public)
             identity = self._identify(headers, peer)
             key_id = identity.key_id
-            check_origin(headers, self._settings.origins)
             if scope not in identity.scopes:
-                raise _RefusedError("scope", _not_granted(scope, identity))
+                raise _CallerRefusedError("scope", _not_granted(scope, identity))
             check_request(headers, query, identity.tenant)
-            if scope is Scope.WRITE:
+            if scope is KeyScope.WRITE:
                 self._limits.check(identity.key_id, self._monotonic())
-        except _RefusedError as refusal:
+        except _CallerRefusedError as refusal:
             self._refused(refusal.reason, peer, key_id)
             raise refusal.error from None
         except TenantClaimedError:
@@ -172,24 +206,58 @@ class Gate:
             )
         return Caller(identity.tenant, identity.key_id, identity.scopes, peer)
 
+    def key_state(self, fingerprint: str, *, tenant: str) -> str:
+        """Return the state of one of a tenant's keys by its fingerprint."""
+        return self._ring.state_of(fingerprint, tenant=tenant, now_unix=self._now())
+
+    def begin_session(self, caller: Caller, key: str) -> str:
+        """Start a session with the scopes of the caller's key and return its token.
+
+        Raises:
+            ServiceUnavailableError: the session or the audit log cannot be written.
+        """
+        self._audit.require(
+            "session.created", key=caller.key_id, tenant=caller.tenant, peer=caller.peer
+        )
+        return self._sessions.begin(caller.key_id, digest_of(key))
+
+    def end_session(self, headers: Mapping[str, str], *, peer: str) -> None:
+        """End the session of a request's cookie, if any.
+
+        Raises:
+            OriginRefusedError: a page of another site sent the request.
+            ServiceUnavailableError: the session cannot be ended.
+        """
+        try:
+            check_origin(headers, self._settings.origins, self._settings.public)
+        except OriginRefusedError:
+            self._refused("origin", peer, "")
+            raise
+        token = session_in(headers, self._settings.public)
+        session = self._sessions.find(token) if token else None
+        if session is not None and self._sessions.end(token):
+            self._audit.note("session.ended", key=session.key_id, peer=peer)
+
     def charge(self, caller: Caller, *, records: int = 0, size: int = 0) -> None:
-        """Count what a request held against the limits of its key."""
+        """Charge a request's records and bytes to the limits of its key."""
         self._limits.charge(caller.key_id, records=records, size=size, now=self._monotonic())
 
     def _identify(self, headers: Mapping[str, str], peer: str) -> Identity:
         ring = self._ring
         if ring.open:
             check_host(headers)
-            return OPEN
+            return OPEN_ADMIN if self._settings.local_admin else OPEN
         key = key_in(headers)
+        if not key and (token := session_in(headers, self._settings.public)):
+            return self._identify_session(token)
         if not key:
-            raise _RefusedError(
+            raise _CallerRefusedError(
                 "missing_key", UnauthorizedError("an API key is required", hint=_HINT)
             )
         digest, now = digest_of(key), self._monotonic()
         wait = self._guard.wait(peer, digest, now)
         if wait > 0:
-            raise _RefusedError(
+            raise _CallerRefusedError(
                 "too_many_tries",
                 RateLimitedError(
                     "too many wrong API keys came from your address", wait_seconds=wait
@@ -198,26 +266,39 @@ class Gate:
         identity = ring.identify(key, self._now()) or self._identify_new(key, now)
         if identity is None:
             self._guard.failed(peer, digest, now)
-            raise _RefusedError(
+            raise _CallerRefusedError(
                 "unknown_key", UnauthorizedError("the API key is not valid", hint=_HINT)
             )
-        if identity.state != "active":
-            # Whoever holds the whole key may know what became of it.
-            raise _RefusedError(
-                f"{identity.state}_key", UnauthorizedError(f"the API key is {identity.state}")
-            )
+        identity = _active(identity)
         self._guard.succeeded(peer, digest)
         return identity
 
+    def _identify_session(self, token: str) -> Identity:
+        """Return the identity of a session.
+
+        Wrong tokens are not counted as guesses, because tokens are too long to guess.
+        """
+        session, identity = self._sessions.find(token), None
+        if session is not None:
+            identity = self._ring.identify_session(session, token, self._now())
+            if identity is None:  # its key may be too new for this process
+                self.refresh()
+                identity = self._ring.identify_session(session, token, self._now())
+        if identity is None:
+            raise _CallerRefusedError(
+                "ended_session", UnauthorizedError("the session has ended; log in again")
+            )
+        return _active(identity)
+
     def _identify_new(self, key: str, now: float) -> Identity | None:
-        """Whose key this is, if it was made so lately that this process does not know it yet."""
+        """Reload the keys and look up a key that may be new."""
         if not id_in(key) or now - self._looked_at < LOOK_AGAIN_SECONDS:
             return None
         self._looked_at = now
         try:
             self.refresh()
         except CollectorError:
-            return None  # the background thread says so
+            return None  # the background thread logs the error
         return self._ring.identify(key, self._now())
 
     def _refused(self, reason: str, peer: str, key_id: str) -> None:
@@ -231,15 +312,15 @@ class Gate:
             try:
                 self.refresh()
                 readable = True
-            except CollectorError as error:
+            except Exception as error:  # without this thread no revocation takes effect
                 if readable:
-                    log.error("keys_unreadable", reason=error.message)
+                    log.exception("keys_unreadable", reason=str(error))
                 readable = False
             self._audit.flush()
 
 
-class _RefusedError(Exception):
-    """A refusal on its way to be counted."""
+class _CallerRefusedError(Exception):
+    """Refusal with its reason for the metrics."""
 
     def __init__(self, reason: str, error: CollectorError) -> None:
         super().__init__(reason)
@@ -247,6 +328,26 @@ class _RefusedError(Exception):
         self.error = error
 
 
-def _not_granted(scope: Scope, identity: Identity) -> ForbiddenError:
+def _active(identity: Identity) -> Identity:
+    """Return the identity if its key is active, else refuse with its state.
+
+    The state is not secret here: the caller holds the whole key.
+    """
+    if identity.state != "active":
+        raise _CallerRefusedError(
+            f"{identity.state}_key", UnauthorizedError(f"the API key is {identity.state}")
+        )
+    return identity
+
+
+def _not_granted(scope: KeyScope, identity: Identity) -> ForbiddenError:
+    if not identity.key_id:
+        return ForbiddenError(
+            f"this collector has no keys, so requests may only read and write; {scope.value} is"
+            " needed",
+            hint="start it with --local-admin (TRACEREEL_LOCAL_ADMIN=on), or make a key with"
+            " `tracereel keys create --scope admin,read,write`; with a key made, every request"
+            " needs one",
+        )
     granted = ", ".join(sorted(identity.scopes))
     return ForbiddenError(f"this key has the scopes {granted}; {scope.value} is needed")

@@ -1,10 +1,9 @@
-"""Slows down those who try keys: an address that keeps guessing is not listened to for a while.
+"""Slows down addresses that send invalid keys.
 
-Nothing is held open: who must wait is told so at once (429, Retry-After). While an address waits,
-only keys that were right from there before are looked at, so that one who guesses beside a customer
-(behind the same proxy) cannot lock the customer out. Wrong tries are counted in a small file that
-all workers share; which keys were right is remembered by each for itself, so that a request with a
-known key never touches the file.
+No request is delayed: refused clients get 429 with Retry-After at once. While an address is blocked,
+only keys that were valid from there before are checked, so that an attacker behind the same proxy
+cannot lock out a customer. Wrong keys are counted in a small file that all workers share. Valid keys
+are cached by each worker, so that a request with a known key never reads the file.
 """
 
 import functools
@@ -12,35 +11,34 @@ import ipaddress
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tracereel_collector.auth.shared_file import SharedFile
+from tracereel_collector.runtime.clock.sources import boot_id
 
 FREE_TRIES: Final = 5
 MAX_PENALTY_SECONDS: Final = 60.0
 FORGET_SECONDS: Final = 900.0
-"""Without a wrong key for so long, an address begins anew."""
+"""An address without a wrong key for so long starts again from zero."""
 MAX_ADDRESSES: Final = 10_000
 GOOD_KEYS: Final = 32
-"""Right keys remembered of one address."""
+"""Most valid keys cached per address."""
 GLOBAL_TRIES_PER_SECOND: Final = 100.0
-"""Wrong keys looked at per second from all addresses together."""
+"""Most wrong keys checked per second from all addresses together."""
 _EVERYBODY: Final = ""
-"""The row of all addresses together: its `tries` is the level of a bucket of debts."""
+"""Address of the row for all addresses; its `tries` is the level of a leaky bucket."""
 _TRIM_EVERY: Final = 1_000
-_SCHEMA: Final = (
-    "CREATE TABLE IF NOT EXISTS tries"
-    " (address TEXT PRIMARY KEY, tries REAL, last_try REAL) WITHOUT ROWID"
-)
-# Times are monotonic: one that lies ahead is from before the machine was started again.
+_COLUMNS: Final = "address TEXT PRIMARY KEY, tries REAL, last_try REAL"
+# A time may be a little ahead of now: workers read the clock before they wait for the file.
 _FAILED: Final = (
-    "INSERT INTO tries VALUES (?1, 1, ?2) ON CONFLICT (address) DO UPDATE SET last_try = ?2,"
-    " tries = iif(?2 - last_try NOT BETWEEN 0 AND ?3, 1, tries + 1)"
+    "INSERT INTO tries VALUES (?1, 1, ?2) ON CONFLICT (address) DO UPDATE"
+    " SET last_try = max(last_try, ?2), tries = iif(?2 - last_try > ?3, 1, tries + 1)"
 )
 _FAILED_ALL: Final = (
-    "INSERT INTO tries VALUES ('', 1, ?1) ON CONFLICT (address) DO UPDATE SET last_try = ?1,"
-    " tries = max(0, tries - max(0, ?1 - last_try) * ?2) + 1"
+    "INSERT INTO tries VALUES ('', 1, ?1) ON CONFLICT (address) DO UPDATE"
+    " SET last_try = max(last_try, ?1), tries = max(0, tries - max(0, ?1 - last_try) * ?2) + 1"
 )
 _TRIM: Final = (
     "DELETE FROM tries WHERE address IN"
@@ -50,7 +48,7 @@ _TRIM: Final = (
 
 @functools.lru_cache(maxsize=4096)
 def group(peer: str) -> str:
-    """What counts as one address: an IPv6 user has a whole /64 to guess from."""
+    """Return the group that counts as one address: an IPv6 client can use a whole /64."""
     try:
         address = ipaddress.ip_address(peer)
     except ValueError:
@@ -62,17 +60,19 @@ def group(peer: str) -> str:
     return str(ipaddress.ip_network((address, 64), strict=False))
 
 
-class Guard:
-    """Remembers wrong tries by address, boundedly; safe to use from any thread."""
+class GuessingGuard:
+    """Bounded, thread-safe record of wrong keys by address."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._file = SharedFile(path, schema=_SCHEMA, what="wrong_keys")
+    def __init__(self, path: Path | None = None, *, boot_id: Callable[[], str] = boot_id) -> None:
+        self._file = SharedFile(
+            path, table="tries", columns=_COLUMNS, what="wrong_keys", boot_id=boot_id
+        )
         self._good: OrderedDict[str, OrderedDict[bytes, None]] = OrderedDict()
         self._failures = 0
         self._lock = threading.Lock()
 
     def wait(self, peer: str, digest: bytes, now: float) -> float:
-        """Seconds until this key may be tried from there; 0 when it may now."""
+        """Return the seconds until this key may be tried from this address; 0 means now."""
         name = _name(peer)
         with self._lock:
             if digest in self._good.get(name, ()):
@@ -81,7 +81,7 @@ class Guard:
         return max((_wait(row[0], row[1], row[2], now) for row in rows), default=0.0)
 
     def failed(self, peer: str, digest: bytes, now: float) -> None:
-        """A key that is nobody's was tried."""
+        """Record a wrong key."""
         name = _name(peer)
         with self._lock:
             if name in self._good:
@@ -94,7 +94,7 @@ class Guard:
             self._file.run(_TRIM, MAX_ADDRESSES)
 
     def succeeded(self, peer: str, digest: bytes) -> None:
-        """A right key came from there. It does not excuse wrong ones: a guesser may own a key too."""
+        """Record a valid key; wrong keys still count, since an attacker may own a key too."""
         with self._lock:
             good = self._good.setdefault(_name(peer), OrderedDict())
             good[digest] = None
@@ -106,7 +106,7 @@ class Guard:
                 self._good.popitem(last=False)
 
     def close(self) -> None:
-        """Let go of the file; safe to call twice."""
+        """Close the file; idempotent."""
         self._file.close()
 
 
@@ -115,13 +115,13 @@ def _name(peer: str) -> str:
 
 
 def _wait(address: str, tries: float, last_try: float, now: float) -> float:
-    since = now - last_try
+    since = max(0.0, now - last_try)
     if address == _EVERYBODY:
         burst = 10 * GLOBAL_TRIES_PER_SECOND
-        over = tries - max(0.0, since) * GLOBAL_TRIES_PER_SECOND - burst
+        over = tries - since * GLOBAL_TRIES_PER_SECOND - burst
         return max(over, 1e-9) / GLOBAL_TRIES_PER_SECOND if over >= 0 else 0.0
     over = tries - FREE_TRIES
-    if over <= 0 or not 0 <= since <= FORGET_SECONDS:
+    if over <= 0 or since > FORGET_SECONDS:
         return 0.0
     penalty = min(MAX_PENALTY_SECONDS, math.ldexp(1.0, int(min(over - 1, 10))))
     return max(0.0, penalty - since)

@@ -1,4 +1,4 @@
-"""What a key is made of (`trk_<id>_<secret>`), what it may do, and what is kept of it."""
+"""Key format (`trk_<id>_<secret>`), scopes, and the stored record of a key."""
 
 import hashlib
 import re
@@ -13,15 +13,15 @@ PREFIX: Final = "trk_"
 ID_BYTES: Final = 6
 SECRET_BYTES: Final = 32
 MAX_KEY_CHARS: Final = 512
-"""Longer texts in a header are no key of ours."""
+"""Longer header values are never valid keys."""
 DEFAULT_TENANT: Final = "default"
 TENANT_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _KEY: Final = re.compile(r"trk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 MAX_NAME: Final = 100
 
 
-class Scope(StrEnum):
-    """What a route demands; all but `public` can be granted to a key."""
+class KeyScope(StrEnum):
+    """Scope that a route requires; all but `public` can be granted to a key."""
 
     PUBLIC = "public"
     WRITE = "write"
@@ -29,26 +29,26 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-GRANTABLE: Final = frozenset({Scope.WRITE, Scope.READ, Scope.ADMIN})
-ORDINARY: Final = frozenset({Scope.WRITE, Scope.READ})
-"""What a static key grants: no administration."""
+GRANTABLE: Final = frozenset({KeyScope.WRITE, KeyScope.READ, KeyScope.ADMIN})
+ORDINARY: Final = frozenset({KeyScope.WRITE, KeyScope.READ})
+"""Default scopes of a static key, without administration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key as it is kept: everything but the key itself."""
+    """Stored record of a key, without its secret."""
 
     id: str
     tenant: str
     name: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[KeyScope]
     digest: bytes
     created_unix: int
     expires_unix: int | None = None
     revoked_unix: int | None = None
 
     def state(self, now_unix: float) -> str:
-        """`active`, `expired` or `revoked`."""
+        """Return `active`, `expired` or `revoked`."""
         if self.revoked_unix is not None:
             return "revoked"
         return (
@@ -59,31 +59,31 @@ class Key:
 
 
 def digest_of(key: str) -> bytes:
-    """What is kept of a key.
+    """Return the stored digest of a key.
 
-    A plain SHA-256 is right here, a slow password hash is not: a key holds 256 random bits, which
-    nobody finds by trying, however fast a try is; and every request pays for one.
+    SHA-256 suffices: a key has 256 random bits, which cannot be guessed at any hash speed. A slow
+    password hash would cost time in every request.
     """
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 def new_key() -> tuple[str, str]:
-    """A fresh key and its id; the id is part of the key and no secret."""
+    """Return a new key and its id, which is part of the key and not secret."""
     key_id = secrets.token_hex(ID_BYTES)
     return f"{PREFIX}{key_id}_{secrets.token_urlsafe(SECRET_BYTES)}", key_id
 
 
 def id_in(key: str) -> str:
-    """The id a key names; empty for what does not look like one of ours."""
+    """Return the id in a key; empty if the format is not ours."""
     found = _KEY.fullmatch(key)
     return found.group(1) if found else ""
 
 
-def parse_scopes(text: str) -> frozenset[Scope]:
-    """`write,read` as scopes.
+def parse_scopes(text: str) -> frozenset[KeyScope]:
+    """Parse scopes such as `write,read`.
 
     Raises:
-        BadRequestError: one is unknown, or there is none.
+        BadRequestError: a scope is unknown, or the list is empty.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     accepted = ", ".join(sorted(GRANTABLE))
@@ -92,14 +92,14 @@ def parse_scopes(text: str) -> frozenset[Scope]:
         raise BadRequestError(
             f"scope is {text!r}; expected some of {accepted}, with commas between"
         )
-    return frozenset(Scope(name) for name in names)
+    return frozenset(KeyScope(name) for name in names)
 
 
 def check_tenant(tenant: str) -> str:
-    """The tenant itself.
+    """Return the tenant if its name is valid.
 
     Raises:
-        BadRequestError: it cannot be the name of one.
+        BadRequestError: the name is invalid.
     """
     if TENANT_PATTERN.fullmatch(tenant) is None:
         raise BadRequestError(
@@ -110,10 +110,10 @@ def check_tenant(tenant: str) -> str:
 
 
 def check_name(name: str) -> str:
-    """The name itself.
+    """Return the name of a key if it is valid.
 
     Raises:
-        BadRequestError: it is too long or holds what a terminal would act on.
+        BadRequestError: it is too long or has unprintable characters.
     """
     if len(name) > MAX_NAME or not name.isprintable():
         raise BadRequestError(

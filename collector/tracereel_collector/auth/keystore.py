@@ -1,59 +1,72 @@
-"""The keys of a data directory: a small SQLite file that the command and every worker share."""
+"""Keys of a data directory: a small SQLite file shared by the CLI and all workers."""
 
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from tracereel_collector.auth.keys import Key, Scope, check_name, check_tenant, digest_of, new_key
-from tracereel_collector.errors import BadRequestError, NotFoundError, UnavailableError
+from tracereel_collector.auth.keys import (
+    Key,
+    KeyScope,
+    check_name,
+    check_tenant,
+    digest_of,
+    new_key,
+)
+from tracereel_collector.errors import (
+    BadRequestError,
+    ServiceUnavailableError,
+    UnknownResourceError,
+)
 
 FILE: Final = "keys.sqlite"
 MAX_KEYS: Final = 10_000
-"""Keys kept, revoked ones included: every worker holds them all in memory."""
+"""Most keys, including revoked ones: every worker holds all of them in memory."""
+MAX_TENANT_KEYS: Final = 2_000
+"""Most keys of one tenant, so that its administrators leave room for other tenants."""
+_NO_FILE: Final = (0, 0)
 _SELECT: Final = (
     "SELECT id, tenant, name, scopes, digest, created_unix, expires_unix, revoked_unix FROM keys"
     " ORDER BY created_unix, id"
 )
 
 
-class KeysUnreadableError(UnavailableError):
-    """The file of keys cannot be read, so nobody can be told from anybody."""
+class KeysUnreadableError(ServiceUnavailableError):
+    """The key file cannot be read, so requests cannot be authenticated."""
 
     code = "keys_unreadable"
 
 
 class KeyStore:
-    """Makes, lists and revokes keys; safe to use from any thread and from several processes."""
+    """Creates, lists and revokes keys; safe across threads and processes."""
 
     def __init__(self, path: Path, *, now_unix: Callable[[], float] = time.time) -> None:
         self._path = path
         self._now = now_unix
         self._lock = threading.Lock()
         self._watching: sqlite3.Connection | None = None
-        self._seen: tuple[int, int] | None = None
+        self._listed: tuple[int, int] | None = None
 
     def create(
         self,
         *,
         tenant: str,
-        scopes: frozenset[Scope],
+        scopes: frozenset[KeyScope],
         name: str = "",
         expires_unix: int | None = None,
         on_made: Callable[[Key], None] = lambda _: None,
     ) -> tuple[str, Key]:
-        """A new key, said this once, and what is kept of it.
+        """Create a key; return the secret, which is not stored, and its record.
 
-        `on_made` runs inside the transaction: where it fails, there is no key.
+        `on_made` runs inside the transaction: if it fails, the key is not created.
 
         Raises:
-            BadRequestError: tenant or name cannot be one, it would expire at once, or there are
-                too many keys.
+            BadRequestError: the tenant, name or expiry is invalid, or there are too many keys.
         """
         now = int(self._now())
         if expires_unix is not None and expires_unix <= now:
@@ -71,6 +84,14 @@ class KeyStore:
         with self._writing() as connection:
             if connection.execute("SELECT count(*) FROM keys").fetchone()[0] >= MAX_KEYS:
                 raise BadRequestError(f"there are {MAX_KEYS} keys already, revoked ones included")
+            of_tenant = connection.execute(
+                "SELECT count(*) FROM keys WHERE tenant=?", (key.tenant,)
+            ).fetchone()[0]
+            if of_tenant >= MAX_TENANT_KEYS:
+                raise BadRequestError(
+                    f"the tenant has {of_tenant} keys already, revoked ones included;"
+                    f" expected at most {MAX_TENANT_KEYS}"
+                )
             connection.execute(
                 "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
                 (
@@ -88,15 +109,17 @@ class KeyStore:
         tenant: str | None = None,
         on_revoked: Callable[[Key], None] = lambda _: None,
     ) -> Key:
-        """End a key for good; one of another tenant than the one given is not found.
+        """Revoke a key permanently; keys of other tenants than `tenant` are not found.
 
         Raises:
-            NotFoundError: there is no such key (any more) to revoke.
+            UnknownResourceError: there is no such key.
         """
         with self._writing() as connection:
             found = [key for key in _rows(connection) if key.id == key_id]
             if not found or (tenant is not None and found[0].tenant != tenant):
-                raise NotFoundError(f"no key {key_id[:40]!r}", hint="see `tracereel keys list`")
+                raise UnknownResourceError(
+                    f"no key {key_id[:40]!r}", hint="see `tracereel keys list`"
+                )
             if found[0].revoked_unix is None:
                 connection.execute(
                     "UPDATE keys SET revoked_unix=? WHERE id=?", (int(self._now()), key_id)
@@ -105,64 +128,83 @@ class KeyStore:
             return next(key for key in _rows(connection) if key.id == key_id)
 
     def list(self) -> list[Key]:
-        """Every key there is or was, oldest first; none where no key was ever made.
+        """List all keys, oldest first; empty if none was ever created.
 
         Raises:
-            KeysUnreadableError: the file is there but cannot be read.
+            KeysUnreadableError: the file exists but cannot be read.
         """
-        if not self._path.exists():
-            return []
-        try:
-            connection = self._connect()
+        with self._reading():
             try:
+                self._path.stat()
+            except FileNotFoundError:
+                return []
+            with closing(self._connect()) as connection:
                 return _rows(connection)
-            finally:
-                connection.close()
-        except sqlite3.Error as error:
-            raise KeysUnreadableError(f"{self._path} cannot be read: {error}") from error
 
-    def changed(self) -> bool:
-        """Whether somebody wrote since the last look; the first look is a change."""
+    def list_if_changed(self) -> Sequence[Key] | None:
+        """List all keys if the file changed since this last listed them, else return None.
+
+        Raises:
+            KeysUnreadableError: the file exists but cannot be read; the next call lists the keys.
+        """
         with self._lock:
             try:
-                inode = self._path.stat().st_ino
-                if self._watching is None or self._seen is None or self._seen[0] != inode:
-                    self._stop_watching()
-                    self._watching = self._connect()
-                seen = (inode, self._watching.execute("PRAGMA data_version").fetchone()[0])
-            except FileNotFoundError:
+                with self._reading():
+                    version = self._version()
+                if version == self._listed:
+                    return None
+                keys = self.list()
+            except KeysUnreadableError:
                 self._stop_watching()
-                seen = (0, 0)
-            except sqlite3.Error as error:
-                self._stop_watching()
-                self._seen = None
-                raise KeysUnreadableError(f"{self._path} cannot be read: {error}") from error
-            changed, self._seen = seen != self._seen, seen
-            return changed
+                raise
+            # Only now: a change that could not be read must be read by the next call.
+            self._listed = version
+            return keys
 
     def close(self) -> None:
-        """Let go of the file; safe to call twice."""
+        """Close the file; idempotent."""
         with self._lock:
             self._stop_watching()
+
+    def _version(self) -> tuple[int, int]:
+        """Return the inode of the file and the version of its content."""
+        try:
+            inode = self._path.stat().st_ino
+        except FileNotFoundError:
+            if self._listed != _NO_FILE:
+                self._stop_watching()
+            return _NO_FILE
+        if self._watching is None or self._listed is None or self._listed[0] != inode:
+            self._stop_watching()
+            self._watching = self._connect()
+        return (inode, self._watching.execute("PRAGMA data_version").fetchone()[0])
 
     def _stop_watching(self) -> None:
         if self._watching is not None:
             self._watching.close()
         self._watching = None
+        self._listed = None  # versions of two connections cannot be compared
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=5
         )
-        # EXTRA also syncs the directory, so that a revocation cannot come undone by a power cut.
+        # EXTRA also syncs the directory, so that a power failure cannot undo a revocation.
         connection.execute("PRAGMA synchronous=EXTRA")
         return connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error, ValueError) as error:  # ValueError: an unknown scope
+            raise KeysUnreadableError(f"{self._path} cannot be read: {error}") from error
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Made by us first: SQLite would let others read it, and its journals take after it.
+            # Create it with private permissions: SQLite would use the umask, and journals inherit them.
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
             connection = self._connect()
         except (OSError, sqlite3.Error) as error:
@@ -175,7 +217,7 @@ class KeyStore:
         except sqlite3.Error as error:
             raise KeysUnreadableError(f"{self._path} cannot be written: {error}") from error
         finally:
-            connection.close()  # without a commit nothing was done
+            connection.close()  # without COMMIT the transaction is rolled back
 
 
 def _rows(connection: sqlite3.Connection) -> list[Key]:
@@ -190,7 +232,7 @@ def _key(row: Any) -> Key:
         id=key_id,
         tenant=tenant,
         name=name,
-        scopes=frozenset(map(Scope, scopes.split(","))),
+        scopes=frozenset(map(KeyScope, scopes.split(","))),
         digest=digest,
         created_unix=created,
         expires_unix=expires,

@@ -1,37 +1,36 @@
-"""How much a key may send: token buckets of records and bytes per second."""
+"""Rate limits of keys: token buckets of records and bytes per second."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tracereel_collector.auth.shared_file import SharedFile
 from tracereel_collector.errors import ThrottledError
+from tracereel_collector.runtime.clock.sources import boot_id
 
 BURST_SECONDS: Final = 10.0
-"""What a quiet key may save up: so many seconds' worth at once."""
+"""Capacity of a bucket, in seconds of its rate."""
 MAX_BUCKETS: Final = 20_000
 MAX_WAIT_SECONDS: Final = 300
 TRIM_EVERY: Final = 1_000
 _TAKE: Final = (
-    # Burst is ?3, rate ?4, amount ?5, now ?6. What is taken may leave a bucket in debt: the size of a
-    # request is known only once it has been read, so the one that empties it is served and the next
-    # ones wait. A clock that steps back gives nothing and takes nothing.
+    # Burst is ?3, rate ?4, amount ?5, now ?6. A level may become negative: the size of a request is
+    # known only after it was read, so the request that empties the bucket is served and the next ones
+    # wait. A time before `at` adds nothing: workers read the clock before they wait for the file.
     "INSERT INTO buckets VALUES (?1, ?2, ?3 - ?5, ?6) ON CONFLICT (key, unit) DO UPDATE"
-    " SET level = min(?3, level + max(0.0, ?6 - at) * ?4) - ?5, at = ?6"
+    " SET level = min(?3, level + max(0.0, ?6 - at) * ?4) - ?5, at = max(at, ?6)"
 )
 _TRIM: Final = (
     "DELETE FROM buckets WHERE (key, unit) IN"
     " (SELECT key, unit FROM buckets ORDER BY at DESC LIMIT -1 OFFSET ?)"
 )
-_SCHEMA: Final = (
-    "CREATE TABLE IF NOT EXISTS buckets"
-    " (key TEXT, unit TEXT, level REAL, at REAL, PRIMARY KEY (key, unit)) WITHOUT ROWID"
-)
+_COLUMNS: Final = "key TEXT, unit TEXT, level REAL, at REAL, PRIMARY KEY (key, unit)"
 
 
 class RateLimitedError(ThrottledError):
-    """This key has sent more than its share."""
+    """The key has exceeded its rate limit."""
 
     code = "rate_limited"
 
@@ -42,29 +41,33 @@ class RateLimitedError(ThrottledError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Most records and bytes a key may send per second; 0 is no limit."""
+    """Most records and bytes per second of a key; 0 means no limit."""
 
     records: float = 0.0
     bytes: float = 0.0
 
 
 class KeyLimits:
-    """The buckets of all keys, in a small file that all workers share."""
+    """Token buckets of all keys, in a small file that all workers share."""
 
-    def __init__(self, rates: Rates, path: Path | None = None) -> None:
+    def __init__(
+        self, rates: Rates, path: Path | None = None, *, boot_id: Callable[[], str] = boot_id
+    ) -> None:
         self._rates = {
             unit: rate
             for unit, rate in (("records", rates.records), ("bytes", rates.bytes))
             if rate > 0
         }
-        self._file = SharedFile(path, schema=_SCHEMA, what="rate_limits")
+        self._file = SharedFile(
+            path, table="buckets", columns=_COLUMNS, what="rate_limits", boot_id=boot_id
+        )
         self._charges = 0
 
     def check(self, key_id: str, now: float) -> None:
-        """Let a request of this key begin.
+        """Check that a key may start a request.
 
         Raises:
-            RateLimitedError: it has to wait first; says how long.
+            RateLimitedError: the key must wait; has the delay.
         """
         for unit, rate in self._rates.items():
             rows = self._file.run(
@@ -80,7 +83,7 @@ class KeyLimits:
                     )
 
     def charge(self, key_id: str, *, records: int = 0, size: int = 0, now: float) -> None:
-        """Note what a request turned out to hold."""
+        """Charge the records and bytes of a request."""
         for unit, amount in (("records", records), ("bytes", size)):
             if amount and unit in self._rates:
                 rate = self._rates[unit]
@@ -90,5 +93,5 @@ class KeyLimits:
                     self._file.run(_TRIM, MAX_BUCKETS)
 
     def close(self) -> None:
-        """Let go of the file; safe to call twice."""
+        """Close the file; idempotent."""
         self._file.close()

@@ -1,4 +1,4 @@
-"""What the gate tells of itself."""
+"""Metrics of the access gate."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 @dataclass(frozen=True, slots=True)
 class AccessMetrics:
-    """Refusals by reason, connections ended early, and lines the audit log could not take."""
+    """Refusals by reason, connections ended early, and lost audit lines."""
 
     refused: Counter
     connections: Counter
@@ -15,7 +15,7 @@ class AccessMetrics:
 
     @classmethod
     def register(cls, registry: CollectorRegistry) -> "AccessMetrics":
-        """Make them in a registry."""
+        """Create the metrics in a registry."""
         return cls(
             refused=Counter(
                 "tracereel_access_refused_total",

@@ -1,4 +1,4 @@
-"""Requests that a web page makes: only from the collector's own pages, unless others are configured."""
+"""Checks of web origins: only the collector's own pages, unless others are configured."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -6,22 +6,26 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
+from tracereel_collector.auth.cookie import OWN_SITES
+from tracereel_collector.auth.public_url import PublicUrl
 from tracereel_collector.errors import ForbiddenError, StartupError
 
 ANY: Final = "*"
+MAX_ORIGIN: Final = 512
+"""Longest origin or host that is parsed; DNS names have at most 253 characters."""
 
 
 class OriginRefusedError(ForbiddenError):
-    """A web page from elsewhere."""
+    """The request comes from a web page of another site."""
 
     code = "origin_not_allowed"
 
 
 def parse_origins(text: str) -> tuple[str, ...]:
-    """Read `https://a.example,https://b.example`.
+    """Parse `https://a.example,https://b.example`.
 
     Raises:
-        StartupError: one is no origin.
+        StartupError: an entry is not an origin.
     """
     origins = tuple(filter(None, (part.strip().rstrip("/") for part in text.split(","))))
     for origin in origins:
@@ -35,27 +39,35 @@ def parse_origins(text: str) -> tuple[str, ...]:
     return origins
 
 
-def check_origin(headers: Mapping[str, str], allowed: tuple[str, ...]) -> None:
-    """Refuse what a page from elsewhere sends: some requests go out without asking (no preflight).
+def check_origin(headers: Mapping[str, str], allowed: tuple[str, ...], public: PublicUrl) -> None:
+    """Refuse requests from pages of other sites, including those without a preflight.
+
+    Image and script tags send no `Origin`, so a configured origin does not permit them.
 
     Raises:
-        OriginRefusedError: the origin is neither the collector's own nor configured.
+        OriginRefusedError: the page is neither the collector's own nor of a configured origin.
     """
     origin = headers.get("origin")
-    if origin is None or origin in allowed or ANY in allowed:
+    if origin is not None and (origin in allowed or ANY in allowed):
         return
-    if _host_of(origin) != headers.get("host", ""):
+    site = headers.get("sec-fetch-site")
+    if site is not None and site not in OWN_SITES:
+        raise OriginRefusedError(
+            f"a page of another site may not use this collector (Sec-Fetch-Site: {site[:20]!r})",
+            hint="pages named in TRACEREEL_CORS_ORIGINS may, with requests that carry an Origin",
+        )
+    if origin is not None and not public.is_own(origin, headers):
         raise OriginRefusedError(
             f"origin {origin[:80]!r} may not use this collector",
-            hint="name it in TRACEREEL_CORS_ORIGINS",
+            hint="name it in TRACEREEL_CORS_ORIGINS; behind a proxy, set TRACEREEL_PUBLIC_URL",
         )
 
 
 def check_host(headers: Mapping[str, str]) -> None:
-    """Refuse names from the public DNS where no key protects: a page could make one point here.
+    """Refuse DNS names while no key is required, against DNS rebinding.
 
     Raises:
-        OriginRefusedError: the request was made to a name that somebody else may own.
+        OriginRefusedError: the request names a host that an attacker may control.
     """
     name = _name_of(headers.get("host", ""))
     if "." not in name or name.endswith(".localhost") or _is_address(name):
@@ -66,19 +78,14 @@ def check_host(headers: Mapping[str, str]) -> None:
     )
 
 
-def _host_of(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return ""
-
-
-@lru_cache(maxsize=256)  # every request of an exporter says the same
+@lru_cache(maxsize=256)  # exporters send the same host in every request
 def _name_of(host: str) -> str:
+    if len(host) > MAX_ORIGIN:
+        return "no.host"
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
-        return "no.host"  # nonsense is nobody's name
+        return "no.host"  # an invalid host is refused
 
 
 def _is_address(name: str) -> bool:

@@ -1,1 +1,1 @@
-"""From the queue to the store: sealed batches, exactly once, poison set aside."""
+"""Delivery from the queue into the store: sealed batches, exactly once, poison quarantined."""

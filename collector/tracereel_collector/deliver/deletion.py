@@ -1,18 +1,19 @@
-"""Deletes runs, one by one or all of a user's: from the store, the queue and the quarantine."""
+"""Deletion of a run or of a user's runs from store, queue and quarantine."""
 
 import hashlib
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from tracereel_collector.auth.audit import AuditLog
 from tracereel_collector.errors import (
-    NotFoundError,
+    ServiceUnavailableError,
     StoreUnavailableError,
     ThrottledError,
-    UnavailableError,
+    UnknownResourceError,
 )
 from tracereel_collector.model import Kind, Marks
 from tracereel_collector.queue import DurableQueue
@@ -20,7 +21,7 @@ from tracereel_collector.queue.deleted import LATE_SECONDS
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.store.deletion import (
     Changes,
-    Runs,
+    RunsToDelete,
     count_rows,
     delete_rows,
     runs_of,
@@ -34,16 +35,17 @@ LOOK_SECONDS: Final = 0.05
 
 @dataclass(slots=True)
 class Deletion:
-    """One deletion at a time; what else is asked for meanwhile is told to come back.
+    """Runs one deletion at a time; concurrent requests are refused with ThrottledError.
 
-    The order makes it safe to be interrupted anywhere and asked for again: first nothing more is taken
-    of what is deleted, then what waits is delivered, then all of it is removed.
+    It can be interrupted anywhere and repeated: first late records are rejected, then undelivered
+    bodies are delivered, then everything is removed.
     """
 
     queue: DurableQueue
     store: Changes
     audit: AuditLog
     writers: StoreWriters
+    now_unix: Callable[[], float] = time.time
     wait_seconds: float = WAIT_SECONDS
     _busy: threading.Lock = field(default_factory=threading.Lock)
 
@@ -51,36 +53,40 @@ class Deletion:
         """Delete a run.
 
         Raises:
-            NotFoundError: there is nothing of it.
-            UnavailableError: the store or the audit log is away; asking again goes on.
+            UnknownResourceError: the run does not exist.
+            ServiceUnavailableError: the audit log cannot be written or a backup runs; retry later.
+            StoreUnavailableError: the store is unavailable; a retry continues the deletion.
+            ThrottledError: another deletion is under way.
         """
         with self._alone():
             marks = Marks(traces=frozenset({trace_id}), otel=_otel_of(trace_id))
             known = runs_of(self.store, tenant, [trace_id])
             if not self._is_known(tenant, marks, found=bool(count_rows(self.store, known))):
-                raise NotFoundError(f"there is no trace {trace_id!r}")
+                raise UnknownResourceError(f"there is no trace {trace_id!r}")
             self._write_down("trace.deletion", tenant, by, trace_id=trace_id)
             rows, aside = self._remove(tenant, [trace_id], marks)
             self._write_down(
                 "trace.deleted", tenant, by, trace_id=trace_id, rows=sum(rows.values()) + aside
             )
-        return {"trace_id": trace_id, **_answer(rows, aside)}
+        return {"trace_id": trace_id, **_answer(rows, aside, now_unix=self.now_unix())}
 
     def user(self, tenant: str, user_id: str, *, by: str) -> dict[str, Any]:
-        """Delete every run in which a user is named.
+        """Delete every run that names a user.
 
         Raises:
-            NotFoundError: there is none.
-            UnavailableError: the store or the audit log is away; asking again goes on.
+            UnknownResourceError: no run names the user.
+            ServiceUnavailableError: the audit log cannot be written or a backup runs; retry later.
+            StoreUnavailableError: the store is unavailable; a retry continues the deletion.
+            ThrottledError: another deletion is under way.
         """
-        # An audit log that keeps the name of who wanted to be forgotten would not forget.
+        # The audit log gets a digest: a deleted user's name must not remain there.
         digest = hashlib.blake2b(f"{tenant}\0{user_id}".encode(), digest_size=16).hexdigest()
         with self._alone():
             marks = Marks(users=frozenset({user_id}))
             done: set[str] = set()
             ids = traces_of_user(self.store, tenant, user_id, done=done)
             if not self._is_known(tenant, marks, found=bool(ids)):
-                raise NotFoundError(f"there is nothing of the user {user_id!r}")
+                raise UnknownResourceError(f"there is nothing of the user {user_id!r}")
             self._write_down("user.deletion", tenant, by, user_digest=digest)
             self._settle(tenant, marks)
             rows: dict[str, int] = {}
@@ -97,43 +103,41 @@ class Deletion:
                 aside += left
             while (spans := spans_of_user(self.store, tenant, user_id)).spans:
                 rows = _added(rows, self._delete(spans))
-            aside += self.queue.purge(tenant, marks, up_to=self._settle(tenant, marks))
+            aside += self.queue.erasure.purge(tenant, marks, up_to=self._settle(tenant, marks))
             total = sum(rows.values()) + aside
             self._write_down("user.deleted", tenant, by, user_digest=digest, rows=total)
-        return {"user_id": user_id, "traces": len(done), **_answer(rows, aside)}
+        return {
+            "user_id": user_id,
+            "traces": len(done),
+            **_answer(rows, aside, now_unix=self.now_unix()),
+        }
 
     def _remove(self, tenant: str, ids: list[str], marks: Marks) -> tuple[dict[str, int], int]:
-        """Rows removed from each table, and records removed from the quarantine."""
+        """Remove runs; return the rows removed by table and the records removed from quarantine."""
         self._settle(tenant, marks)
         runs = runs_of(self.store, tenant, ids)
         marks = _with_otel(marks, runs)
         up_to = self._settle(tenant, marks)
-        aside = self.queue.purge(tenant, marks, up_to=up_to)
+        aside = self.queue.erasure.purge(tenant, marks, up_to=up_to)
         return self._delete(runs), aside
 
-    def _delete(self, runs: Runs) -> dict[str, int]:
-        """Not while a backup is made: it would hold half of what is deleted."""
+    def _delete(self, runs: RunsToDelete) -> dict[str, int]:
+        """Delete rows while no backup runs: a backup would contain half of the deletion."""
         with self.writers.writing(timeout=self.wait_seconds) as may_write:
             if not may_write:
-                raise UnavailableError(
+                raise ServiceUnavailableError(
                     "a backup is being made; nothing more of it is taken, but it is not deleted yet",
                     hint="ask again when the backup is done",
                 )
-            with self.writers.removing(timeout=self.wait_seconds) as may_remove:
-                if not may_remove:
-                    raise UnavailableError(
-                        "sums are being filled in; nothing more of it is taken, but it is not deleted yet",
-                        hint="ask again in a moment",
-                    )
-                return delete_rows(self.store, runs)
+            return delete_rows(self.store, runs)
 
     def _settle(self, tenant: str, marks: Marks) -> int:
-        """Take no more of it, and wait until all that came before is in the store."""
-        up_to = self.queue.mark_deleted(tenant, marks)
+        """Reject late records and wait until earlier bodies are stored; return the last id."""
+        up_to = self.queue.erasure.mark_deleted(tenant, marks)
         for kind in Kind:
             self.queue.hurry(kind)
         deadline = time.monotonic() + self.wait_seconds
-        while self.queue.undelivered(tenant, up_to=up_to):
+        while self.queue.erasure.undelivered(tenant, up_to=up_to):
             if time.monotonic() > deadline:
                 raise StoreUnavailableError(
                     "what waits in the queue could not be delivered in time; nothing more of it is"
@@ -146,22 +150,22 @@ class Deletion:
     def _is_known(self, tenant: str, marks: Marks, *, found: bool) -> bool:
         return (
             found
-            or self.queue.is_marked(tenant, Marks(traces=marks.traces, users=marks.users))
-            or self.queue.mentions(tenant, marks)
+            or self.queue.erasure.is_marked(tenant, Marks(traces=marks.traces, users=marks.users))
+            or self.queue.erasure.mentions(tenant, marks)
         )
 
     def _write_down(self, event: str, tenant: str, by: str, **fields: Any) -> None:
         try:
             self.audit.act(event, tenant=tenant, by=by, **fields)
         except OSError as error:
-            raise UnavailableError(f"the audit log cannot be written: {error}") from error
+            raise ServiceUnavailableError(f"the audit log cannot be written: {error}") from error
 
     def _alone(self) -> "_Held":
         return _Held(self._busy)
 
 
 class _Held:
-    """A lock that is not waited for."""
+    """Non-blocking lock; raises ThrottledError if it is held."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
@@ -175,13 +179,13 @@ class _Held:
 
 
 def _otel_of(trace_id: str) -> frozenset[str]:
-    """The OpenTelemetry trace a run has unless its events name another; as the store derives it."""
+    """Return a run's default OpenTelemetry trace id, derived as in the store."""
     name = trace_id.lower()
     is_one = len(name) == 32 and all(each in "0123456789abcdef" for each in name)
     return frozenset({name if is_one else hashlib.sha256(trace_id.encode()).hexdigest()[:32]})
 
 
-def _with_otel(marks: Marks, runs: Runs) -> Marks:
+def _with_otel(marks: Marks, runs: RunsToDelete) -> Marks:
     otel = (marks.otel | {name for name in runs.otel if len(name) == 32}) - set(runs.shared)
     hexadecimal = frozenset(name for name in otel if set(name) <= set("0123456789abcdef"))
     return Marks(traces=marks.traces, users=marks.users, otel=hexadecimal)
@@ -191,8 +195,8 @@ def _added(rows: dict[str, int], more: dict[str, int]) -> dict[str, int]:
     return {name: rows.get(name, 0) + more.get(name, 0) for name in {*rows, *more}}
 
 
-def _answer(rows: dict[str, int], aside: int) -> dict[str, Any]:
-    late = datetime.fromtimestamp(time.time() + LATE_SECONDS, UTC)
+def _answer(rows: dict[str, int], aside: int, *, now_unix: float) -> dict[str, Any]:
+    late = datetime.fromtimestamp(now_unix + LATE_SECONDS, UTC)
     return {
         "status": "deleted",
         "rows": dict(sorted(rows.items())),

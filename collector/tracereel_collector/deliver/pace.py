@@ -1,18 +1,18 @@
-"""How long what waits is kept waiting for company before it becomes the next batch."""
+"""Pacing of inserts: how long bodies wait before they are sealed into a batch."""
 
 from dataclasses import dataclass
 
 BUSY_RECORDS = 1_000
-"""From so many in the last batch on, the next one waits for as long as it may."""
+"""Batch size from which the next batch waits for the full linger time."""
 QUIET_SHARE = 0.1
 REST_TIMES = 3.0
 WORTHY_RECORDS = 20_000
-"""An insert has a price of its own, the planning of all views: it is worth that with so many."""
+"""Records that justify an insert's fixed cost, the planning of all views."""
 
 
 @dataclass(slots=True)
 class Pace:
-    """The last insert of a kind, and what follows from it for the next; times are of one clock."""
+    """Wait before a kind's next insert, from the last one. All times are of one clock."""
 
     linger_seconds: float
     _records: int = 0
@@ -21,22 +21,21 @@ class Pace:
     _ended: float = 0.0
 
     def insert_ended(self, *, began: float, ended: float) -> None:
-        """The store has taken a batch."""
+        """Record the duration of an insert."""
         self._seconds = ended - began
         self._ended = ended
 
     def batch_ended(self, records: int, *, sealed: float, more_waits: bool) -> None:
-        """A batch is done: what waits by now has come since it was sealed."""
+        """Record a finished batch; bodies that wait now arrived after `sealed`."""
         self._records = records
         self._waits_since = sealed if more_waits else None
 
     def wait_seconds(self, now: float) -> float:
-        """How long to wait from now: a moment when little comes, longer when much does.
+        """Return how long to wait before sealing: short at low rates, longer at high rates.
 
-        Between two inserts the store rests for some times as long as the last one took, but never
-        longer than the rule says: a trickle must not keep it busy, and what comes after a pause need
-        not wait. What came while the last batch was under way has waited already, and where many
-        come there is no rest: a store that cannot keep up would fall behind further.
+        The store rests between inserts for `REST_TIMES` the last insert's duration, at most the linger
+        time: a trickle does not keep it busy, and a body after a pause does not wait. Time spent during
+        the last batch counts as waited. Large batches skip the rest, so that a slow store can catch up.
         """
         share = min(1.0, max(QUIET_SHARE, self._records / BUSY_RECORDS))
         by_rate = share * self.linger_seconds

@@ -1,4 +1,4 @@
-"""Finding the records a store refuses: halve the batch until what is left is one record, or fine."""
+"""Isolation of records that the store refuses, by halving the batch."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,11 +13,11 @@ from tracereel_collector.model import Quarantined, QueuedBody
 
 Insert = Callable[[Sequence[QueuedBody], str], None]
 FEW = 10
-"""Records that fail by themselves while nothing passes: of so many more, it is not the records."""
+"""Refused records, with none stored, from which the store is at fault."""
 
 
 class NothingPassesError(Exception):
-    """No part of a batch is taken, however small: the store is in trouble, not the data."""
+    """Every part of a batch is refused: the store is at fault, not the data."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -27,18 +27,17 @@ class NothingPassesError(Exception):
 def insert_what_can_be(
     bodies: Sequence[QueuedBody], *, token: str, insert: Insert
 ) -> list[Quarantined]:
-    """Insert a batch that failed for its data or its size, part by part; returns what was left out.
+    """Insert a failed batch in parts; return the refused records.
 
-    `insert` must not give up on a store that is away. The parts and their tokens depend on nothing
-    but the batch, so doing it again after a crash stores nothing twice.
+    `insert` must retry while the store is unavailable. Parts and tokens depend only on the batch, so
+    repeating this after a crash stores no record twice.
 
     Raises:
-        NothingPassesError: many are refused one by one, for a reason that need not be the data, and
-            nothing is stored.
+        NothingPassesError: `FEW` records were refused for an unknown reason and none was stored.
     """
     refused: list[Quarantined] = []
     passed = are_few(bodies)
-    # Parts still to try; the last one first, so that order is kept. The whole has just failed.
+    # Stack of parts to try, in reverse, so that order is kept. The whole batch has just failed.
     waiting = _halves(list(bodies))[::-1] or [list(bodies)]
     while waiting:
         part = waiting.pop()
@@ -57,12 +56,12 @@ def insert_what_can_be(
 
 
 def are_few(bodies: Sequence[QueuedBody]) -> bool:
-    """So few that the failure of all of them says nothing of the store."""
+    """Return whether the records are too few to conclude that the store is at fault."""
     return sum(body.records for body in bodies) <= FEW
 
 
 def _halves(part: list[QueuedBody]) -> list[list[QueuedBody]]:
-    """Two halves of several bodies, or of one body's records; nothing for a single record."""
+    """Split the bodies, or one body's records, in two; empty for a single record."""
     if len(part) > 1:
         middle = len(part) // 2
         return [part[:middle], part[middle:]]

@@ -1,36 +1,38 @@
-"""Removes what is older than its tenant keeps it: after every midnight, and when a rule changes."""
+"""Retention worker: deletes expired rows after every midnight and when a rule changes."""
 
-import time
-from collections.abc import Callable
-from datetime import UTC, date, datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
 
 import structlog
 
-from tracereel_collector.errors import UnavailableError
+from tracereel_collector.errors import ServiceUnavailableError
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
-from tracereel_collector.rounds import Rounds
+from tracereel_collector.runtime.clock import Dating
+from tracereel_collector.runtime.periodic_task import Rounds
 from tracereel_collector.store.retention import (
     Expired,
     Keeps,
     Limits,
-    Rule,
+    RetentionPolicy,
     delete_rows,
     drop_partitions,
     expired,
     rules_of,
     whole_partitions,
 )
+from tracereel_collector.store.silent_emitters import forget_emitters, silent_emitters
 from tracereel_collector.telemetry import RetentionMetrics
 
 log = structlog.get_logger(__name__)
 
 PAUSE_SECONDS = 20.0
-_Seen = tuple[date, tuple[Rule, ...]]
+_Seen = tuple[date, tuple[RetentionPolicy, ...]]
 
 
 class RetentionWorker:
-    """A thread that looks now and then; a day that was done is not looked at again."""
+    """Periodic thread; skips a day that was already processed under the same rules."""
 
     def __init__(
         self,
@@ -41,14 +43,14 @@ class RetentionWorker:
         default_days: int,
         every_seconds: float,
         metrics: RetentionMetrics,
-        now: Callable[[], float] = time.time,
+        dating: Callable[[], Dating],
     ) -> None:
         self._store = store
         self._queue = queue
         self._writers = writers
         self._default_days = default_days
         self._metrics = metrics
-        self._now = now
+        self._dating = dating
         self._done: _Seen | None = None
         self._rounds = Rounds(
             "retention",
@@ -59,27 +61,37 @@ class RetentionWorker:
         self.start, self.stop = self._rounds.start, self._rounds.stop
 
     def look(self) -> int:
-        """Remove what is too old, where that was not done today under these rules; rows removed.
+        """Delete expired rows unless done today under the same rules; return the number deleted.
 
         Raises:
-            CollectorError: the store does not answer, or a backup is under way: later.
+            CollectorError: the store is unavailable or a backup runs; retried in the next round.
         """
-        today = datetime.fromtimestamp(self._now(), UTC).date()
+        dating = self._dating()
+        if not dating.is_settled:
+            self._metrics.sweeps.labels("clock").inc()
+            return 0
+        today = dating.today
         rules = rules_of(self._store)
         seen = (today, tuple(rules))
         if seen == self._done:
             return 0
         limits = Limits.of(rules, default_days=self._default_days, today=today)
         removed = 0
-        for found in expired(self._store, limits):
+        for found in expired(self._store, limits, dating):
             if self._rounds.stopping.is_set():
                 return removed
             self._remove(found)
             self._metrics.deleted.labels(found.table).inc(found.rows)
             removed += found.rows
+        for table, tenant, ids in silent_emitters(self._store, dating):
+            with self._may_delete():
+                forget_emitters(self._store, table, tenant, ids)
         dropped = sum(
             self._queue.drop_old_quarantined(
-                _midnight_unix_nano(day), frozenset(tenants), are_meant=are_meant
+                _midnight_unix_nano(day),
+                frozenset(tenants),
+                are_meant=are_meant,
+                kept=[_span_unix_nano(*days) for days in dating.kept_days(day)],
             )
             for day, tenants, are_meant in limits.groups()
         )
@@ -92,20 +104,27 @@ class RetentionWorker:
     def _remove(self, found: Expired) -> None:
         whole: list[str] = []
         if whole_partitions(self._store, found):
-            # What came late may be about to be stored there: only when nobody writes, look and drop.
+            # A late record may be inserted into the partition: check again and drop while writers pause.
             with self._writers.paused(timeout=PAUSE_SECONDS):
                 if whole := whole_partitions(self._store, found):
                     drop_partitions(self._store, found, whole)
         rest = [partition for partition in found.partitions if partition not in whole]
         if not rest:
             return
+        with self._may_delete():
+            delete_rows(self._store, found, rest)
+
+    @contextmanager
+    def _may_delete(self) -> Iterator[None]:
+        """Allow deletes within the block, while no backup runs."""
         with self._writers.writing(timeout=PAUSE_SECONDS, stop=self._rounds.stopping) as may_write:
             if not may_write:
-                raise UnavailableError("a backup is being made")
-            with self._writers.removing(timeout=PAUSE_SECONDS) as may_remove:
-                if not may_remove:
-                    raise UnavailableError("sums are being filled in")
-                delete_rows(self._store, found, rest)
+                raise ServiceUnavailableError("a backup is being made")
+            yield
+
+
+def _span_unix_nano(first: date, last: date) -> tuple[int, int]:
+    return _midnight_unix_nano(first), _midnight_unix_nano(last + timedelta(days=1))
 
 
 def _midnight_unix_nano(day: date) -> int:

@@ -1,4 +1,4 @@
-"""Takes a body apart into two smaller ones that carry the same numbers; only when a store refuses it."""
+"""Split a body that the store refuses into two that keep the sequence numbers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from tracereel_collector.model import QueuedBody
 
 @dataclass(frozen=True, slots=True)
 class _Otlp:
-    """Where the records of an OTLP request are."""
+    """Field names of the records in an OTLP request."""
 
     request: Any
     resources: str
@@ -30,7 +30,7 @@ _LINES = frozenset({"events", "heartbeats", "scores"})
 
 
 def halves(body: QueuedBody) -> list[QueuedBody]:
-    """Two bodies with half of the records each; nothing where there is one, or no telling them apart."""
+    """Split a body into two with half of the records; empty if impossible."""
     if body.records < 2:
         return []
     otlp = _OTLP.get(body.kind)
@@ -59,7 +59,7 @@ def _halves_of_otlp(body: QueuedBody, otlp: _Otlp) -> list[QueuedBody]:
 
 
 def _records(request: Any, otlp: _Otlp) -> Iterator[tuple[Any, Any, Any]]:
-    """Each record with the resource and the scope it belongs to, in the order of its number."""
+    """Yield each record with its resource and scope, in sequence order."""
     for resource in getattr(request, otlp.resources):
         for scope in getattr(resource, otlp.scopes):
             for record in getattr(scope, otlp.records):

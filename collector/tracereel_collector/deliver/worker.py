@@ -1,7 +1,8 @@
-"""The one place that delivers: a thread that seals batches, inserts them and writes down that it did."""
+"""Delivery worker: threads that seal batches, insert them and mark them done."""
 
 import contextlib
 import random
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +12,6 @@ from typing import Protocol
 
 import structlog
 
-from tracereel_collector import crash
 from tracereel_collector.deliver.pace import Pace
 from tracereel_collector.deliver.poison import NothingPassesError, are_few, insert_what_can_be
 from tracereel_collector.errors import (
@@ -25,6 +25,7 @@ from tracereel_collector.errors import (
 from tracereel_collector.model import Batch, Kind, Quarantined, QueuedBody
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
+from tracereel_collector.runtime import failpoints
 from tracereel_collector.telemetry import DeliveryMetrics, name_thread
 
 log = structlog.get_logger(__name__)
@@ -33,44 +34,50 @@ FIRST_BACKOFF, LAST_BACKOFF = 0.1, 10.0
 IDLE_SECONDS = 0.5
 REFUSALS = 2
 REFUSALS_ALONE = 20
-"""For a single record that memory is short for: some twenty seconds, then the next may go on."""
+"""Retries for a single record when memory is short: about twenty seconds."""
 UNKNOWN_SECONDS, UNKNOWN_SECONDS_OF_FEW = 60.0, 600.0
-"""How long a batch is refused for an unknown reason before it is taken apart. Of a few records there are
-no others to tell by whether it is them or the store: those are given more time."""
+"""Seconds of unknown refusals until a batch is split.
+
+With few records it is undecidable whether they or the store are at fault, so they get more time.
+"""
 OTLP_KINDS = frozenset({Kind.SPANS, Kind.LOGS, Kind.METRICS})
 
 
 class Stores(Protocol):
-    """What delivery needs of the store."""
+    """Store interface that delivery uses."""
 
     def insert(self, kind: Kind, bodies: Sequence[QueuedBody], /, *, token: str) -> None:
         """Store bodies once per token; raises PermanentError for their content, else retryable."""
         ...
 
+    def missing(self, kind: Kind, bodies: Sequence[QueuedBody], /) -> Sequence[QueuedBody]:
+        """Return the bodies of which no row is stored; raises a retryable error."""
+        ...
+
 
 class OnBatch(Protocol):
-    """Who is told of every batch that is done."""
+    """Callback for every finished batch."""
 
     def __call__(self, batch: Batch, /, *, stored: int, seconds: float) -> None:
-        """So much of it is stored, and it took so long, all tries included."""
+        """Handle a batch: records stored, and seconds including all retries."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """How large a batch grows, and how long it waits to."""
+    """Size limits of a batch, and the linger time."""
 
     max_records: int
     max_bytes: int
     linger_seconds: float
 
     def bytes_of(self, kind: Kind) -> int:
-        """Most bytes of a kind: the engine holds an OTLP request several times as large as it came."""
+        """Return the byte limit of a kind. The engine needs several times an OTLP request's size."""
         return self.max_bytes // 2 if kind in OTLP_KINDS else self.max_bytes
 
 
 class DeliveryWorker:
-    """Moves batches from the queue to the store until stopped; what is unfinished stays queued."""
+    """Moves batches from the queue to the store until stopped; unfinished batches stay queued."""
 
     def __init__(
         self,
@@ -93,6 +100,8 @@ class DeliveryWorker:
         self._writers = writers
         self._on_batch = on_batch
         self._paces = {kind: Pace(limits.linger_seconds) for kind in Kind}
+        self._unsure = set(Kind)
+        """Kinds whose next batch may have been inserted by an earlier process."""
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(kind,), name=f"deliver-{kind}", daemon=True)
@@ -100,12 +109,12 @@ class DeliveryWorker:
         ]
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start the delivery threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self, *, timeout: float) -> None:
-        """Stop after the insert under way; safe without start and safe to call twice."""
+        """Stop after the current insert; safe without start and safe to call twice."""
         self._stop.set()
         deadline = time.monotonic() + timeout
         for thread in self._threads:
@@ -118,7 +127,7 @@ class DeliveryWorker:
             try:
                 self._deliver_next(kind)
             except RetryableError as error:
-                # From an insert only when stopping: the batch keeps its token for the next start.
+                # An insert raises this only when stopping: the batch keeps its token for the next start.
                 if not self._stop.is_set():
                     log.error("delivery_interrupted", kind=kind, reason=error.message)
                     self._stop.wait(1.0)
@@ -142,14 +151,14 @@ class DeliveryWorker:
                 pace.batch_ended(batch.records, sealed=sealed, more_waits=more_waits)
 
     def settle(self) -> None:
-        """Deliver in this thread what is sealed; afterwards it is known of every batch where it is."""
+        """Deliver all sealed batches in this thread, so that none has an unknown state."""
         for kind in Kind:
             while self._queue.has_open_batch(kind):
                 if (batch := self._next_batch(kind)) is not None:
                     self._deliver(batch)
 
     def _writing(self) -> AbstractContextManager[bool]:
-        """From the sealing of a batch until it is done: a backup finds none in between."""
+        """Hold the writer lock from sealing until done, so that backups see no open batch."""
         if self._writers is None:
             return contextlib.nullcontext(True)
         return self._writers.writing(stop=self._stop)
@@ -166,15 +175,15 @@ class DeliveryWorker:
         readable = sum(body.records for body in bodies)
         refused = self._insert_or_take_apart(batch, bodies) if bodies else []
         stored = readable - sum(each.records for each in refused)
-        crash.here("before_done")
+        failpoints.here("before_done")
         self._queue.done(batch, stored=stored, quarantined=refused)
-        crash.here("after_done")
+        failpoints.here("after_done")
         if self._on_batch is not None:
             self._on_batch(batch, stored=stored, seconds=time.perf_counter() - started)
         self._on_delivered()
 
     def _insert_or_take_apart(self, batch: Batch, bodies: list[QueuedBody]) -> list[Quarantined]:
-        """Store all of it but what the store refuses by itself; that is given back."""
+        """Insert a batch, in parts if it is refused; return the refused records."""
         patience = UNKNOWN_SECONDS_OF_FEW if are_few(bodies) else UNKNOWN_SECONDS
         while True:
             try:
@@ -206,7 +215,7 @@ class DeliveryWorker:
             return refused
 
     def _prepare_store(self) -> None:
-        """Make the schema where it is missing; whatever goes wrong there says nothing of the data."""
+        """Create a missing schema; its failures are never blamed on the data."""
         try:
             self._prepare()
         except CollectorError as error:
@@ -217,24 +226,28 @@ class DeliveryWorker:
     def _insert(
         self, kind: Kind, bodies: Sequence[QueuedBody], token: str, patience: float
     ) -> None:
-        """Insert, however long the store is away; only a stop or refused content ends the tries.
+        """Insert with retries until stored, stopped or refused for the content.
 
-        A refusal of which it is not known whether it is for the content ends them after so many
-        seconds.
+        A refusal of unknown cause is raised after `patience` seconds.
         """
         backoff = FIRST_BACKOFF
         refusals = 0
+        is_repeated = kind in self._unsure
         unknown: float | None = None
-        """Since when the store refuses for an unknown reason, and nothing else."""
+        """Time since which the store has only refused for an unknown reason."""
         while True:
             started = time.perf_counter()
             try:
                 self._prepare_store()
-                crash.here("before_insert")
+                failpoints.here("before_insert")
                 self._store.insert(kind, bodies, token=token)
-                crash.here("after_insert")
+                failpoints.here("after_insert")
+                if is_repeated:
+                    self._insert_forgotten(kind, bodies, token)
+                self._unsure.discard(kind)
             except (PermanentError, TooMuchAtOnceError) as error:
-                # A sick disk can look like bad data, and memory may be short for a moment only.
+                is_repeated = True
+                # Retry: a failing disk can look like bad data, and memory may be short only briefly.
                 if self._stop.is_set():
                     raise StoreUnavailableError("stopped while the store refused") from error
                 if refusals == _patience(bodies, error):
@@ -243,6 +256,7 @@ class DeliveryWorker:
                 self._metrics.retries.labels(kind).inc()
                 self._stop.wait(min(LAST_BACKOFF, FIRST_BACKOFF * refusals))
             except RetryableError as error:
+                is_repeated = True
                 if not isinstance(error, UnknownRefusalError):
                     unknown = None
                 elif unknown is None:
@@ -260,8 +274,29 @@ class DeliveryWorker:
                 self._metrics.seconds.labels(kind).observe(ended - started)
                 return
 
+    def _insert_forgotten(self, kind: Kind, bodies: Sequence[QueuedBody], token: str) -> None:
+        """Insert bodies that a repeated insert skipped as duplicates although no row is stored.
+
+        The engine records a part's token before it commits the part: after a kill or a full disk in
+        between, the next attempt is dropped as a duplicate of rows that do not exist.
+
+        Raises:
+            StoreUnavailableError: any failure. It must not look like refused content: inserting in parts
+                under other tokens would duplicate the rows that are stored.
+        """
+        try:
+            if forgotten := self._store.missing(kind, bodies):
+                log.error("insert_was_forgotten", kind=kind, token=token, bodies=len(forgotten))
+                self._metrics.forgotten.labels(kind).inc(sum(body.records for body in forgotten))
+                # A new token each time: the lookup has just shown that the rows are missing.
+                self._store.insert(kind, forgotten, token=f"{token}~{secrets.token_hex(8)}")
+        except CollectorError as error:
+            raise StoreUnavailableError(
+                f"what is stored could not be looked up: {error.message}"
+            ) from error
+
 
 def _patience(bodies: Sequence[QueuedBody], error: CollectorError) -> int:
-    """How often the same insert is tried again before it is taken apart or set aside."""
+    """Return how often an insert is retried before it is split or quarantined."""
     alone = len(bodies) == 1 and bodies[0].records == 1
     return REFUSALS_ALONE if alone and isinstance(error, TooMuchAtOnceError) else REFUSALS

@@ -1,4 +1,4 @@
-"""Embedded ClickHouse in a process of its own, behind ClickHouse's own HTTP interface.
+"""Embedded ClickHouse in a child process, behind ClickHouse's HTTP interface.
 
     Supervisor (in `tracereel serve`)            `python -m tracereel_collector.engine`
     binds 127.0.0.1:port, keeps it       fd ──>  accepts on it, thread per connection
@@ -7,7 +7,7 @@
     /health every 10 s, 3 misses = kill  <────── SELECT 1 on a handle kept for this
     restarts with backoff                        flock on engine.lock names its holder
 
-Nothing but `handles` (inside the child) imports chdb.
+Only `handles` (inside the child) imports chdb.
 """
 
 from tracereel_collector.engine.settings import EngineSettings

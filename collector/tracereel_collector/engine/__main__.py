@@ -1,4 +1,4 @@
-"""`python -m tracereel_collector.engine`: the child that a Supervisor starts."""
+"""`python -m tracereel_collector.engine`: the child process that a Supervisor starts."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""The encodings of ClickHouse's HTTP interface, streaming both ways: gzip, deflate, lz4, zstd.
+"""Streaming codecs of ClickHouse's HTTP interface: gzip, deflate, lz4, zstd.
 
-A driver compresses one frame per block, so a body is a row of frames; each needs a decompressor of
-its own, or everything behind the first is lost without a word.
+A driver compresses one frame per block, so a body is a sequence of frames. Each frame needs a new
+decompressor; otherwise everything after the first is silently lost.
 """
 
 import importlib
@@ -20,26 +20,26 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class _Decompressor(Protocol):
-    """One frame; both methods MAY be called until `eof`."""
+    """Decompressor of one frame; both methods MAY be called until `eof`."""
 
     @property
     def eof(self) -> bool: ...
     @property
     def unused(self) -> bytes: ...
     def more(self, data: bytes) -> bytes:
-        """At most about _PIECE bytes; MUST be called with b"" until it returns nothing."""
+        """Return at most about _PIECE bytes; MUST be called with b"" until it returns b""."""
         ...
 
 
 class Compressor(Protocol):
-    """One frame around a whole answer."""
+    """Compressor of a whole response into one frame."""
 
     def feed(self, data: bytes) -> bytes: ...
     def finish(self) -> bytes: ...
 
 
 def decompressed(encoding: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The plain bytes of all frames, in pieces of bounded size."""
+    """Yield the plain bytes of all frames, in pieces of bounded size."""
     if encoding in {"", "identity"}:
         yield from chunks
         return
@@ -72,7 +72,7 @@ def decompressed(encoding: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def chosen_encoding(accept: str) -> str | None:
-    """The first encoding the client names that we can write."""
+    """Return the first encoding in Accept-Encoding that can be written; None if none can."""
     for offer in accept.split(","):
         name = offer.split(";")[0].strip().lower()
         if name in WRITABLE:
@@ -101,7 +101,7 @@ class _ZlibFrame:
 
 
 class _BoundedFrame:
-    """lz4 and zstd decompressors share bz2's interface: max_length, eof, unused_data."""
+    """Adapter for lz4 and zstd, which share bz2's interface: max_length, eof, unused_data."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Runs one checked request on a handle and says what came of it."""
+"""Execution of one checked request on a chDB handle."""
 
 import threading
 import time
@@ -16,11 +16,11 @@ from tracereel_collector.engine.failures import (
     engine_errors,
 )
 from tracereel_collector.engine.handles import HandlePool
-from tracereel_collector.engine.http_body import Body
+from tracereel_collector.engine.http_body import RequestBody
 from tracereel_collector.engine.insert_files import InsertFiles
-from tracereel_collector.engine.request import Request
+from tracereel_collector.engine.request import EngineRequest
 
-# chDB encodes every block of a stream by itself: only formats without head and foot can be joined.
+# chDB encodes each block of a stream separately: only formats without header and footer concatenate.
 STREAMABLE = frozenset(
     {"native", "rowbinary", "tabseparated", "tsv", "csv", "jsoneachrow", "jsoncompacteachrow"}
 )
@@ -29,8 +29,8 @@ _REMEMBERED_LENGTH = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What to answer; `more` goes on where `body` ends and may raise QueryError."""
+class StatementResult:
+    """Result of a statement; `more` continues `body` and may raise QueryError."""
 
     body: bytes
     format: str | None
@@ -39,7 +39,7 @@ class Result:
 
 
 class Executor:
-    """A bounded number of statements at a time."""
+    """Runs a bounded number of statements at a time."""
 
     def __init__(self, pool: HandlePool, *, max_queries: int, queue_seconds: float) -> None:
         self._pool = pool
@@ -50,12 +50,12 @@ class Executor:
         self._files = InsertFiles()
 
     @contextmanager
-    def run(self, request: Request, body: Body) -> Iterator[Result]:
-        """The handle stays lent until the answer is out: the client does not wait for clean-up."""
+    def run(self, request: EngineRequest, body: RequestBody) -> Iterator[StatementResult]:
+        """Run a statement. The handle is cleaned up after the response, so the client does not wait."""
         settings = dict(request.settings)
         into = request.data is not None
         if into and request.parameters:
-            # An insert takes no parameters of its own: they go with the handle, then dropped.
+            # chDB takes no parameters with an INSERT: set them on a handle that is then closed.
             settings |= {f"param_{name}": value for name, value in request.parameters.items()}
         with ExitStack() as stack:
             if not self._slots.acquire(timeout=self._queue_seconds):
@@ -82,7 +82,7 @@ class Executor:
 
 
 class _SingleStatements:
-    """The engine's own parser as a second opinion on our lexer, asked once per text."""
+    """Cached check by the engine's parser that a text is one statement, besides our lexer's."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, None] = OrderedDict()
@@ -93,7 +93,7 @@ class _SingleStatements:
             if sql in self._known:
                 self._known.move_to_end(sql)
                 return
-        classify = getattr(handle._conn, "classify_query", None)  # noqa: SLF001 - no public way
+        classify = getattr(handle._conn, "classify_query", None)  # noqa: SLF001 - there is no public API
         if classify is not None and classify(sql)["statement_count"] > 1:
             raise QueryError(
                 SYNTAX_ERROR,
@@ -106,11 +106,13 @@ class _SingleStatements:
                     self._known.popitem(last=False)
 
 
-def _insert(handle: Any, request: Request, body: Body, files: InsertFiles) -> Result:
-    """Data by way of an unnamed file: nothing of it is ever read as SQL, and every error is told.
+def _insert(
+    handle: Any, request: EngineRequest, body: RequestBody, files: InsertFiles
+) -> StatementResult:
+    """Insert data from an unnamed file. It is never parsed as SQL, and all errors are reported.
 
-    chDB has a streaming insert that needs no file, but it reports success when a view or a table
-    behind the parser has failed (memory, disk, a constraint): what was not stored would be lost.
+    chDB's streaming insert needs no file, but it reports success when a view or a table behind the
+    parser has failed (memory, disk, a constraint), which would lose data.
     """
     assert request.data is not None  # noqa: S101 - the caller's branch
     in_url, start, end = request.data
@@ -130,10 +132,10 @@ def _insert(handle: Any, request: Request, body: Body, files: InsertFiles) -> Re
         "written_bytes": str(done.bytes_written()),
         "elapsed_ns": str(time.perf_counter_ns() - started),
     }
-    return Result(body=b"", format=None, summary=summary)
+    return StatementResult(body=b"", format=None, summary=summary)
 
 
-def _query(handle: Any, request: Request) -> Result:
+def _query(handle: Any, request: EngineRequest) -> StatementResult:
     statement, wanted = request.statement, request.result_format
     streams = (
         not request.wait_end
@@ -154,11 +156,11 @@ def _query(handle: Any, request: Request) -> Result:
         "elapsed_ns": str(int(result.elapsed() * 1e9)),
     }
     shown = wanted if body or statement.returns_rows else None
-    return Result(body=body, format=shown, summary=summary)
+    return StatementResult(body=body, format=shown, summary=summary)
 
 
-def _stream(handle: Any, request: Request) -> Result:
-    """Two blocks are looked at: most answers are one, and then have a length."""
+def _stream(handle: Any, request: EngineRequest) -> StatementResult:
+    """Start a streamed query. Two blocks are read first, since a single one can have a length."""
     started = time.perf_counter_ns()
     stream = None
     try:
@@ -175,7 +177,9 @@ def _stream(handle: Any, request: Request) -> Result:
         raise
     summary = {"elapsed_ns": str(time.perf_counter_ns() - started)}
     more = None if second is None else _rest(stream, second)
-    return Result(body=first or b"", format=request.result_format, summary=summary, more=more)
+    return StatementResult(
+        body=first or b"", format=request.result_format, summary=summary, more=more
+    )
 
 
 def _rest(stream: Any, block: bytes | None) -> Generator[bytes]:
@@ -188,7 +192,7 @@ def _rest(stream: Any, block: bytes | None) -> Generator[bytes]:
         _quietly(stream.close)
         raise
     with engine_errors():
-        stream.close()  # a failure that shows only here is told, and its handle not lent again
+        stream.close()  # an error may surface only here; it is reported and the handle is closed
 
 
 def _next(stream: Any) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Failures as ClickHouse reports them: a code, its name, and the HTTP status that goes with it."""
+"""ClickHouse errors: code, name and HTTP status."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _NAMES = {
     AUTHENTICATION_FAILED: "AUTHENTICATION_FAILED",
 }
 
-# As in ClickHouse's exceptionCodeToHTTPStatus; what is not listed is 500.
+# As in ClickHouse's exceptionCodeToHTTPStatus; codes not listed are 500.
 _STATUS = {
     **dict.fromkeys(
         (6, 25, 26, 27, 32, 33, 36, 38, 41, 53, 62, 72, 117, 167, 168, 271, 376, 444), 400
@@ -46,7 +46,7 @@ _CODE = re.compile(r"Code: (\d+)")
 
 
 class QueryError(Exception):
-    """A request that was refused or that failed, with ClickHouse's code for it."""
+    """Refused or failed request, with ClickHouse's error code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class QueryError(Exception):
 
     @property
     def text(self) -> str:
-        """The one line a ClickHouse client expects: code, message, name."""
+        """Error line as ClickHouse clients expect it: code, message, name."""
         message = str(self)
         if message.startswith("Code: "):
             return message
@@ -67,7 +67,7 @@ class QueryError(Exception):
 
 
 def from_engine(error: Exception) -> QueryError:
-    """chDB raises plain text; the code is in it."""
+    """Convert a chDB error, whose text contains the code."""
     text = str(error)
     found = _CODE.search(text)
     if found is None:
@@ -77,7 +77,7 @@ def from_engine(error: Exception) -> QueryError:
 
 @contextmanager
 def engine_errors() -> Iterator[None]:
-    """Whatever chDB raises becomes a QueryError with its code."""
+    """Convert any error that chDB raises into a QueryError."""
     try:
         yield
     except QueryError:

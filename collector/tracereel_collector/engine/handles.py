@@ -1,8 +1,8 @@
-"""A bounded pool of chDB handles, each kept ready for one database and one set of settings.
+"""Bounded pool of chDB handles, each prepared for one database and one set of settings.
 
-A handle keeps its own `USE` and `SET` state, so a request that finds a handle of its kind needs no
-statement but its own.  Settings that differ with every request (the token of an insert) are set on
-a pooled handle in one statement, and put back in one, after the answer has left.
+A handle keeps its `USE` and `SET` state, so a request with a matching handle runs no additional
+statement. Settings that change with every request (an insert's token) are set on a pooled handle in
+one statement and reset in one, after the response is sent.
 """
 
 import threading
@@ -33,7 +33,7 @@ def quoted(value: str) -> str:
 
 
 class HandlePool:
-    """Lends handles; the oldest idle one is closed when there are too many."""
+    """Lends handles; closes the oldest idle one beyond the limit."""
 
     def __init__(self, location: str, *, base: Mapping[str, str], idle: int) -> None:
         self._location = location
@@ -41,12 +41,12 @@ class HandlePool:
         self._idle_limit = idle
         self._lock = threading.Lock()
         self._idle: OrderedDict[int, tuple[Key, Any]] = OrderedDict()
-        # One handle is never lent: chDB shuts the engine down when the last one closes.
+        # This handle is never lent: chDB shuts the engine down when its last handle closes.
         self._keeper = _connect(location)
         self.opened = 0
 
     def command(self, sql: str) -> bytes:
-        """A statement of our own on the kept handle; for start-up and health, not for requests."""
+        """Run an internal statement on the kept handle; for start-up and health checks only."""
         with engine_errors():
             return bytes(self._keeper.query(sql, "TabSeparated").bytes() or b"")
 
@@ -54,9 +54,9 @@ class HandlePool:
     def lend(
         self, database: str, settings: Mapping[str, str], *, single_use: bool = False
     ) -> Iterator[Any]:
-        """A handle in that database with those settings and no other."""
+        """Lend a handle with exactly this database and these settings."""
         volatile = {name: settings[name] for name in settings if name in VOLATILE}
-        # Once readonly, a handle cannot change settings back: give it everything and let it go.
+        # A readonly handle cannot reset settings: set all of them once and close it afterwards.
         single_use = single_use or (bool(volatile) and "readonly" in settings)
         lasting = {name: settings[name] for name in settings if single_use or name not in VOLATILE}
         key: Key = (database, frozenset(lasting.items()))
@@ -91,7 +91,7 @@ class HandlePool:
             self.opened += 1
             name = database.replace("\\", "\\\\").replace("`", "\\`")
             _run(handle, f"USE `{name}`")
-            # readonly goes last: after it nothing else can be set.
+            # readonly must be last: it forbids further changes of settings.
             ordered = sorted(({**self._base, **settings}).items(), key=lambda s: s[0] == "readonly")
             if ordered:
                 _run(handle, f"SET {_assignments(dict(ordered))}")

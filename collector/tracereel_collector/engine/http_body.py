@@ -1,7 +1,7 @@
-"""Request bodies, received whole before anything runs: in memory, or in a file when large.
+"""Request bodies, received completely before execution: in memory, or in a file if large.
 
-A statement or an insert must not begin on half a body, so the body is taken first.
-The file has no name: nothing is left behind by a kill.
+A statement or an insert must not start with half of a body.
+The file is unnamed, so that a killed process leaves none behind.
 """
 
 import tempfile
@@ -16,7 +16,7 @@ _PER_BODY = 16 * 1024 * 1024
 
 
 class MemoryBudget:
-    """Bytes that all bodies together may keep in memory."""
+    """Limit of the bytes that all bodies together keep in memory."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit
@@ -34,8 +34,8 @@ class MemoryBudget:
             self._left += count
 
 
-class Body:
-    """The plain bytes of one request; close() frees memory and file."""
+class RequestBody:
+    """Plain bytes of one request; close() frees memory and file."""
 
     def __init__(self, budget: MemoryBudget, *, directory: str = ".") -> None:
         self._budget = budget
@@ -48,8 +48,8 @@ class Body:
     @classmethod
     def receive(
         cls, chunks: Iterable[bytes], budget: MemoryBudget, *, limit: int, directory: str = "."
-    ) -> "Body":
-        """All of it, or QueryError(223) beyond `limit` bytes."""
+    ) -> "RequestBody":
+        """Receive a whole body; raise QueryError(223) beyond `limit` bytes."""
         body = cls(budget, directory=directory)
         try:
             for chunk in chunks:
@@ -65,7 +65,7 @@ class Body:
         return body
 
     def head(self, count: int) -> bytes:
-        """The first `count` bytes."""
+        """Return the first `count` bytes."""
         if len(self._pieces) == 1 and self._file is None and self.size <= count:
             return self._pieces[0]
         got = bytearray()
@@ -76,7 +76,7 @@ class Body:
         return bytes(got)
 
     def pieces(self, start: int, end: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` to `end`, in pieces of at most about 1 MiB."""
+        """Yield the bytes from `start` to `end`, in pieces of at most about 1 MiB."""
         stop = self.size if end is None else min(end, self.size)
         position = 0
         for piece in self._all_pieces():

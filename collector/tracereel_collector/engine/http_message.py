@@ -1,11 +1,14 @@
-"""HTTP/1.1 on a socket, as much as ClickHouse's clients use: heads, framed bodies, answers."""
+"""Minimal HTTP/1.1 on a socket, as ClickHouse's clients use it: heads, bodies, responses."""
 
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 _HEAD_LIMIT = 2 * 1024 * 1024
+_MAX_HEADERS = 200
+_MAX_PARAMETERS = 10_000
 _RECV = 256 * 1024
 _SMALL = 64 * 1024
 _REASONS = {
@@ -24,11 +27,11 @@ _REASONS = {
 
 
 class ProtocolError(Exception):
-    """The bytes are not an HTTP request we can answer; the connection ends."""
+    """Malformed HTTP request; the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     method: str
     path: str
     query: dict[str, str]
@@ -38,24 +41,31 @@ class Head:
     def header(self, name: str) -> str:
         return self.headers.get(name, "")
 
+    @property
+    def has_body(self) -> bool:
+        return self.header("content-length") not in {"", "0"} or "transfer-encoding" in self.headers
+
 
 class Wire:
-    """One connection: bytes that have arrived and not been used, and what has been sent."""
+    """HTTP connection: socket and receive buffer."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._buffer = bytearray()
         self.body_left = False
-        """True while the body of the current request has not been read to its end."""
+        """True while the current request's body has not been read completely."""
 
-    def read_head(self, *, first_byte_timeout: float, timeout: float) -> Head | None:
-        """The next request, or None when the peer has closed or said nothing for too long."""
-        self._socket.settimeout(first_byte_timeout)
+    def read_head(self, *, first_byte_seconds: float, seconds: float) -> RequestHead | None:
+        """Read the next request's head; None if the peer closed or was too slow."""
+        self._socket.settimeout(first_byte_seconds)
+        deadline = None
         searched = 0
         while (end := self._buffer.find(b"\r\n\r\n", searched)) < 0:
             if len(self._buffer) > _HEAD_LIMIT:
                 raise ProtocolError(f"request head over {_HEAD_LIMIT} bytes")
             searched = max(0, len(self._buffer) - 3)
+            if deadline is not None:
+                self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
             try:
                 data = self._socket.recv(_SMALL)
             except TimeoutError:
@@ -63,14 +73,17 @@ class Wire:
             if not data:
                 return None
             self._buffer += data
-            self._socket.settimeout(timeout)
+            deadline = deadline or time.monotonic() + seconds
         raw = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
-        self._socket.settimeout(timeout)
         return _parse_head(raw)
 
-    def body(self, head: Head) -> Iterator[bytes]:
-        """The body as it arrives, framing removed."""
+    def wait_at_most(self, seconds: float) -> None:
+        """Set the timeout for a peer that neither sends nor receives."""
+        self._socket.settimeout(seconds)
+
+    def body(self, head: RequestHead) -> Iterator[bytes]:
+        """Yield the body as it arrives, without framing."""
         chunked = "chunked" in head.header("transfer-encoding").lower()
         length = head.header("content-length") or "0"
         if not chunked and not (length.isascii() and length.isdigit()):
@@ -105,14 +118,18 @@ class Wire:
         self._socket.sendall(b"0\r\n\r\n")
 
     def linger(self, *, limit: int, seconds: float) -> None:
-        """Take what the peer still sends, so that it reads our answer instead of a reset."""
+        """Discard remaining input, so that the peer reads the response instead of a reset."""
+        deadline = time.monotonic() + seconds
         try:
             self._socket.shutdown(socket.SHUT_WR)
-            self._socket.settimeout(seconds)
-            while limit > 0 and (data := self._socket.recv(_RECV)):
+            while limit > 0 and (left := deadline - time.monotonic()) > 0:
+                self._socket.settimeout(left)
+                data = self._socket.recv(_RECV)
+                if not data:
+                    break
                 limit -= len(data)
         except OSError:
-            pass  # the peer is gone, which is what we wait for
+            pass  # the peer has closed
 
     def _take(self, count: int) -> Iterator[bytes]:
         if self._buffer:
@@ -156,7 +173,9 @@ class Wire:
         return data
 
 
-def _parse_head(raw: bytes) -> Head:
+def _parse_head(raw: bytes) -> RequestHead:
+    if raw.count(b"\r\n") > _MAX_HEADERS:
+        raise ProtocolError(f"more than {_MAX_HEADERS} header lines")
     request, *lines = raw.decode("latin-1").split("\r\n")
     parts = request.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
@@ -169,8 +188,10 @@ def _parse_head(raw: bytes) -> Head:
             raise ProtocolError(f"header line {line[:80]!r} has no colon")
         headers[name.strip().lower()] = value.strip()
     path, _, query = target.partition("?")
+    if query.count("&") >= _MAX_PARAMETERS:
+        raise ProtocolError(f"more than {_MAX_PARAMETERS} parameters")
     connection = headers.get("connection", "").lower()
-    return Head(
+    return RequestHead(
         method=method.upper(),
         path=path,
         query=dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape")),
@@ -182,7 +203,7 @@ def _parse_head(raw: bytes) -> Head:
 
 def _answer_head(status: int, headers: Mapping[str, str]) -> bytes:
     lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}"]
-    # A line break in a value would be a header of the peer's choosing.
+    # A line break in a value would let the peer inject headers.
     lines += [
         f"{name}: {value}".replace("\r", " ").replace("\n", " ") for name, value in headers.items()
     ]

@@ -1,7 +1,7 @@
-"""Unnamed files that carry the data of inserts to the engine; a few are kept and written over.
+"""Unnamed files that pass insert data to the engine; a few are kept and overwritten.
 
-Pages of memory are dear to get on virtual machines: a file that keeps its pages spares every insert
-the price of getting as many as it has bytes, several microseconds each.
+Allocating memory pages is expensive on virtual machines (several microseconds each). A kept file
+reuses its pages.
 """
 
 import os
@@ -13,11 +13,11 @@ from typing import IO
 
 KEPT_FILES = 2
 KEPT_BYTES = 32 * 1024 * 1024
-"""Of each: a larger one is given back to the system."""
+"""Maximum size of a kept file; larger ones are closed."""
 
 
 class InsertFiles:
-    """Lends files; those of inserts that went well are kept for the next."""
+    """Lends files; keeps those of successful inserts for reuse."""
 
     def __init__(self) -> None:
         self._kept: list[IO[bytes]] = []
@@ -25,16 +25,16 @@ class InsertFiles:
 
     @contextmanager
     def holding(self, pieces: Iterable[bytes]) -> Iterator[int]:
-        """The descriptor of a file that holds these bytes and nothing else."""
+        """Yield the descriptor of a file that holds exactly these bytes."""
         file = self._take()
         good = False
         try:
             size = sum(_write_all(file, piece) for piece in pieces)
-            file.truncate(size)  # what an earlier, longer insert left behind
+            file.truncate(size)  # remove the rest of an earlier, longer insert
             yield file.fileno()
             good = size <= KEPT_BYTES
         finally:
-            # After a failure somebody may still look at it: such a file is never written over.
+            # After a failure the engine may still read the file, so it must not be overwritten.
             self._give_back(file, keep=good)
 
     def _take(self) -> IO[bytes]:
@@ -54,7 +54,7 @@ class InsertFiles:
 
 
 def _write_all(file: IO[bytes], piece: bytes) -> int:
-    """An unbuffered file may take less than it is given."""
+    """Write all bytes; an unbuffered file may accept fewer per call."""
     written = file.write(piece)
     while written < len(piece):
         written += file.write(memoryview(piece)[written:])
@@ -62,7 +62,7 @@ def _write_all(file: IO[bytes], piece: bytes) -> int:
 
 
 def _unnamed_file() -> IO[bytes]:
-    """In memory where the system can, else in the working directory."""
+    """Open a file in memory if the system can, else in the working directory."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("insert"), "w+b", buffering=0)
     return tempfile.TemporaryFile(dir=".", buffering=0)

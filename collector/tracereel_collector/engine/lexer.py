@@ -1,8 +1,8 @@
-"""SQL text to tokens, by the rules of ClickHouse's own lexer; pure.
+"""SQL lexer with the rules of ClickHouse's lexer; pure.
 
-Only what the guard needs is told apart: words, quoted names, strings, single characters.
-Comments and blanks are dropped.  Whatever is opened and not closed is a syntax error here, because
-guessing where it ends is how a second statement slips through.
+It distinguishes only these tokens, which the guard needs: words, quoted names, strings, single characters.
+Comments and blanks are dropped. Unclosed quotes and comments are syntax errors: guessing their end
+could let a second statement pass.
 """
 
 import re
@@ -13,7 +13,7 @@ from enum import Enum
 from tracereel_collector.engine.failures import SYNTAX_ERROR, QueryError
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     WORD = "word"
     NAME = "name"
     STRING = "string"
@@ -23,23 +23,22 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    kind: Kind
+    kind: TokenKind
     text: bytes
     start: int
     end: int
 
     @property
     def word(self) -> str:
-        """The word in upper case, empty when this is anything else."""
-        return self.text.decode("ascii").upper() if self.kind is Kind.WORD else ""
+        """The word in upper case; empty for other kinds of token."""
+        return self.text.decode("ascii").upper() if self.kind is TokenKind.WORD else ""
 
 
-# The engine takes # as a comment only before a blank or a !, and // like --.
+# ClickHouse treats # as a comment only before a blank or !, and // like --.
 _SKIP = re.compile(rb"(?:[ \t\n\r\x0b\x0c]++|--[^\n]*+|//[^\n]*+|#[ !][^\n]*+)+")
 _TOKEN = re.compile(
     rb"(?P<string>'[^'\\]*+(?:(?:\\.|'')[^'\\]*+)*+'"
-    rb"|\xe2\x80\x98.*?\xe2\x80\x99"
-    rb"|\$(?P<tag>[A-Za-z0-9_]*+)\$.*?\$(?P=tag)\$)"
+    rb"|\xe2\x80\x98.*?\xe2\x80\x99)"
     rb"|(?P<name>`[^`\\]*+(?:(?:\\.|``)[^`\\]*+)*+`"
     rb'|"[^"\\]*+(?:(?:\\.|"")[^"\\]*+)*+"'
     rb"|\xe2\x80\x9c.*?\xe2\x80\x9d)"
@@ -48,7 +47,8 @@ _TOKEN = re.compile(
     rb"|(?P<sign>.)",
     re.DOTALL,
 )
-_KINDS = {kind.value: kind for kind in Kind}
+_TAG = re.compile(rb"\$[A-Za-z0-9_]*+(?=\$)")
+_KINDS = {kind.value: kind for kind in TokenKind}
 _COMMENT_EDGE = re.compile(rb"/\*|\*/")
 _OPENERS = {
     b"'": "a string",
@@ -59,8 +59,9 @@ _OPENERS = {
 
 
 def tokens(sql: bytes, *, start: int = 0) -> Iterator[Token]:
-    """Tokens from `start` on; raises QueryError(62) where something is left open."""
+    """Yield tokens from `start` on; raise QueryError(62) for an unclosed quote or comment."""
     position, end = start, len(sql)
+    last_tags: dict[bytes, int] | None = None
     while position < end:
         if blank := _SKIP.match(sql, position):
             position = blank.end()
@@ -68,11 +69,20 @@ def tokens(sql: bytes, *, start: int = 0) -> Iterator[Token]:
         if sql.startswith(b"/*", position):
             position = _after_comment(sql, position)
             continue
+        if tag := _TAG.match(sql, position):
+            if last_tags is None:
+                last_tags = _last_tags(sql)
+            closing = tag.end() + 1
+            if last_tags[tag[0]] >= closing:
+                after = sql.index(tag[0] + b"$", closing) + len(tag[0]) + 1
+                yield Token(TokenKind.STRING, sql[position:after], position, after)
+                position = after
+                continue
         found = _TOKEN.match(sql, position)
         if found is None:  # pragma: no cover - the last alternative takes any byte
             raise QueryError(SYNTAX_ERROR, f"Syntax error: unreadable at position {position + 1}.")
-        kind = _KINDS["string" if found.lastgroup == "tag" else str(found.lastgroup)]
-        if kind is Kind.SIGN and found[0] in _OPENERS:
+        kind = _KINDS[str(found.lastgroup)]
+        if kind is TokenKind.SIGN and found[0] in _OPENERS:
             what = _OPENERS[found[0]]
             raise QueryError(
                 SYNTAX_ERROR, f"Syntax error: {what} at position {position + 1} is not closed."
@@ -81,8 +91,13 @@ def tokens(sql: bytes, *, start: int = 0) -> Iterator[Token]:
         position = found.end()
 
 
+def _last_tags(sql: bytes) -> dict[bytes, int]:
+    """Return the last position of each `$tag$`: searching for each end would be quadratic."""
+    return {tag[0]: tag.start() for tag in _TAG.finditer(sql)}
+
+
 def _after_comment(sql: bytes, start: int) -> int:
-    """Behind the matching */, counting the nested ones as the engine does."""
+    """Return the position after the matching */, with nesting as in ClickHouse."""
     depth, position = 0, start
     while edge := _COMMENT_EDGE.search(sql, position):
         depth += 1 if edge[0] == b"/*" else -1

@@ -1,4 +1,4 @@
-"""The lock of a store directory: one engine at a time, and the file says which."""
+"""Lock of a store directory: one engine at a time. The lock file names its holder."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ class StoreInUseError(Exception):
 
 
 class StoreLock:
-    """flock on a file that names its holder by pid and start time; any kind of death frees it."""
+    """flock on a file with the holder's pid and start time. It is released if the holder dies."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -22,7 +22,7 @@ class StoreLock:
     def acquire(
         cls, path: Path, *, wait_seconds: float, owner: str = "another engine"
     ) -> "StoreLock":
-        """Waits for a predecessor that is about to die, then gives up and names it."""
+        """Wait for the lock up to `wait_seconds`, then raise StoreInUseError with its holder."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + wait_seconds
         while True:

@@ -1,8 +1,8 @@
-"""The engine process: lock, chDB, HTTP, and the three ways it ends.
+"""Engine process: lock, chDB, HTTP server, and its three ways to exit.
 
-SIGTERM: finish what runs, close chDB, exit 0.
-The parent's pipe closes: exit at once, so that lock and port are free for a successor.
-The store is held by somebody else: one line on stderr, exit 2.
+SIGTERM: finish running requests, close chDB, exit 0.
+The parent's pipe closes: exit at once, so that a successor can take lock and port.
+Another process holds the store: one line on stderr, exit 2.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 from tracereel_collector.engine.lock import StoreInUseError, StoreLock
 from tracereel_collector.engine.refusals import Rules
 from tracereel_collector.engine.settings import EngineSettings
+from tracereel_collector.runtime.permissions import make_files_private
 
 if TYPE_CHECKING:
     from tracereel_collector.engine.handles import HandlePool
@@ -34,7 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, required=True, help="pid of the supervisor")
     parser.add_argument("--settings", required=True, help="EngineSettings as JSON")
     given = parser.parse_args(arguments)
-    # Ctrl-C reaches the whole process group; when to stop is the parent's decision.
+    make_files_private()
+    # Ctrl-C reaches the whole process group, but the parent decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch_parent, args=(given.parent,), daemon=True).start()
     settings = EngineSettings.from_json(given.settings)
@@ -54,15 +56,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(settings: EngineSettings, listen_fd: int) -> None:
-    """Until SIGTERM."""
-    settings.work_dir.mkdir(parents=True, exist_ok=True)
-    settings.backup_dir.mkdir(parents=True, exist_ok=True)
+    """Serve requests until SIGTERM."""
+    settings.work_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    settings.backup_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     # chDB writes __cache__ folders into the working directory.
     os.chdir(settings.work_dir)
     secret = settings.secret_file.read_text(encoding="ascii").strip()
     ready = _only_ready_on_stdout()
 
-    # Imported here: the supervisor imports this module and must not load the engine with it.
+    # Lazy import: the supervisor imports this module and must not load chDB.
     from tracereel_collector.engine.execute import Executor
     from tracereel_collector.engine.handles import HandlePool
     from tracereel_collector.engine.server import Backend, Server
@@ -94,16 +96,16 @@ def _serve(settings: EngineSettings, listen_fd: int) -> None:
     os.close(ready)
     stop.wait()
     if server.stop(seconds=settings.stop_seconds):
-        # Only when nothing runs: closing chDB under a statement can hang or crash.
+        # Only when idle: closing chDB during a statement can hang or crash.
         pool.close()
 
 
 def location(settings: EngineSettings) -> str:
-    """The connection string: chDB takes the options of its server as URL parameters."""
+    """Return chDB's connection string, with server options as URL parameters."""
     threads = settings.background_threads
     options = {
         "max_server_memory_usage": settings.server_memory,
-        "mark_cache_size": settings.mark_cache_bytes,
+        "mark_cache_size": settings.mark_cache,
         "background_pool_size": threads,
         "background_schedule_pool_size": 2 * threads,
         "backups.allowed_path": settings.backup_dir,
@@ -112,13 +114,13 @@ def location(settings: EngineSettings) -> str:
 
 
 def base_settings(settings: EngineSettings) -> dict[str, str]:
-    """What every request starts from; it may ask for something else."""
+    """Return the default settings of every request, which it may override."""
     return {
         "async_insert": "0",
         "implicit_select": "0",
         "max_execution_time": str(settings.max_query_seconds),
         "max_memory_usage": str(int(settings.server_memory * 0.8)),
-        # ALTER returns when it is done, on every copy: migrations rely on that.
+        # ALTER returns when it is done on every replica: migrations rely on that.
         "mutations_sync": "2",
         "alter_sync": "2",
     }
@@ -133,14 +135,14 @@ def _rules(pool: "HandlePool") -> Rules:
 
 
 def _only_ready_on_stdout() -> int:
-    """A descriptor for the ready line; whatever the engine prints goes to stderr from now on."""
+    """Return a descriptor for the ready line; redirect other output on stdout to stderr."""
     ready = os.dup(1)
     os.dup2(2, 1)
     return ready
 
 
 def _watch_parent(parent: int) -> None:
-    """The pipe closes when the parent dies, unless a sibling holds it: so look at getppid too."""
+    """Exit when the parent dies. getppid is checked too: a sibling may hold the pipe open."""
     while os.getppid() == parent:
         readable, _, _ = select.select([0], [], [], 1.0)
         if readable and not os.read(0, 1024):

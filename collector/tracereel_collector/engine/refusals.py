@@ -1,4 +1,4 @@
-"""What is accepted and refused, by name: the tables behind the guard."""
+"""Names that the guard accepts or refuses."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ SESSION_STATEMENTS = _words("SET USE BEGIN COMMIT ROLLBACK")
 CREATABLE = _words("TABLE DATABASE VIEW MATERIALIZED INDEX")
 SYSTEM_COMMANDS = _words("START STOP FLUSH DROP CLEAR REFRESH WAIT CANCEL SYNC")
 
-# Table functions that stay inside the store; every other one the engine knows is refused.
+# Table functions that stay inside the store; all other table functions are refused.
 INNER_FUNCTIONS = _words("""
     sqlstandardvalues dictionary format generaterandom generateseries generate_series merge
     mergetreeanalyzeindexes mergetreeanalyzeindexesuuid mergetreecodecblockcounts mergetreeindex
     mergetreeprojection mergetreetextindex null numbers numbers_mt primes values view viewexplain
     viewifpermitted zeros zeros_mt fuzzjson
 """)
-# Refused whatever the engine says it knows: the known ways out, and `disk` of a table's settings.
+# Always refused: known ways out of the store, and `disk` in a table's settings.
 OUTER_FUNCTIONS = _words("""
     file url s3 gcs hdfs remote remotesecure cluster clusterallreplicas mysql postgresql sqlite
     mongodb redis jdbc odbc executable python eval loop input disk catboostevaluate airedact
@@ -32,34 +32,34 @@ OUTER_FUNCTIONS = _words("""
 INNER_ENGINES = _words("""
     null memory log tinylog stripelog view materializedview join set generaterandom atomic ordinary
 """)
-# Buffer, Merge and Alias stand in front of any other table, those of `default` included.
+# Buffer, Merge and Alias can access any other table, including those of `default`.
 OUTER_ENGINES = _words("""
     file url s3 mysql postgresql sqlite executable executablepool kafka distributed buffer merge
     alias dictionary filesystem overlay lazy backup
 """)
-# Settings that open something, or that change how a statement is read after we have read it.
+# Settings that open files or connections, or that change how a statement is parsed.
 REFUSED_SETTINGS = _words("""
     format_template_row format_template_resultset format_avro_schema_registry_url
     input_format_record_errors_file_path dialect polyglot_dialect profile
     filesystem_cache_name rename_files_after_processing
 """)
-# Accepted beside a statement under a condition, never inside one.
+# Accepted as request settings under a condition, never inside a statement.
 SCHEMA_SETTINGS = _words("format_schema format_schema_source")
 FILTER_SETTINGS = _words("additional_result_filter additional_table_filters filter")
-# Names that chDB's Python side takes for something else than a format.
+# Names that chDB's Python API does not treat as formats.
 REFUSED_FORMATS = _words("dataframe datastore arrowtable debug")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The names of functions and engines that are refused, in lower case."""
+    """Refused functions and engines, in lower case."""
 
     functions: frozenset[str] = OUTER_FUNCTIONS
     engines: frozenset[str] = OUTER_ENGINES
 
     @classmethod
     def of(cls, *, table_functions: Iterable[str], engines: Iterable[str]) -> "Rules":
-        """All that this engine knows, less what is known to stay inside."""
+        """Build rules that refuse all names of this engine except those known to stay inside."""
         known = {name.lower() for name in table_functions}
         kinds = {name.lower() for name in engines if not name.endswith("MergeTree")}
         return cls(

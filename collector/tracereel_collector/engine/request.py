@@ -1,4 +1,4 @@
-"""One HTTP request as ClickHouse means it: statement, data, parameters, settings, database."""
+"""One HTTP request in ClickHouse's terms: statement, data, parameters, settings, database."""
 
 import base64
 import binascii
@@ -10,14 +10,13 @@ from urllib.parse import parse_qsl
 
 from tracereel_collector.engine.failures import (
     ACCESS_DENIED,
-    AUTHENTICATION_FAILED,
     BAD_ARGUMENTS,
     NOT_IMPLEMENTED,
     QUERY_IS_TOO_LARGE,
     QueryError,
 )
-from tracereel_collector.engine.http_body import Body
-from tracereel_collector.engine.http_message import Head
+from tracereel_collector.engine.http_body import RequestBody
+from tracereel_collector.engine.http_message import RequestHead
 from tracereel_collector.engine.refusals import REFUSED_FORMATS, Rules
 from tracereel_collector.engine.statements import (
     Statement,
@@ -26,7 +25,7 @@ from tracereel_collector.engine.statements import (
     parse,
 )
 
-# Parameters of the transport; every other one that is not param_... is a setting.
+# Transport parameters; every other one without the prefix param_ is a setting.
 TRANSPORT = frozenset(
     """
     query database default_format session_id session_timeout session_check query_id quota_key
@@ -40,8 +39,8 @@ _FIELD_NAME = re.compile(rb'\bname="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """All that is needed to run it."""
+class EngineRequest:
+    """Checked request, ready to run."""
 
     statement: Statement
     database: str
@@ -49,12 +48,12 @@ class Request:
     parameters: Mapping[str, str]
     result_format: str
     data: tuple[bytes, int, int | None] | None
-    """Of an INSERT: bytes that stood in the URL, and from where to where the body goes on."""
+    """Data of an INSERT: bytes from the URL, start and end within the body."""
     wait_end: bool
 
 
-def authenticate(head: Head, secret: str) -> None:
-    """The secret comes as any ClickHouse client sends a password; the user may be anybody."""
+def is_authentic(head: RequestHead, secret: str) -> bool:
+    """Return whether a request carries the secret as its password; the user is ignored."""
     given = head.header("x-clickhouse-key") or head.query.get("password", "")
     authorization = head.header("authorization")
     if not given and authorization[:6].lower() == "basic ":
@@ -63,15 +62,13 @@ def authenticate(head: Head, secret: str) -> None:
         except binascii.Error:
             pair = ""
         given = pair.partition(":")[2]
-    if not hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode()):
-        raise QueryError(
-            AUTHENTICATION_FAILED,
-            "Authentication failed: the password is in engine.secret of the store directory.",
-        )
+    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
-def read_request(head: Head, body: Body, *, rules: Rules, max_sql: int, database: str) -> Request:
-    """Checked and taken apart; raises QueryError for what may not run."""
+def read_request(
+    head: RequestHead, body: RequestBody, *, rules: Rules, max_sql: int, database: str
+) -> EngineRequest:
+    """Parse and check a request; raise QueryError if it must not run."""
     fields = dict(head.query)
     whole_body_is_form = False
     kind = head.header("content-type")
@@ -99,9 +96,9 @@ def read_request(head: Head, body: Body, *, rules: Rules, max_sql: int, database
     if not result_format.isidentifier() or result_format.lower() in REFUSED_FORMATS:
         raise QueryError(73, f"Unknown format {result_format}.")
     wanted = fields.get("database") or head.header("x-clickhouse-database") or database
-    return Request(
+    return EngineRequest(
         statement=statement,
-        # Embedded `default` maps names to files; clients name it when they mean "no database".
+        # Embedded `default` maps table names to files; clients send it to mean "no database".
         database=database if wanted in {"default", "__default__"} else wanted,
         settings=settings,
         parameters=parameters,
@@ -127,15 +124,15 @@ def _settings(fields: Mapping[str, str], *, readonly: bool) -> dict[str, str]:
     check_settings(settings)
     if readonly:
         settings.setdefault("readonly", "2")
-        if settings["readonly"] == "0":
+        if settings["readonly"] not in {"1", "2"}:
             raise QueryError(ACCESS_DENIED, "GET is read-only; use POST to write.")
     return settings
 
 
 def _statement(
-    in_url: bytes, body: Body | None, rules: Rules, max_sql: int
+    in_url: bytes, body: RequestBody | None, rules: Rules, max_sql: int
 ) -> tuple[Statement, tuple[bytes, int, int | None] | None]:
-    """The statement, and where its data is; URL and body are one text, as in ClickHouse."""
+    """Return the statement and the place of its data. URL and body are one text in ClickHouse."""
     if len(in_url) > max_sql:
         raise _too_long(len(in_url), max_sql)
     if in_url:
@@ -161,7 +158,7 @@ def _statement(
 
 
 def _insert_head(start: bytes, rules: Rules) -> Statement | None:
-    """An INSERT whose FORMAT stands early in a large body; the data is not read."""
+    """Parse an INSERT at the start of a large body; None without FORMAT."""
     try:
         statement = parse(start, rules)
     except QueryError as error:
@@ -179,12 +176,12 @@ def _data_in(statement: Statement, text: bytes) -> tuple[bytes, int, int | None]
     return text[statement.data_start : statement.data_end], 0, 0
 
 
-def _is_form(body: Body) -> bool:
-    """curl calls anything a form, so look before believing it."""
+def _is_form(body: RequestBody) -> bool:
+    """Return whether a body really is a form: curl declares any body as one."""
     return body.head(6).startswith((b"query=", b"param_"))
 
 
-def _limited(body: Body, limit: int) -> bytes:
+def _limited(body: RequestBody, limit: int) -> bytes:
     if body.size > limit:
         raise _too_long(body.size, limit)
     return body.head(limit)
@@ -198,7 +195,7 @@ def _too_long(size: int, limit: int) -> QueryError:
 
 
 def _multipart(content_type: str, data: bytes) -> dict[str, str]:
-    """The plain fields of a form."""
+    """Return the plain fields of a form."""
     boundary = content_type.partition("boundary=")[2].split(";")[0].strip().strip('"').encode()
     if not boundary:
         raise QueryError(BAD_ARGUMENTS, "multipart/form-data without a boundary.")

@@ -1,4 +1,4 @@
-"""ClickHouse's HTTP interface on an inherited socket: connections, answers, and an orderly end."""
+"""ClickHouse's HTTP interface on an inherited socket: connections, responses, shutdown."""
 
 import json
 import os
@@ -17,17 +17,19 @@ from tracereel_collector.engine.compression import (
     compressor,
     decompressed,
 )
-from tracereel_collector.engine.execute import Executor, Result
+from tracereel_collector.engine.execute import Executor, StatementResult
 from tracereel_collector.engine.failures import (
+    AUTHENTICATION_FAILED,
     QUERY_IS_TOO_LARGE,
     TOO_MANY_QUERIES,
     UNKNOWN_EXCEPTION,
     QueryError,
 )
-from tracereel_collector.engine.http_body import Body, MemoryBudget
-from tracereel_collector.engine.http_message import Head, ProtocolError, Wire
+from tracereel_collector.engine.http_body import MemoryBudget, RequestBody
+from tracereel_collector.engine.http_message import ProtocolError, RequestHead, Wire
+from tracereel_collector.engine.peers import Peer, Peers
 from tracereel_collector.engine.refusals import Rules
-from tracereel_collector.engine.request import authenticate, read_request
+from tracereel_collector.engine.request import is_authentic, read_request
 from tracereel_collector.engine.settings import MIB, EngineSettings
 
 _WORTH_COMPRESSING = 1024
@@ -35,27 +37,27 @@ _WORTH_COMPRESSING = 1024
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What a request needs: who may ask, what is refused, who answers."""
+    """Dependencies of a request: executor, rules, secret and health check."""
 
     executor: Executor
     rules: Rules
     secret: str
     timezone: str
     alive: Callable[[], None]
-    """Returns when the engine itself answers, raises when it does not."""
+    """Health check; raises if the engine does not respond."""
 
 
 class Server:
-    """A thread for each connection; statements are bounded by the executor."""
+    """HTTP server with a thread per connection; the executor limits statements."""
 
     def __init__(self, listener: socket.socket, backend: Backend, settings: EngineSettings) -> None:
         self._listener = listener
         self._backend = backend
         self._settings = settings
         self._budget = MemoryBudget(settings.spool_memory_bytes)
-        self._lock = threading.Condition()
-        self._idle_since: dict[socket.socket, float | None] = {}
-        self._stopping = False
+        self._peers = Peers(
+            max_known=settings.max_connections, max_unknown=settings.max_unknown_connections
+        )
         self._wake_read, self._wake_write = os.pipe()
         self._acceptor = threading.Thread(target=self._accept, name="accept", daemon=True)
 
@@ -64,21 +66,10 @@ class Server:
         self._acceptor.start()
 
     def stop(self, *, seconds: float) -> bool:
-        """Take no more, let running requests finish; False when some did not in time."""
+        """Accept no more connections, wait for running requests; return False on timeout."""
         os.write(self._wake_write, b"x")
         self._acceptor.join()
-        deadline = time.monotonic() + seconds
-        with self._lock:
-            self._stopping = True
-            for connection, idle in self._idle_since.items():
-                if idle is not None:
-                    _shut(connection)
-            while self._idle_since:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                self._lock.wait(left)
-        return True
+        return self._peers.stop(seconds=seconds)
 
     def _accept(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -93,75 +84,68 @@ class Server:
                 except BlockingIOError:
                     continue
                 except OSError:
-                    # Out of descriptors: those who wait stay in the backlog.
+                    # Out of descriptors: waiting connections stay in the backlog.
                     time.sleep(0.05)
                     continue
                 self._admit(connection)
 
     def _admit(self, connection: socket.socket) -> None:
         connection.setblocking(True)
-        # Without this a small answer waits 40 ms for the peer's acknowledgement.
+        # Without this a small response waits 40 ms for the peer's TCP acknowledgement.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with self._lock:
-            full = len(self._idle_since) >= self._settings.max_connections
-            if full:
-                idle = [(since, peer) for peer, since in self._idle_since.items() if since]
-                if idle:
-                    _shut(min(idle, key=lambda pair: pair[0])[1])
-                    full = False
-            if not full:
-                self._idle_since[connection] = time.monotonic()
-        if full:
-            limit = self._settings.max_connections
-            _refuse(connection, f"All {limit} connections are busy. Try again later.")
-            return
-        threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        peer = self._peers.add(connection)
+        threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
-        wire = Wire(connection)
+    def _serve(self, peer: Peer) -> None:
+        wire = Wire(peer.connection)
         try:
-            while self._next_request(connection, wire):
+            while self._next_request(peer, wire):
                 pass
         except (ProtocolError, OSError):
-            pass  # the peer is gone or does not speak HTTP: there is nobody to tell
+            pass  # the peer has closed or sent malformed HTTP
         finally:
-            with self._lock:
-                self._idle_since.pop(connection, None)
-                self._lock.notify_all()
-            connection.close()
+            self._peers.remove(peer)
+            peer.connection.close()
 
-    def _next_request(self, connection: socket.socket, wire: Wire) -> bool:
-        """Answer one request; False when the connection is done."""
-        head = wire.read_head(
-            first_byte_timeout=self._settings.idle_seconds, timeout=self._settings.stall_seconds
-        )
+    def _next_request(self, peer: Peer, wire: Wire) -> bool:
+        """Handle one request; return False if the connection must close."""
+        settings = self._settings
+        wait = settings.idle_seconds if peer.known else settings.head_seconds
+        head = wire.read_head(first_byte_seconds=wait, seconds=settings.head_seconds)
         if head is None:
             return False
-        with self._lock:
-            if self._stopping:
-                return False
-            self._idle_since[connection] = None
-        complete = _Exchange(head, wire, self._backend, self._settings, self._budget).answer()
-        if wire.body_left:
-            wire.linger(limit=64 * MIB, seconds=2.0)
+        wire.wait_at_most(settings.stall_seconds)
+        known = is_authentic(head, self._backend.secret)
+        if not self._peers.begin(peer, known=known):
             return False
-        with self._lock:
-            self._idle_since[connection] = time.monotonic()
-            return complete and head.keep_alive and not self._stopping
+        if known and not self._peers.has_room(peer):
+            limit = settings.max_connections
+            _refuse(wire, f"All {limit} connections are busy. Try again later.")
+            return False
+        exchange = _Exchange(head, wire, self._backend, settings, self._budget, known=known)
+        complete = exchange.answer()
+        if wire.body_left:
+            limit, seconds = (64 * MIB, 10.0) if known else (MIB, 1.0)
+            wire.linger(limit=limit, seconds=seconds)
+            return False
+        return self._peers.end_request(peer) and complete and head.keep_alive
 
 
 class _Exchange:
-    """One request and its answer."""
+    """One request and its response."""
 
     def __init__(
         self,
-        head: Head,
+        head: RequestHead,
         wire: Wire,
         backend: Backend,
         settings: EngineSettings,
         budget: MemoryBudget,
+        *,
+        known: bool,
     ) -> None:
         self._head = head
+        self._known = known
         self._wire = wire
         self._backend = backend
         self._settings = settings
@@ -169,7 +153,7 @@ class _Exchange:
         self._begun = False
 
     def answer(self) -> bool:
-        """False when the answer broke off and the connection must not be used again."""
+        """Send the response; return False if it broke off and the connection must close."""
         try:
             if self._head.path in {"/ping", "/health"}:
                 self._ping()
@@ -189,14 +173,34 @@ class _Exchange:
 
     def _ping(self) -> None:
         if self._head.path == "/health":
+            self._demand_secret()
             self._backend.alive()
-        for _ in self._wire.body(self._head):
-            pass
-        self._wire.answer(200, {"Content-Type": "text/plain; charset=UTF-8"}, b"Ok.\n")
+        headers = {"Content-Type": "text/plain; charset=UTF-8"}
+        if self._known:
+            for _ in self._wire.body(self._head):
+                pass
+        elif self._head.has_body:
+            self._wire.body_left = True
+            headers["Connection"] = "close"
+        self._wire.answer(200, headers, b"Ok.\n")
+
+    def _demand_secret(self) -> None:
+        """Require the secret before the body is read.
+
+        Raises:
+            QueryError: the request does not carry the secret.
+        """
+        if not self._known:
+            self._wire.body_left = self._head.has_body
+            raise QueryError(
+                AUTHENTICATION_FAILED,
+                "Authentication failed: the password is in engine.secret of the store directory.",
+            )
 
     def _answer_query(self) -> None:
         head, settings = self._head, self._settings
-        # The body is framed even when it is not wanted: the next request starts behind it.
+        self._demand_secret()
+        # The body is framed even if it is not used: the next request starts after it.
         chunks = self._wire.body(head)
         if head.method not in {"GET", "POST"}:
             self._wire.body_left = True
@@ -208,13 +212,8 @@ class _Exchange:
                 QUERY_IS_TOO_LARGE,
                 f"The body has {length} bytes; up to {settings.max_body_bytes} are accepted.",
             )
-        try:
-            authenticate(head, self._backend.secret)
-        except QueryError:
-            self._wire.body_left = length not in {"", "0"} or bool(head.header("transfer-encoding"))
-            raise
         encoding = head.header("content-encoding").lower()
-        body = Body.receive(
+        body = RequestBody.receive(
             decompressed(encoding, chunks), self._budget, limit=settings.max_body_bytes
         )
         try:
@@ -230,7 +229,7 @@ class _Exchange:
         finally:
             body.close()
 
-    def _send(self, result: Result) -> None:
+    def _send(self, result: StatementResult) -> None:
         headers = self._headers()
         headers["X-ClickHouse-Summary"] = json.dumps(result.summary)
         if result.format is not None:
@@ -241,7 +240,7 @@ class _Exchange:
             result.more is not None or len(result.body) >= _WORTH_COMPRESSING
         ):
             encoding = chosen_encoding(self._head.header("accept-encoding"))
-        squeeze = _Plain() if encoding is None else compressor(encoding)
+        squeeze = _NoCompression() if encoding is None else compressor(encoding)
         if encoding is not None:
             headers["Content-Encoding"] = encoding
         self._begun = True
@@ -261,7 +260,7 @@ class _Exchange:
             for block in more:
                 self._wire.chunk(squeeze.feed(block))
         except QueryError as error:
-            # The status is out already: the tag, and the missing last chunk, tell the client.
+            # The status is already sent: the tag and the missing last chunk signal the error.
             text = error.text.encode()
             marked = b"\r\n__exception__\r\n%b\r\n%b\n%d %b\r\n__exception__\r\n" % (
                 tag.encode(),
@@ -292,7 +291,7 @@ class _Exchange:
         }
 
 
-class _Plain:
+class _NoCompression:
     def feed(self, data: bytes) -> bytes:
         return data
 
@@ -311,20 +310,8 @@ def _content_type(result_format: str | None) -> str:
     return "application/octet-stream" if name else "text/plain; charset=UTF-8"
 
 
-def _refuse(connection: socket.socket, message: str) -> None:
+def _refuse(wire: Wire, message: str) -> None:
     error = QueryError(TOO_MANY_QUERIES, message)
     headers = {"X-ClickHouse-Exception-Code": str(error.code), "Connection": "close"}
-    try:
-        connection.settimeout(1.0)
-        Wire(connection).answer(error.status, headers, f"{error.text}\n".encode())
-    except OSError:
-        pass  # it did not wait for the answer
-    finally:
-        connection.close()
-
-
-def _shut(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # closed by the peer already
+    wire.wait_at_most(1.0)
+    wire.answer(error.status, headers, f"{error.text}\n".encode())

@@ -1,8 +1,8 @@
-"""The guard: what one request may ask, decided on tokens before the engine sees it; pure.
+"""Guard that decides by tokens which statement a request may run; pure.
 
-Embedded ClickHouse has no users: it runs every statement of a text, reads any file, opens any
-connection.  So exactly one statement passes, its data is cut off before anything is interpreted,
-and what reaches files, the network or the session is refused by name.
+Embedded ClickHouse has no users: it runs every statement of a text, reads any file and opens any
+connection. So exactly one statement passes, its data is cut off before parsing, and access to files,
+the network or the session is refused by name.
 """
 
 import re
@@ -17,7 +17,7 @@ from tracereel_collector.engine.failures import (
     SYNTAX_ERROR,
     QueryError,
 )
-from tracereel_collector.engine.lexer import Kind, Token, tokens
+from tracereel_collector.engine.lexer import Token, TokenKind, tokens
 from tracereel_collector.engine.refusals import (
     CREATABLE,
     FILTER_SETTINGS,
@@ -31,7 +31,7 @@ from tracereel_collector.engine.refusals import (
 )
 
 _SAFE_IDENTIFIER = re.compile(r"[\w.\- ]+")
-# `filter` is left out, being a likely name of a column; its value is looked at instead.
+# `filter` is excluded, as it is a likely column name; its value is checked instead.
 _NOT_INSIDE = (REFUSED_SETTINGS | SCHEMA_SETTINGS | FILTER_SETTINGS) - {"filter"}
 _DATA_START = re.compile(rb"[ \t\f]*;?[ \t\f]*\r?\n?")
 _ESCAPES = (b"\\", b"``", b'""')
@@ -42,18 +42,18 @@ _QUESTIONS = (b"SELECT", b"WITH")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement that may run."""
+    """Statement that passed the guard."""
 
     keyword: str
     sql: str
-    """Without the data of an INSERT and without a trailing semicolon."""
+    """Text without the data of an INSERT and without a trailing semicolon."""
     format: str | None = None
-    """Of the data when `data_start` is set, of the result otherwise."""
+    """Format of the data if `data_start` is set, else of the result."""
     data_start: int | None = None
-    """Where in the given text the data of an INSERT begins."""
+    """Offset of an INSERT's data in the given text."""
     data_end: int | None = None
     source_at: int = 0
-    """Where in `sql` an INSERT may name the source of its data."""
+    """Offset in `sql` at which an INSERT may name its data source."""
     identifiers: frozenset[str] = frozenset()
     """Names of the {x:Identifier} parameters."""
 
@@ -72,9 +72,9 @@ class Statement:
 
 
 def parse(sql: bytes, rules: Rules) -> Statement:
-    """The one statement in `sql`, or a QueryError that says what is wrong with it.
+    """Parse the only statement in `sql`; raise QueryError if it is refused.
 
-    The same questions are asked again and again with other parameters: what came of them is kept.
+    Results for short queries are cached, because they repeat with other parameters.
     """
     if len(sql) <= _REMEMBERED_LENGTH and sql.lstrip()[:6].upper().startswith(_QUESTIONS):
         return _parsed_once(sql, rules)
@@ -106,7 +106,7 @@ _parsed_once = lru_cache(_REMEMBERED)(_parsed)
 
 
 def check_identifiers(statement: Statement, parameters: dict[str, str], rules: Rules) -> None:
-    """An identifier sent as a parameter must not say what the text may not say."""
+    """Refuse identifier parameters that would be refused in the text."""
     for name in statement.identifiers:
         value = parameters.get(name, "")
         plain = value.lower()
@@ -125,7 +125,7 @@ def check_identifiers(statement: Statement, parameters: dict[str, str], rules: R
 
 
 def check_settings(settings: dict[str, str]) -> None:
-    """Settings sent beside the statement must not open files either."""
+    """Refuse request settings that open files or change the guard."""
     for name, value in settings.items():
         if not name.isidentifier() or not name.isascii():
             raise QueryError(115, f"Setting {name!r} is not a name of a setting.")
@@ -138,13 +138,13 @@ def check_settings(settings: dict[str, str]) -> None:
                 ACCESS_DENIED,
                 f"Setting {name} is accepted only beside format_schema_source = 'string'.",
             )
-        # Their values are expressions, inside strings the lexer does not open.
+        # Their values are expressions inside strings, which the lexer does not parse.
         if name in FILTER_SETTINGS and "(" in value:
             raise QueryError(ACCESS_DENIED, f"Setting {name} is accepted without function calls.")
 
 
 def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rules) -> Statement:
-    """INSERT with data stops at its FORMAT; VALUES and SELECT are read to the end."""
+    """Parse an INSERT. With data it ends at FORMAT; VALUES and SELECT are read to the end."""
     seen, depth = [first], 0
     settings_at = 0
     for token in stream:
@@ -159,7 +159,7 @@ def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rule
             continue
         if token.word == "SETTINGS" and not settings_at:
             settings_at = token.start
-        if previous == "FORMAT" and token.kind is Kind.WORD:
+        if previous == "FORMAT" and token.kind is TokenKind.WORD:
             head = seen[:-2]
             _check_tokens(head, rules, backup=False)
             data = _DATA_START.match(sql, token.end)
@@ -174,7 +174,7 @@ def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rule
         if token.word == "VALUES":
             head = list(seen)
             seen, end = _one_statement(sql, seen, stream)
-            # Values are expressions: a function that reads a file works there too.
+            # Values are expressions, so a function that reads a file would work there too.
             _check_tokens(seen, rules, backup=False)
             return Statement(
                 keyword="INSERT",
@@ -197,7 +197,7 @@ def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rule
 def _one_statement(
     sql: bytes, seen: list[Token], stream: Iterator[Token]
 ) -> tuple[list[Token], int]:
-    """The rest of this statement and where it ends; anything behind its semicolon is refused."""
+    """Return the statement's tokens and its end; refuse anything after its semicolon."""
     for token in stream:
         if token.text != b";":
             seen.append(token)
@@ -237,7 +237,7 @@ def _check_keyword(keyword: str, seen: list[Token]) -> None:
 def _check_tokens(seen: list[Token], rules: Rules, *, backup: bool) -> None:
     for index, (token, following) in enumerate(pairwise(seen)):
         previous = seen[index - 1].word if index else ""
-        if following.text == b"(" and token.kind in {Kind.WORD, Kind.NAME}:
+        if following.text == b"(" and token.kind in {TokenKind.WORD, TokenKind.NAME}:
             name = _plain(token)
             to_archive = backup and previous in {"TO", "FROM"} and name == "file"
             if (name is None or name in rules.functions) and not to_archive:
@@ -246,9 +246,13 @@ def _check_tokens(seen: list[Token], rules: Rules, *, backup: bool) -> None:
                     f"Function {token.text[:60].decode('utf-8', 'replace')} is refused: it reaches "
                     "files, the network or the process.",
                 )
-        if following.text == b"." and token.kind in {Kind.WORD, Kind.NAME, Kind.STRING}:
+        if following.text == b"." and token.kind in {
+            TokenKind.WORD,
+            TokenKind.NAME,
+            TokenKind.STRING,
+        }:
             after = seen[index + 2] if index + 2 < len(seen) else None
-            number = after is None or after.kind is Kind.NUMBER
+            number = after is None or after.kind is TokenKind.NUMBER
             if not number and _plain(token) in {None, "default"}:
                 raise QueryError(
                     ACCESS_DENIED,
@@ -259,7 +263,9 @@ def _check_tokens(seen: list[Token], rules: Rules, *, backup: bool) -> None:
         if token.word == "PARALLEL" and following.word == "WITH":
             raise QueryError(SYNTAX_ERROR, "Syntax error: PARALLEL WITH joins several statements.")
         value = seen[index + 2] if index + 2 < len(seen) else token
-        hidden_call = _plain(token) == "filter" and value.kind is Kind.STRING and b"(" in value.text
+        hidden_call = (
+            _plain(token) == "filter" and value.kind is TokenKind.STRING and b"(" in value.text
+        )
         if following.text == b"=" and (hidden_call or _plain(token) in _NOT_INSIDE):
             raise QueryError(
                 ACCESS_DENIED,
@@ -292,10 +298,10 @@ def _check_create(seen: list[Token], rules: Rules) -> None:
 
 
 def _plain(token: Token) -> str | None:
-    """A name without its quotes, folded; None when escapes hide what it says."""
-    if token.kind is Kind.WORD:
+    """Return a name without quotes in lower case; None if it contains escapes."""
+    if token.kind is TokenKind.WORD:
         text = token.text
-    elif token.kind in {Kind.NAME, Kind.STRING}:
+    elif token.kind in {TokenKind.NAME, TokenKind.STRING}:
         edge = 3 if token.text.startswith(b"\xe2\x80") else 1
         text = token.text[edge:-edge]
         if any(escape in text for escape in _ESCAPES):
@@ -309,7 +315,7 @@ def _result_format(seen: list[Token]) -> str | None:
     depth, found = 0, None
     for token, following in pairwise(seen):
         depth += _depth(token)
-        if not depth and token.word == "FORMAT" and following.kind is Kind.WORD:
+        if not depth and token.word == "FORMAT" and following.kind is TokenKind.WORD:
             found = following.text.decode("ascii")
     return found
 
@@ -323,7 +329,7 @@ def _identifiers(seen: list[Token]) -> frozenset[str]:
 
 
 def _depth(token: Token) -> int:
-    if token.kind is not Kind.SIGN:
+    if token.kind is not TokenKind.SIGN:
         return 0
     return {b"(": 1, b")": -1}.get(token.text, 0)
 

@@ -1,13 +1,13 @@
-"""Keeps one engine process alive; never imports chdb itself.
+"""Supervisor that keeps one engine process alive; never imports chdb itself.
 
-The supervisor binds the port and keeps it, so clients that connect while the engine restarts wait
-in the backlog instead of being refused.
+It binds the port and keeps it, so clients that connect while the engine restarts wait in the backlog
+instead of being refused.
 """
 
 import contextlib
-import http.client
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -19,35 +19,48 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Self
 
+from tracereel._export.http_client import HTTP_ERRORS, HttpConnection
+from tracereel_collector.engine.memory import machine_memory, usable_memory
+from tracereel_collector.engine.oom import MemoryReserve, kill_first
 from tracereel_collector.engine.process import EXIT_STORE_IN_USE, READY
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.errors import StartupError
-from tracereel_collector.pipes import can_be_read
+from tracereel_collector.runtime.pipes import can_be_read
 
 State = Literal["new", "starting", "running", "restarting", "stopped", "failed"]
 OnEvent = Callable[[str, Mapping[str, object]], None]
 _BACKLOG = 256
 _KILL_MARGIN = 3.0
 KEEP_MEMORY = "dirty_decay_ms:20000,muzzy_decay_ms:0"
-"""For the engine's allocator: memory it has is kept a while, for fewer page faults in every insert, at
-the price of some 80 MiB under full load. What it saves is in the noise: docs/performance.md."""
+"""Allocator options of the engine: keep freed memory to avoid page faults in inserts.
+
+Costs about 80 MiB under full load. The gain is within the noise: see docs/performance.md.
+"""
 _STEADY_SECONDS = 30.0
+SHORT = "give machine or container more memory, or the store less (TRACEREEL_ENGINE_MEMORY_BYTES)"
+KILLED = f"exited with -9, killed as the kernel does when memory is short: {SHORT}"
+TOO_MUCH = (
+    "the kernel kills the store when it takes what it may:"
+    " set TRACEREEL_ENGINE_MEMORY_BYTES to half of the limit, or to 0, which is that"
+)
 
 
 class EngineStartError(StartupError):
-    """The engine did not come up; the message is its own last word."""
+    """The engine did not start; the message is its last line on stderr."""
 
     code = "engine_start"
 
 
 class Supervisor:
-    """Start, watch, restart and stop the engine of one store directory."""
+    """Starts, monitors, restarts and stops the engine of one store directory."""
 
     def __init__(self, settings: EngineSettings, *, on_event: OnEvent | None = None) -> None:
         self.settings = settings
         self.state: State = "new"
         self.restarts = 0
         self.last_error: str | None = None
+        self.advice: str | None = None
+        """Advice about the last crash of the engine, if known."""
         self.secret = ""
         self.host = settings.host
         self.port = settings.port
@@ -57,15 +70,16 @@ class Supervisor:
         self._listener: socket.socket | None = None
         self._child: _Child | None = None
         self._monitor: threading.Thread | None = None
+        self._reserve = MemoryReserve()
 
     @property
     def pid(self) -> int | None:
-        """Of the engine process, None while there is none."""
+        """Pid of the engine process; None if there is none."""
         child = self._child
         return child.pid if child is not None and child.running else None
 
     def start(self) -> None:
-        """Returns when the engine answers; raises EngineStartError when it does not."""
+        """Start the engine and wait until it is ready; raise EngineStartError on failure."""
         with self._lifecycle:
             if self.state in {"running", "restarting"}:
                 return
@@ -73,10 +87,10 @@ class Supervisor:
             self._stopping.clear()
             try:
                 _check_path(self.settings.store_dir)
-                self.settings.store_dir.mkdir(parents=True, exist_ok=True)
+                self.settings.store_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
                 self.secret = keep_secret(self.settings.secret_file)
                 self._listener = self._bind()
-                # For those who work on the data directory while somebody else runs the engine.
+                # For commands that use the data directory while another process runs the engine.
                 self.settings.address_file.write_text(
                     f"{self.host} {self.port}\n", encoding="ascii"
                 )
@@ -89,17 +103,19 @@ class Supervisor:
                     raise
                 raise EngineStartError(f"the engine cannot be started: {error}") from error
             self.state = "running"
+            self._warn_of_too_much_memory()
+            self._keep_reserve()
             self._monitor = threading.Thread(
                 target=self._watch, name="tracereel-engine-monitor", daemon=True
             )
             self._monitor.start()
 
     def stop(self) -> None:
-        """SIGTERM, wait, SIGKILL; leaves no process and no port.  Safe at any time, and again."""
-        self._stopping.set()  # before the lock: a start that waits for its child gives up
+        """Stop engine and port: SIGTERM, wait, SIGKILL. Safe at any time and to call twice."""
+        self._stopping.set()  # before the lock: a start that waits for its child aborts
         with self._lifecycle:
             while self._monitor is not None and self._monitor.is_alive():
-                # The monitor may be putting a new child in place, so look again each time.
+                # The monitor may be starting a new child, so check again each time.
                 if self._child is not None:
                     self._child.gone.set()
                 self._monitor.join(0.05)
@@ -109,6 +125,7 @@ class Supervisor:
                 child.end(grace=self.settings.stop_seconds + _KILL_MARGIN)
                 self._child = None
                 self._tell("engine.stopped", pid=child.pid, exit_code=child.exit_code)
+            self._reserve.give_up()
             self._close_listener()
             if self.state != "new":
                 self.state = "stopped"
@@ -137,13 +154,13 @@ class Supervisor:
         return listener
 
     def _launch(self) -> "_Child":
-        """A child that has said it is ready."""
+        """Start a child and wait until it is ready."""
         if self._listener is None:
             raise EngineStartError("the engine's port is closed")
         child = _Child(self.settings, self._listener, on_line=self._heard)
         try:
             problem = child.wait_ready(self.settings.start_seconds, self._stopping)
-        except BaseException:  # Ctrl-C while starting: nobody else knows of this child yet
+        except BaseException:  # Ctrl-C while starting: only this frame has the child yet
             child.end(grace=0)
             raise
         if problem is not None:
@@ -163,6 +180,7 @@ class Supervisor:
             child.end(grace=0)
             self.last_error = f"{reason}: {child.last_words}" if child.last_words else reason
             self._tell("engine.died", pid=child.pid, exit_code=child.exit_code, reason=reason)
+            self._keep_reserve()
             if time.monotonic() - since > _STEADY_SECONDS:
                 backoff = self.settings.backoff_first_seconds
             while True:
@@ -180,7 +198,7 @@ class Supervisor:
                 break
 
     def _until_gone(self, child: "_Child") -> str:
-        """Why this child is of no more use."""
+        """Wait until this child has exited or hangs; return the reason."""
         missed = 0
         while not child.gone.wait(self.settings.ping_interval_seconds):
             missed = 0 if self._answers() else missed + 1
@@ -188,20 +206,41 @@ class Supervisor:
                 return f"no answer to {missed} health checks"
             if missed and not self._stopping.is_set():
                 self._tell("engine.health_missed", pid=child.pid, missed=missed)
+            self._keep_reserve()
+        if child.exit_code == -signal.SIGKILL:
+            self.advice = KILLED
+            return KILLED
         return f"exited with {child.exit_code}"
 
     def _answers(self) -> bool:
-        """Any HTTP answer is a sign of life; silence is not."""
-        connection = http.client.HTTPConnection(
-            self.host, self.port, timeout=self.settings.ping_timeout_seconds
+        """Return whether the engine responds to a health check; any HTTP status counts."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        connection = HttpConnection(
+            f"http://{host}:{self.port}",
+            headers={"X-ClickHouse-Key": self.secret},
+            timeout=self.settings.ping_timeout_seconds,
+            proxies=False,
         )
-        with contextlib.closing(connection):
-            try:
-                connection.request("GET", "/health")
-                connection.getresponse().read()
-            except (OSError, http.client.HTTPException):
-                return False
+        try:
+            connection.request("GET", "/health")
+        except HTTP_ERRORS:
+            return False
+        finally:
+            connection.close()
         return True
+
+    def _warn_of_too_much_memory(self) -> None:
+        """Report a memory setting above the limit. It is still used, since there may be swap."""
+        given, usable = self.settings.max_server_memory, usable_memory()
+        if given > usable:
+            self._tell(
+                "engine.memory_above_limit", memory_bytes=given, limit_bytes=usable, advice=TOO_MUCH
+            )
+
+    def _keep_reserve(self) -> None:
+        """Keep a reserve only under a cgroup limit: machine-wide the kernel waits for its victim."""
+        if usable_memory() < machine_memory() and self._reserve.keep():
+            self._tell("engine.memory_reserve_taken", advice=SHORT)
 
     def _heard(self, line: str) -> None:
         self._tell("engine.said", line=line)
@@ -221,7 +260,7 @@ class Supervisor:
 
 
 class _Child:
-    """One engine process, its pipes, and what it said last."""
+    """Engine process with its pipes and last output."""
 
     def __init__(
         self, settings: EngineSettings, listener: socket.socket, *, on_line: Callable[[str], None]
@@ -232,7 +271,7 @@ class _Child:
         resolved = Path(settings.store_dir).resolve()
         command += ["--settings", _with_store(settings, resolved).to_json()]
         self.gone = threading.Event()
-        """Set when the process has ended, or when the supervisor wants its monitor back."""
+        """Set when the process has exited, or to make the monitor return."""
         self._words: deque[str] = deque(maxlen=20)
         self._on_line = on_line
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
@@ -244,6 +283,7 @@ class _Child:
             env=child_environment(),
         )
         self.pid = self._process.pid
+        kill_first(self.pid)
         self._listening = threading.Thread(target=self._listen, name="engine-stderr", daemon=True)
         self._listening.start()
 
@@ -260,7 +300,7 @@ class _Child:
         return self._words[-1] if self._words else ""
 
     def wait_ready(self, seconds: float, stopping: threading.Event) -> str | None:
-        """None when it is ready, else what went wrong."""
+        """Wait for the ready line; return None, or the problem."""
         deadline = time.monotonic() + seconds
         pipe = self._process.stdout
         if pipe is None:
@@ -283,13 +323,13 @@ class _Child:
         return f"the engine was not ready within {seconds:g} s: {self.last_words or 'no message'}"
 
     def end(self, *, grace: float) -> None:
-        """No process is left after this."""
+        """Terminate the process, kill it after `grace` seconds, and close its pipes."""
         if grace > 0 and self.running:
             self._process.terminate()
             try:
                 self._process.wait(grace)
             except subprocess.TimeoutExpired:
-                pass  # it had its time
+                pass  # killed below
         if self.running:
             self._process.kill()
         self._process.wait()
@@ -300,7 +340,7 @@ class _Child:
                     pipe.close()
 
     def _listen(self) -> None:
-        """Forward what it says; the end of stderr is the end of the process."""
+        """Forward lines of stderr; its end means that the process exits."""
         pipe = self._process.stderr
         if pipe is not None:
             for raw in pipe:
@@ -313,7 +353,7 @@ class _Child:
 
 
 def keep_secret(path: Path) -> str:
-    """The secret of this store, made once, readable by its owner alone."""
+    """Return the secret of this store, created once and readable by its owner only."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -331,7 +371,7 @@ def keep_secret(path: Path) -> str:
 
 
 def _check_path(store_dir: Path) -> None:
-    """chDB reads its path as a URL: data would land in another directory without a word."""
+    """Refuse paths with ? or &. chDB parses its path as a URL and would use another directory."""
     if found := sorted(set("?&") & set(str(store_dir.resolve()))):
         raise EngineStartError(
             f"the store directory {store_dir} contains {' and '.join(found)}",
@@ -340,12 +380,12 @@ def _check_path(store_dir: Path) -> None:
 
 
 def _with_store(settings: EngineSettings, store_dir: Path) -> EngineSettings:
-    """The child changes its working directory, so its paths must not depend on ours."""
+    """Return settings with an absolute path, as the child changes its working directory."""
     return replace(settings, store_dir=store_dir)
 
 
 def child_environment() -> dict[str, str]:
-    """The child finds this package where the parent found it."""
+    """Return an environment in which the child finds this package."""
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {

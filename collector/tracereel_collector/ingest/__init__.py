@@ -1,1 +1,1 @@
-"""From received bytes to a checked body in the queue; nothing here knows the store."""
+"""Validation of request bodies up to the queue; independent of the store."""

@@ -1,49 +1,69 @@
-"""The line from received bytes to a durable receipt, in one place."""
+"""Ingest path from received bytes to a durable receipt."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from tracereel_collector.auth.claims import HINT, TenantClaimedError
 from tracereel_collector.errors import BadRequestError, ForbiddenError
 from tracereel_collector.ingest.check import EventCheck, Rejection
 from tracereel_collector.ingest.events import NDJSON, split_events
 from tracereel_collector.ingest.heartbeats import check_heartbeats
+from tracereel_collector.ingest.objects import count_json
 from tracereel_collector.ingest.otlp import FOREIGN, CheckedRequest, OtlpCheck
 from tracereel_collector.ingest.otlp_limits import OtlpLimits
 from tracereel_collector.ingest.otlp_schema import Signal
-from tracereel_collector.ingest.quick import QuickCheck
+from tracereel_collector.ingest.quick import MAX_AT_ONCE, QuickCheck
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.ingest.scores import check_scores
+from tracereel_collector.ingest.working_memory import WAIT_SECONDS, WorkingMemory
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.telemetry import OtlpMetrics
 
+T = TypeVar("T")
+
 NDJSON_TYPE = "application/x-ndjson"
+_DUPLICATES = "{} records were not stored again: the collector has them from an earlier request"
 LARGE_JSON = 64 * 1024
 LARGE_BODY = 512 * 1024
-"""Bodies above this are checked in a thread, so that small ones need not wait behind them."""
+WORKING_BYTES = 256 * 1024 * 1024
+"""Default memory for checks of large bodies.
+
+Bodies above `LARGE_JSON` or `LARGE_BODY` are checked in a thread, so that they do not delay small ones.
+"""
+
+
+CHECKS = 4
+"""Large bodies checked concurrently; tenants with waiting bodies take turns."""
+EVENT_BYTES = 250
+"""Memory per JSON value while all events of a body are checked at once."""
 
 
 class Appends(Protocol):
-    """What the line needs of the queue."""
+    """Interface of the queue that ingest uses."""
 
     async def append(self, body: Body, /) -> Receipt:
-        """Keep a body; returns once it is durable."""
+        """Append a body and return once it is durable."""
         ...
 
 
 class Forwards(Protocol):
-    """What the line tells of a body that is durable now."""
+    """Interface of the forwarder that ingest uses."""
 
-    def offer(self, kind: Kind, data: bytes, records: int, /, *, passed: str = "") -> None:
-        """Take a copy, or let it be; never waits."""
+    def offer(
+        self, kind: Kind, data: bytes, records: int, /, *, tenant: str, passed: str = ""
+    ) -> None:
+        """Queue a copy for forwarding, or drop it; never blocks."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of a request; `rejected` names the first of `refused`."""
+    """Result of a request; `rejected` holds the first of `refused` rejections."""
 
     receipt: Receipt
     rejected: list[Rejection]
@@ -52,17 +72,17 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class OtlpAnswer:
-    """What an exporter is told: how many records were refused, and why or what else is odd."""
+    """Result of an OTLP request: refused records and a message for the exporter."""
 
     refused: int
     message: str
     records: int
-    """All that the request held."""
+    """All records of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What of a request goes into the queue, and what of it does not."""
+    """Body to append and the rejected records of a request."""
 
     body: Body
     rejected: list[Rejection]
@@ -71,7 +91,7 @@ class _Taken:
 
 
 class EveryEventRejectedError(BadRequestError):
-    """Not one event of the body could be accepted."""
+    """All events of the body were rejected."""
 
     code = "rejected"
 
@@ -82,12 +102,12 @@ class EveryEventRejectedError(BadRequestError):
         super().__init__(first if single else f"all events were rejected, the first: {first}")
         self.rejected = rejected
         self.refused = refused
-        if refused == misclaimed:  # nothing wrong with the events but whose they say they are
+        if refused == misclaimed:  # only the tenant is wrong
             self.status = ForbiddenError.status
 
 
 class Accept:
-    """Takes checked bodies into the queue."""
+    """Validates request bodies and appends them to the queue."""
 
     def __init__(
         self,
@@ -99,32 +119,37 @@ class Accept:
         redactor: Redactor | None = None,
         forward: Forwards | None = None,
         otlp_limits: OtlpLimits | None = None,
+        working_bytes: int = WORKING_BYTES,
+        shares: SharePolicy = ONE_TENANT,
     ) -> None:
+        limits = otlp_limits or OtlpLimits()
+        self._max_objects = limits.objects
+        self._memory = WorkingMemory(working_bytes)
+        self._checks = TenantShares("body_checks", CHECKS, shares)
         self._queue = queue
         self._forward = forward
         self._metrics = metrics
-        self._check = EventCheck(max_event_bytes=max_event_bytes, redactor=redactor)
-        # Asked whether a log record is an event: what it hides is counted when the event is taken.
-        # What is redacted is written anew: the quick way is for what enters as it came.
+        self._check = EventCheck(
+            max_event_bytes=max_event_bytes, max_objects=limits.objects, redactor=redactor
+        )
+        # The quick check accepts bodies unchanged, so redaction cannot use it. `_asked` only tests whether
+        # a log record is an event; it has no redactor, so that redactions are counted once.
         self._quick = None if redactor else QuickCheck(max_event_bytes=max_event_bytes)
         self._asked = EventCheck(max_event_bytes=max_event_bytes)
-        self._otlp = OtlpCheck(
-            why_no_event=self._why_no_event, redactor=redactor, limits=otlp_limits
-        )
+        self._otlp = OtlpCheck(why_no_event=self._why_no_event, redactor=redactor, limits=limits)
         self._now = now_unix_nano
         self._redactor = redactor
+        # Redaction takes longer than parsing.
+        self._large_body = LARGE_JSON if redactor else LARGE_BODY
 
     async def events(self, data: bytes, *, tenant: str, content_type: str) -> Accepted:
-        """Events in any of the three shapes.
+        """Accept events as an object, an array or NDJSON.
 
         Raises:
-            BadRequestError: the body as a whole cannot be read.
-            EveryEventRejectedError: it can, but no event in it is acceptable.
+            BadRequestError: the body cannot be parsed.
+            EveryEventRejectedError: all events were rejected.
         """
-        if len(data) > LARGE_BODY:
-            taken = await asyncio.to_thread(self._take_events, data, tenant, content_type)
-        else:
-            taken = self._take_events(data, tenant, content_type)
+        taken = await self._taken(data, tenant, content_type)
         body = taken.body
         receipt = await self._append(body)
         if taken.rejected and not body.records:
@@ -135,6 +160,15 @@ class Accept:
                 misclaimed=taken.misclaimed,
             )
         return Accepted(receipt, taken.rejected, body.rejected)
+
+    async def _taken(self, data: bytes, tenant: str, content_type: str) -> _Taken:
+        if len(data) <= self._large_body:
+            return self._take_events(data, tenant, content_type)
+        # Checks hold the GIL: more at once would only take memory.
+        async with self._checks.waited(tenant, seconds=WAIT_SECONDS):
+            weight = await _in_thread(partial(_weight_of_events, data))
+            async with self._memory.hold(weight, tenant=tenant):
+                return await _in_thread(partial(self._take_events, data, tenant, content_type))
 
     def _take_events(self, data: bytes, tenant: str, content_type: str) -> _Taken:
         if self._quick is not None and content_type in NDJSON:
@@ -155,7 +189,9 @@ class Accept:
         return self._sort_events(data, tenant, content_type)
 
     def _sort_events(self, data: bytes, tenant: str, content_type: str) -> _Taken:
-        lines, changed, single = split_events(data, content_type=content_type)
+        lines, changed, single = split_events(
+            data, content_type=content_type, max_objects=self._max_objects
+        )
         checked = self._check.check(lines, tenant=tenant)
         as_it_came = not (changed or checked.changed or single)
         body = Body(
@@ -172,27 +208,31 @@ class Accept:
         return _Taken(body, checked.rejected, checked.misclaimed, single)
 
     async def _append(self, body: Body, *, passed: str = "") -> Receipt:
-        """Keep a body; what was not known before goes on to whom it is forwarded."""
+        """Append a body; forward it unless all of it is duplicate."""
         receipt = await self._queue.append(body)
         if self._forward is not None and receipt.appended:
-            self._forward.offer(body.kind, body.data, body.records, passed=passed)
+            self._forward.offer(
+                body.kind, body.data, body.records, tenant=body.tenant, passed=passed
+            )
         return receipt
 
     async def otlp(
         self, signal: Signal, data: bytes, *, tenant: str, is_json: bool, passed: str = ""
     ) -> OtlpAnswer:
-        """An OTLP request of any signal, in protobuf or JSON; `passed` names collectors before us.
+        """Accept an OTLP request in protobuf or JSON; `passed` names the collectors before this one.
 
         Raises:
-            BadRequestError: it is not one.
-            TenantClaimedError: all of it says that it belongs to another tenant.
+            BadRequestError: the body is not a valid request.
+            TenantClaimedError: all resources name another tenant.
         """
         check = self._otlp.json if is_json else self._otlp.protobuf
-        checked = (
-            await asyncio.to_thread(check, signal, data, tenant=tenant)
-            if len(data) > (LARGE_JSON if is_json else LARGE_BODY)
-            else check(signal, data, tenant=tenant)
-        )
+        if len(data) > (LARGE_JSON if is_json else self._large_body):
+            async with self._checks.waited(tenant, seconds=WAIT_SECONDS):
+                weight = await _in_thread(partial(self._otlp.weight, signal, data, is_json=is_json))
+                async with self._memory.hold(weight, tenant=tenant):
+                    checked = await _in_thread(partial(check, signal, data, tenant=tenant))
+        else:
+            checked = check(signal, data, tenant=tenant)
         refused = checked.refused.total()
         bodies = []
         if checked.records or refused:
@@ -208,13 +248,16 @@ class Accept:
             )
         if checked.events:
             events = b"\n".join(checked.events)
-            bodies.append(self._take_events(events, tenant, NDJSON_TYPE).body)
-        # Both or an error: a sender that sends again is known by what was kept of the first time.
-        await asyncio.gather(*(self._append(body, passed=passed) for body in bodies))
+            bodies.append((await self._taken(events, tenant, NDJSON_TYPE)).body)
+        # Both appends or an error: after a partial failure, the retry is deduplicated.
+        receipts = await asyncio.gather(*(self._append(body, passed=passed) for body in bodies))
         self._count(signal, checked)
         if refused and refused == checked.refused[FOREIGN] and not checked.kept:
             raise TenantClaimedError(checked.hint, hint=HINT)
-        return OtlpAnswer(refused, checked.message(), checked.kept + refused)
+        message = checked.message()
+        if duplicates := sum(receipt.duplicates for receipt in receipts):
+            message = "; ".join(filter(None, (_DUPLICATES.format(duplicates), message)))
+        return OtlpAnswer(refused, message, checked.kept + refused)
 
     def _count(self, signal: Signal, checked: CheckedRequest) -> None:
         for reason, count in checked.refused.items():
@@ -227,10 +270,10 @@ class Accept:
         return rejected[0].reason if rejected else None
 
     async def heartbeats(self, data: bytes, *, tenant: str) -> Accepted:
-        """What emitters say of themselves.
+        """Accept heartbeats of emitters.
 
         Raises:
-            BadRequestError: the body cannot be read, or nothing in it is acceptable.
+            BadRequestError: the body cannot be parsed, or all heartbeats were rejected.
         """
         checked = check_heartbeats(data)
         body = Body(
@@ -247,10 +290,10 @@ class Accept:
         return Accepted(receipt, checked.rejected, len(checked.rejected))
 
     async def scores(self, data: bytes, *, tenant: str) -> tuple[Accepted, list[str]]:
-        """What somebody thinks of runs and steps, and the ids of what was accepted.
+        """Accept scores; also return the ids of the accepted ones.
 
         Raises:
-            BadRequestError: the body cannot be read, or nothing in it is acceptable.
+            BadRequestError: the body cannot be parsed, or all scores were rejected.
         """
         now = self._now()
         checked = check_scores(data, now_unix_nano=now, redactor=self._redactor)
@@ -266,3 +309,24 @@ class Accept:
         if not checked.lines:
             raise BadRequestError(f"no score is acceptable: {checked.rejected[0].reason}")
         return Accepted(receipt, checked.rejected, len(checked.rejected)), checked.ids
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Run work in a thread; a cancelled caller still waits for its end.
+
+    The thread uses the body, whose memory the caller has reserved.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    finally:
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({running})
+        # Break the cycle of error, traceback and frame, which would keep the body in memory.
+        del running
+
+
+def _weight_of_events(data: bytes) -> int:
+    """Estimate the memory of a check in bytes."""
+    return 3 * len(data) + EVENT_BYTES * min(MAX_AT_ONCE, count_json(data, MAX_AT_ONCE))

@@ -1,34 +1,35 @@
-"""Reading a request body: decompressed as it comes, and never more of it in memory than allowed."""
+"""Reader of request bodies: streaming decompression with limits on memory and time."""
 
 import asyncio
+import io
 import time
 import zlib
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 
 from tracereel_collector.errors import (
     BadRequestError,
-    ThrottledError,
     TooLargeError,
     TooSlowError,
     UnsupportedError,
 )
 from tracereel_collector.ingest.zstd import Unzstd
+from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 
 PAUSE_SECONDS = 10.0
 BODY_SECONDS = 30.0
 MIN_BODY_RATE = 128 * 1024
-"""Bytes per second: what a body may take longer for every byte of it that has come."""
+"""Slowest accepted rate in bytes per second, after the first `body_seconds`."""
 SMALL_BODY = 1024 * 1024
 SMALL_BODIES = 64 * SMALL_BODY
-"""What the first megabytes of all bodies may hold together."""
+"""Most memory for the first megabyte of all bodies together."""
 MAX_GZIP_MEMBERS = 1000
 ENCODINGS = ("identity", "gzip", "deflate", "zstd")
 _CHUNK = 256 * 1024
 
 
 class BodyReader:
-    """Reads bodies for all requests and bounds what they hold together."""
+    """Reads request bodies and limits the memory of all of them together."""
 
     def __init__(
         self,
@@ -36,12 +37,13 @@ class BodyReader:
         max_body_bytes: int,
         max_inflight_bytes: int,
         body_seconds: float = BODY_SECONDS,
+        shares: SharePolicy = ONE_TENANT,
     ) -> None:
         self.max_body_bytes = self._max_body = max_body_bytes
-        self._max_inflight = max_inflight_bytes
         self._seconds = body_seconds
-        self._held = 0
-        self._held_small = 0
+        self._policy = shares
+        self._large = TenantShares("body_bytes", max_inflight_bytes, shares)
+        self._small = TenantShares("small_body_bytes", SMALL_BODIES, shares)
 
     @asynccontextmanager
     async def read(
@@ -49,16 +51,17 @@ class BodyReader:
         chunks: AsyncIterator[bytes],
         headers: Mapping[str, str],
         *,
+        tenant: str,
         pause_seconds: float = PAUSE_SECONDS,
     ) -> AsyncIterator[bytes]:
-        """The decompressed body of a request, held until the block is left.
+        """Yield the decompressed body; its memory is released at the end of the block.
 
         Raises:
-            TooSlowError: it does not come in time.
-            TooLargeError: more than the limit, told from the declared length where there is one.
-            UnsupportedError: an encoding that is not read here.
-            BadRequestError: compressed data that is broken or ends early.
-            ThrottledError: all requests together hold too much.
+            TooSlowError: it does not arrive in time.
+            TooLargeError: it exceeds the limit; detected early by the declared length.
+            UnsupportedError: the encoding is not supported.
+            BadRequestError: the compressed data is corrupt or truncated.
+            ThrottledError: the memory of all requests, or of this tenant, is used up.
         """
         encoding = headers.get("content-encoding", "").strip().lower() or "identity"
         if encoding not in ENCODINGS:
@@ -70,39 +73,72 @@ class BodyReader:
         if declared.isdecimal() and int(declared) > self._max_body:
             raise _too_large(self._max_body)
         decoder = _decoder_of(encoding, self._max_body)
-        parts: list[bytes] = []
-        held = held_small = 0
+        body = io.BytesIO()
+        room = _Room(self._small, self._large, tenant)
         try:
             async for chunk in _in_time(chunks, self._seconds, pause_seconds):
-                fresh = decoder.feed(chunk)
-                size = sum(map(len, fresh))
-                # Small bodies have room of their own: large ones that dawdle must not keep them out.
-                small = min(size, SMALL_BODY - held_small)
-                large = size - small
-                if (
-                    self._held_small + small > SMALL_BODIES
-                    or self._held + large > self._max_inflight
-                ):
-                    raise ThrottledError("too many requests at once", hint="try again soon")
-                self._held_small += small
-                self._held += large
-                held_small += small
-                held += large
-                parts.extend(fresh)
+                # In parts: a few bytes may decompress to the whole limit.
+                for part in decoder.feed(chunk):
+                    room.add(len(part), most=self._policy.most(self._large.total))
+                    body.write(part)
             decoder.finish()
-            data = parts[0] if len(parts) == 1 else b"".join(parts)
-            parts.clear()  # or every body would be held twice while it is worked on
-            yield data
+            # A list of parts to join would hold every body twice.
+            yield body.getvalue()
         finally:
-            self._held -= held
-            self._held_small -= held_small
+            room.give_back()
+
+    @contextmanager
+    def holding(self, size: int, *, tenant: str) -> Iterator[None]:
+        """Reserve memory for a body before it is received as a whole.
+
+        Raises:
+            TooLargeError: it exceeds the limit.
+            ThrottledError: the memory of all requests, or of this tenant, is used up.
+        """
+        if size > self._max_body:
+            raise _too_large(self._max_body)
+        room = _Room(self._small, self._large, tenant)
+        try:
+            room.add(size, most=self._policy.most(self._large.total))
+            yield
+        finally:
+            room.give_back()
+
+
+class _Room:
+    """Memory reserved for one body.
+
+    The first megabyte has a pool of its own, so that slow large bodies do not block small ones.
+    """
+
+    def __init__(self, small: TenantShares, large: TenantShares, tenant: str) -> None:
+        self._small, self._large = small, large
+        self._tenant = tenant
+        self._held_small = self._held_large = 0
+
+    def add(self, size: int, *, most: int) -> None:
+        small = min(size, SMALL_BODY - self._held_small)
+        large = size - small
+        if small:
+            self._small.take(self._tenant, small)
+            self._held_small += small
+        if large:
+            if self._held_large + large > most:  # a retry would not fit either
+                raise _too_large(SMALL_BODY + most)
+            self._large.take(self._tenant, large)
+            self._held_large += large
+
+    def give_back(self) -> None:
+        if self._held_large:
+            self._large.give_back(self._tenant, self._held_large)
+        if self._held_small:
+            self._small.give_back(self._tenant, self._held_small)
 
 
 async def _in_time(
     chunks: AsyncIterator[bytes], seconds: float, pause: float
 ) -> AsyncIterator[bytes]:
-    """The chunks, as long as they keep coming and do not only trickle."""
-    seconds = max(seconds, pause) if pause > PAUSE_SECONDS else seconds
+    """Yield chunks while they arrive fast enough."""
     waiting = aiter(chunks)
     started = time.monotonic()
     came = 0
@@ -130,31 +166,31 @@ def _too_large(max_bytes: int) -> TooLargeError:
     )
 
 
-def _decoder_of(encoding: str, max_bytes: int) -> "_Plain | _Inflate | Unzstd":
+def _decoder_of(encoding: str, max_bytes: int) -> "_PlainBody | _Inflate | Unzstd":
     if encoding == "identity":
-        return _Plain(max_bytes)
+        return _PlainBody(max_bytes)
     if encoding == "zstd":
         return Unzstd(max_bytes, too_large=_too_large)
     return _Inflate(max_bytes, gzip=encoding == "gzip")
 
 
-class _Plain:
+class _PlainBody:
     def __init__(self, max_bytes: int) -> None:
         self._left = max_bytes
         self._max = max_bytes
 
-    def feed(self, chunk: bytes) -> list[bytes]:
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
         self._left -= len(chunk)
         if self._left < 0:
             raise _too_large(self._max)
-        return [chunk] if chunk else []
+        yield chunk
 
     def finish(self) -> None:
-        """Plain bytes have no end mark."""
+        """Do nothing: plain bodies have no end mark."""
 
 
 class _Inflate:
-    """zlib with a ceiling on what comes out, so that a bomb stops at the limit."""
+    """zlib decoder with a limit on the output, against decompression bombs."""
 
     def __init__(self, max_bytes: int, *, gzip: bool) -> None:
         self._max = max_bytes
@@ -168,14 +204,13 @@ class _Inflate:
     def _new_stream(self) -> "zlib._Decompress":
         return zlib.decompressobj(zlib.MAX_WBITS | (16 if self._gzip else 0))
 
-    def feed(self, chunk: bytes) -> list[bytes]:
-        parts: list[bytes] = []
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
         self._packed_left -= len(chunk)
         if self._packed_left < 0:
             raise _too_large(self._max)
         try:
             while chunk:
-                if self._stream.eof:  # gzip allows members one after another
+                if self._stream.eof:  # gzip allows concatenated members
                     self._members += 1
                     if self._members > MAX_GZIP_MEMBERS:
                         raise BadRequestError(f"more than {MAX_GZIP_MEMBERS} gzip members")
@@ -186,10 +221,9 @@ class _Inflate:
                 self._left -= len(part)
                 if self._left < 0:
                     raise _too_large(self._max)
-                parts.append(part)
+                yield part
         except zlib.error as error:
             raise BadRequestError(f"the compressed body cannot be read: {error}") from error
-        return parts
 
     def finish(self) -> None:
         if self._started and not self._stream.eof:

@@ -1,9 +1,9 @@
-"""Checking events at the door: as strict as the engine that will decode them, and every refusal named.
+"""Checks events line by line, as strictly as the engine that decodes them later.
 
 A line is decoded once, by msgspec without a type: that is at least as strict as ClickHouse's JSON
-reader over the whole line (numbers that overflow, broken UTF-8 and surrogates, depth). What came out
-is then held against the contract, which is cheaper than reading the text a second time; only a line
-that fails is, for the sake of its message. No row is built: lines that pass go on as they came.
+reader (number overflow, invalid UTF-8 and surrogates, depth). The result is then converted to the
+event's type, which is cheaper than decoding the text again. Only a line that fails is decoded again,
+for its error message. Lines that pass are stored unchanged.
 """
 
 import json
@@ -18,15 +18,16 @@ from tracereel.events import RESERVED_FIELDS, UnknownEventTypeError
 from tracereel_collector.auth.claims import EVENT_FIELD, refusal
 from tracereel_collector.ingest.decoders import EventDecoders
 from tracereel_collector.ingest.explain import explain_field, explain_line, json_name
+from tracereel_collector.ingest.objects import MAX_OBJECTS, has_more_json
 from tracereel_collector.ingest.redaction import Redactor
-from tracereel_collector.model import SESSION_FLAG, Owner, Run
+from tracereel_collector.model import SESSION_FLAG, EmitterRun, Owner
 
 MIN_YEAR, MAX_YEAR = 1970, 2261
-"""What fits a nanosecond clock of 64 bits."""
+"""Years that fit 64 bits of nanoseconds."""
 MAX_TIMESTAMP = len("2026-01-23T10:00:00.123456789+00:00")
 MAX_DEPTH = 200
 REJECTIONS_KEPT = 1_000
-"""Reasons kept of one body; further refusals are only counted."""
+"""Reasons kept per body; further refusals are only counted."""
 OURS = RESERVED_FIELDS | {SESSION_FLAG}
 """Fields that only the collector may set."""
 TENANT_CLAIM = "tenant_claim"
@@ -35,38 +36,38 @@ _TOO_DEEP = f"nested too deep; at most {MAX_DEPTH} levels are accepted"
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """One refused record: where it stood, what it called itself, and why."""
+    """Rejected record: index, id and reason."""
 
     index: int
     event_id: str | None
     reason: str
 
     def as_dict(self) -> dict[str, Any]:
-        """As the answer shows it."""
+        """Return the rejection as a field of the response."""
         return {"index": self.index, "event_id": self.event_id, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The lines of a body that may enter, and what was refused."""
+    """Accepted lines and rejections of a body."""
 
     lines: list[bytes]
     changed: bool
-    """Whether `lines` differ from what came, so that the body must be put together anew."""
-    runs: tuple[Run, ...]
+    """Whether `lines` differ from the body, so that it must be rebuilt."""
+    runs: tuple[EmitterRun, ...]
     rejected: list[Rejection]
-    """The first of the refused, with reasons."""
+    """First rejections, with reasons."""
     refused: int
     reasons: Mapping[str, int]
-    """How many were refused for which of a few kinds of reason."""
+    """Rejections by code."""
     owners: tuple[Owner, ...] = ()
-    """The sessions of the lines that enter, with the users they claim; each pair once."""
+    """Distinct pairs of session and claimed user in the accepted lines."""
     misclaimed: int = 0
-    """How many were refused because they name another tenant."""
+    """Rejections because of another tenant's name."""
 
 
-class _RefusedError(Exception):
-    """This line does not enter."""
+class _EventRefusedError(Exception):
+    """Rejection of a line."""
 
     def __init__(self, code: str, reason: str, event_id: str | None = None) -> None:
         super().__init__(reason)
@@ -78,20 +79,27 @@ class _RefusedError(Exception):
 class EventCheck:
     """Checks lines against the contract; stateless after construction, safe to share."""
 
-    def __init__(self, *, max_event_bytes: int, redactor: Redactor | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        max_event_bytes: int,
+        max_objects: int = MAX_OBJECTS,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self._max_objects = max_objects
         self._decoders = EventDecoders()
         self._untyped: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
         self._max_event_bytes = max_event_bytes
         self._redactor = redactor
 
     def check(self, lines: list[bytes], *, tenant: str) -> Checked:
-        """Sort the lines of a tenant's body into those that enter and those that do not."""
+        """Split the lines of a tenant's body into accepted and rejected ones."""
         kept: list[bytes] = []
         rejected: list[Rejection] = []
         refused = keys = 0
         reasons: Counter[str] = Counter()
         reserved = redacted = False
-        runs = Runs()
+        runs = EmitterRuns()
         owners: dict[Owner, None] = {}
         for index, line in enumerate(lines):
             event: Any = None
@@ -105,7 +113,7 @@ class EventCheck:
                 if not OURS.isdisjoint(event):
                     reserved = True
                     _check_claim(event, tenant)
-            except _RefusedError as no:
+            except _EventRefusedError as no:
                 refused += 1
                 reasons[no.code] += 1
                 if refused <= REJECTIONS_KEPT:
@@ -116,7 +124,7 @@ class EventCheck:
             if typed.session_id is not None and typed.user_id is not None:
                 owners[typed.session_id, typed.user_id] = None
             keys += _count_keys(event) if _may_nest(line) else len(event)
-        if reserved or not _says_all_once(kept, keys):
+        if reserved or not _has_no_repeats(kept, keys):
             mended = [_mended(line, self._untyped.decode(line)) for line in kept]
         else:
             mended = kept
@@ -133,42 +141,49 @@ class EventCheck:
 
     def _decode(self, line: bytes) -> Any:
         if len(line) > self._max_event_bytes:
-            raise _RefusedError(
+            raise _EventRefusedError(
                 "too_large",
                 f"the event has {len(line)} bytes; at most {self._max_event_bytes} are accepted",
+            )
+        most = self._max_objects
+        if has_more_json(line, most):
+            raise _EventRefusedError(
+                "too_large", f"the event holds more than {most} values; send it in parts"
             )
         try:
             event = self._untyped.decode(line)
         except RecursionError as error:
-            raise _RefusedError("too_deep", _TOO_DEEP) from error
+            raise _EventRefusedError("too_deep", _TOO_DEEP) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _RefusedError(
+            raise _EventRefusedError(
                 "bad_json", *explain_line(line, f"not valid JSON: {error}")
             ) from error
         if _may_nest(line) and is_deeper(event, MAX_DEPTH):
-            raise _RefusedError("too_deep", _TOO_DEEP)
+            raise _EventRefusedError("too_deep", _TOO_DEEP)
         return event
 
     def _typed(self, line: bytes, event: Any) -> Any:
         if not isinstance(event, dict):
-            raise _RefusedError("bad_json", f"expected a JSON object, got {json_name(event)}")
+            raise _EventRefusedError("bad_json", f"expected a JSON object, got {json_name(event)}")
         if "event_type" not in event:
-            raise _RefusedError("bad_field", "event_type: missing; expected the type of the event")
+            raise _EventRefusedError(
+                "bad_field", "event_type: missing; expected the type of the event"
+            )
         try:
             decoder = self._decoders.of(event["event_type"])
         except UnknownEventTypeError as error:
-            raise _RefusedError("unknown_type", str(error)) from error
+            raise _EventRefusedError("unknown_type", str(error)) from error
         try:
             typed = msgspec.convert(event, decoder.type)
         except msgspec.ValidationError:
             typed = _explained(decoder, line, event)
         if len(event["timestamp"]) > MAX_TIMESTAMP:
-            raise _RefusedError(
+            raise _EventRefusedError(
                 "bad_timestamp",
                 f"timestamp: {event['timestamp'][:60]!r} is too long; expected at most nanoseconds",
             )
         if not MIN_YEAR <= typed.timestamp.year <= MAX_YEAR:
-            raise _RefusedError(
+            raise _EventRefusedError(
                 "bad_timestamp",
                 f"timestamp: {event['timestamp']!r} is out of range;"
                 f" expected a year from {MIN_YEAR} to {MAX_YEAR}",
@@ -177,14 +192,14 @@ class EventCheck:
 
 
 def _may_nest(line: bytes) -> bool:
-    """Cheap and never wrong when it says no, as of most lines: nothing is nested in the object."""
+    """Return False only if nothing is nested; a cheap test with false positives."""
     return b"[" in line or line.find(b"{", 1) >= 0
 
 
-def _says_all_once(lines: list[bytes], keys: int) -> bool:
-    """Whether no key is said twice and no line is broken; cheap, and never wrong when it says yes.
+def _has_no_repeats(lines: list[bytes], keys: int) -> bool:
+    """Return True only if no key is repeated; a cheap test with false negatives.
 
-    There are as many keys in the text as were decoded, and no white space hides one from the count.
+    It compares the number of keys in the text with the decoded ones. Lines with line feeds also fail.
     """
     text = b"\n".join(lines)
     return (
@@ -199,28 +214,28 @@ def _says_all_once(lines: list[bytes], keys: int) -> bool:
 def _check_claim(event: dict[str, Any], tenant: str) -> None:
     claimed = event.get(EVENT_FIELD)
     if claimed not in (None, "", tenant):
-        raise _RefusedError(TENANT_CLAIM, refusal(EVENT_FIELD, claimed, tenant))
+        raise _EventRefusedError(TENANT_CLAIM, refusal(EVENT_FIELD, claimed, tenant))
 
 
 def _mended(line: bytes, event: dict[str, Any]) -> bytes:
-    """The line itself, or a new one where it says a thing twice or what only the collector may say."""
+    """Return the line without repeated keys and without fields reserved for the collector."""
     if not OURS.isdisjoint(event):
         return msgspec.json.encode({key: value for key, value in event.items() if key not in OURS})
     said_once = msgspec.json.encode(event)
     if said_once == line:
-        return line  # compact, as our own SDK writes: this settles it
+        return line  # compact JSON, as the SDK writes it, has no repeated keys
     if _repeats_keys(line):
-        # The engine takes the first of two equal keys, we the last.
+        # Of repeated keys the engine uses the first, msgspec the last.
         return said_once
     return b" ".join(line.splitlines()) if b"\n" in line or b"\r" in line else line
 
 
 def _explained(decoder: "msgspec.json.Decoder[Any]", line: bytes, event: dict[str, Any]) -> Any:
-    """Read a line as its type once more, to say of what came what is wrong with it."""
+    """Decode a line as its type to get an error message with the field."""
     try:
         return decoder.decode(line)
     except msgspec.ValidationError as error:
-        raise _RefusedError("bad_field", explain_field(str(error), event)) from error
+        raise _EventRefusedError("bad_field", explain_field(str(error), event)) from error
 
 
 def _count_keys(value: Any) -> int:
@@ -248,7 +263,7 @@ def _id_of(event: Any) -> str | None:
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and objects are nested deeper; without recursion, whatever came."""
+    """Return whether lists and objects are nested deeper; iterative, for untrusted input."""
     layer = [value]
     for _ in range(levels):
         layer = [
@@ -262,11 +277,11 @@ def is_deeper(value: Any, levels: int) -> bool:
     return True
 
 
-class Runs:
-    """Folds emitter numbers, record by record, into runs of consecutive ones."""
+class EmitterRuns:
+    """Groups records into runs of consecutive numbers per emitter."""
 
     def __init__(self) -> None:
-        self._runs: list[Run] = []
+        self._runs: list[EmitterRun] = []
         self._emitter: str | None = None
         self._first = 0
         self._count = 0
@@ -281,10 +296,10 @@ class Runs:
         self._close()
         self._emitter, self._first, self._count = emitter_id, number or 0, 1
 
-    def finish(self) -> tuple[Run, ...]:
+    def finish(self) -> tuple[EmitterRun, ...]:
         self._close()
         return tuple(self._runs)
 
     def _close(self) -> None:
         if self._count:
-            self._runs.append(Run(self._emitter, self._first, self._count))
+            self._runs.append(EmitterRun(self._emitter, self._first, self._count))

@@ -1,4 +1,4 @@
-"""Tenants named in OTLP bodies: a resource that names another one than the key's does not enter."""
+"""Tenant names in OTLP resources: those of another tenant are refused."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,7 +9,7 @@ _RESOURCES = ("resource_spans", "resource_logs", "resource_metrics")
 
 
 def foreign_claim(attributes: Iterable[Any], tenant: str) -> str | None:
-    """Why a resource is refused; None where it names no other tenant."""
+    """Return why a resource is refused; None if it names no other tenant."""
     for pair in attributes:
         if pair.key in RESOURCE_ATTRIBUTES:
             kind = pair.value.WhichOneof("value")
@@ -20,7 +20,7 @@ def foreign_claim(attributes: Iterable[Any], tenant: str) -> str | None:
 
 
 def names_another(request: Any, tenant: str) -> bool:
-    """Whether any resource of an OTLP request names another tenant."""
+    """Return whether any resource of an OTLP request names another tenant."""
     return any(
         foreign_claim(each.resource.attributes, tenant) is not None
         for resources in _resources(request)
@@ -29,7 +29,7 @@ def names_another(request: Any, tenant: str) -> bool:
 
 
 def remove_foreign(request: Any, tenant: str) -> str:
-    """Take resources that name another tenant out of an OTLP request; why, of the first."""
+    """Remove resources that name another tenant; return the reason for the first."""
     reason = ""
     for resources in _resources(request):
         for index in range(len(resources) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Typed decoders for events, generated from the contract's JSON Schema so that there is one definition."""
+"""Typed decoders of events, generated from the JSON Schema of the contract."""
 
 import re
 from collections.abc import Callable, ItemsView
@@ -21,7 +21,7 @@ _LIMITS = {
 
 
 class EventDecoders:
-    """A strict decoder for each event type: raises `msgspec.ValidationError` naming the field."""
+    """Strict decoder of each event type; `msgspec.ValidationError` names the field."""
 
     def __init__(self) -> None:
         self._by_type: dict[str, msgspec.json.Decoder[Any]] = {}
@@ -31,10 +31,10 @@ class EventDecoders:
             self._by_type[event_type.get("const", CUSTOM_PREFIX)] = decoder
 
     def of(self, event_type: object) -> "msgspec.json.Decoder[Any]":
-        """The decoder of an event type.
+        """Return the decoder of an event type.
 
         Raises:
-            UnknownEventTypeError: the type is not in the contract and not a `custom.` one.
+            UnknownEventTypeError: the type is not in the contract and has no `custom.` prefix.
         """
         if isinstance(event_type, str):
             found = self._by_type.get(event_type)
@@ -47,7 +47,7 @@ class EventDecoders:
 
 @cache
 def event_definitions() -> ItemsView[str, dict[str, Any]]:
-    """The events of the contract by the names of their models; made once, it takes a while."""
+    """Return the event definitions of the contract by model name; cached, because it is slow."""
     definitions: dict[str, dict[str, Any]] = json_schema()["$defs"]
     return definitions.items()
 
@@ -62,7 +62,12 @@ def _struct(name: str, definition: dict[str, Any]) -> type[msgspec.Struct]:
 
 
 def type_of(schema: dict[str, Any], *, without_pattern: Callable[[str], None] | None = None) -> Any:
-    """What msgspec calls a schema; a pattern can be left out and handed to who will see to it."""
+    """Return the msgspec type of a schema.
+
+    Args:
+        schema: JSON Schema of a field.
+        without_pattern: Receives the pattern, which is then left out of the type.
+    """
     if "anyOf" in schema:
         union: Any = None
         for option in schema["anyOf"]:
@@ -87,6 +92,6 @@ def type_of(schema: dict[str, Any], *, without_pattern: Callable[[str], None] | 
     if "pattern" in schema and without_pattern is not None:
         without_pattern(schema["pattern"])
     elif "pattern" in schema:
-        # `$` in Python also matches before a final newline; the contract means the very end.
+        # `$` in Python also matches before a final newline, in JSON Schema only at the end.
         limits["pattern"] = re.sub(r"\$$", r"\\Z", schema["pattern"])
     return Annotated[_PLAIN[kind], msgspec.Meta(**limits)] if limits else _PLAIN[kind]

@@ -3,33 +3,37 @@
 import msgspec
 
 from tracereel_collector.errors import BadRequestError, TooLargeError
+from tracereel_collector.ingest.objects import MAX_OBJECTS, has_more_json, too_many_objects
 
 _SHAPES = "expected one event as a JSON object, a JSON array of events, or one event per line"
 MAX_RECORDS = 100_000
-"""Events in one body: each costs memory of its own, however short."""
-MAX_COMMAS = 3_000_000
-"""What bounds the elements of an array before it is taken apart."""
+"""Most events of one body: even short ones take memory."""
 NDJSON = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 
 
-def split_events(body: bytes, *, content_type: str) -> tuple[list[bytes], bool, bool]:
-    """The events of a body as lines; whether the body must be put together anew; whether it is one.
+def split_events(
+    body: bytes, *, content_type: str, max_objects: int = MAX_OBJECTS
+) -> tuple[list[bytes], bool, bool]:
+    """Split a body into lines.
 
-    A JSON string cannot hold a raw line feed, so a line feed always separates: an object printed
-    over several lines is told from NDJSON by its first line not being whole.
+    A JSON string cannot contain a raw line feed. A body whose first line is not complete JSON is
+    therefore one object printed over several lines, not NDJSON.
+
+    Returns:
+        The lines, whether the body must be rebuilt from them, and whether it is a single event.
 
     Raises:
-        BadRequestError: the body is empty or has none of the three shapes.
-        TooLargeError: it holds too many events.
+        BadRequestError: the body is empty or not an object, an array or NDJSON.
+        TooLargeError: it has too many events.
     """
     stripped = body.strip()
-    if stripped[:1] == b"[" and stripped.count(b",") > MAX_COMMAS:
-        raise _too_many()
     if not stripped:
         raise BadRequestError("the body is empty", hint=_SHAPES)
     if content_type in NDJSON:
         return (*_split_lines(stripped), False)
     if stripped[:1] == b"[":
+        if has_more_json(stripped, max_objects):
+            raise too_many_objects(max_objects)
         elements = _split_array(stripped)
         if len(elements) > MAX_RECORDS:
             raise _too_many()
@@ -46,7 +50,9 @@ def _too_many() -> TooLargeError:
 
 
 def _split_lines(body: bytes) -> tuple[list[bytes], bool]:
-    lines = body.split(b"\n", MAX_RECORDS)  # one more than may be, however many there are
+    lines = body.split(
+        b"\n", MAX_RECORDS
+    )  # one more than allowed, to detect an excess without splitting all
     if len(lines) > MAX_RECORDS:
         raise _too_many()
     if b"\r" not in body and b"" not in lines:
@@ -56,7 +62,7 @@ def _split_lines(body: bytes) -> tuple[list[bytes], bool]:
 
 def _split_array(body: bytes) -> list[bytes]:
     try:
-        # Elements stay the bytes they are: nothing is decoded that is not kept.
+        # Raw elements keep their bytes and are not decoded.
         return [
             bytes(element).strip() for element in msgspec.json.decode(body, type=list[msgspec.Raw])
         ]
@@ -68,7 +74,7 @@ def _split_array(body: bytes) -> list[bytes]:
 
 def _is_whole(line: bytes) -> bool:
     try:
-        msgspec.json.decode(line)
+        msgspec.json.decode(line, type=msgspec.Raw)  # parsed without building objects
     except (ValueError, RecursionError):
         return False
     return True

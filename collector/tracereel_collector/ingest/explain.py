@@ -1,4 +1,4 @@
-"""Says why a line was refused: the field, what came, what would be accepted. Only runs on refusals."""
+"""Error messages for rejected lines: field, received value and expected value."""
 
 import json
 import math
@@ -8,11 +8,11 @@ _OF_THE_WHOLE: Final = {
     "Object missing required field `": "missing; the field is required",
     "Object contains unknown field `": "there is no such field",
 }
-"""What msgspec says of an object, and what that means for the field it names."""
+"""Messages of msgspec about objects, and their texts for the field."""
 
 
 def explain_field(message: str, event: dict[str, Any]) -> str:
-    """msgspec's message about a field, with the field first and the value that came."""
+    """Rewrite msgspec's message with the field first and the received value."""
     text, _, path = message.partition(" - at `$.")
     field = path.rstrip("`")
     if not field:
@@ -27,7 +27,7 @@ def explain_field(message: str, event: dict[str, Any]) -> str:
 
 
 class _Odd:
-    """A number JSON or ClickHouse does not know."""
+    """Number that JSON or ClickHouse cannot represent."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -39,10 +39,9 @@ def _number(text: str) -> Any:
 
 
 def explain_line(line: bytes, problem: str) -> tuple[str, str | None]:
-    """Why a line is not JSON that can be stored, and its event id where it can still be seen.
+    """Return why a line is not valid JSON, and its event id if readable.
 
-    A lenient reading finds the field: bytes that are no UTF-8 and lone surrogates become
-    surrogates, numbers that are none become `_Odd`.
+    A lenient decoder finds the field: invalid UTF-8 becomes surrogates, invalid numbers `_Odd`.
     """
     try:
         text = line.decode("utf-8", "surrogateescape")
@@ -61,7 +60,7 @@ def explain_line(line: bytes, problem: str) -> tuple[str, str | None]:
 
 
 def _first_odd(value: Any, path: str) -> tuple[str, Any]:
-    """Where the first odd value stands."""
+    """Return the path and the first invalid value."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not _is_text(key):
@@ -88,6 +87,6 @@ def _is_text(value: str) -> bool:
 
 
 def json_name(value: Any) -> str:
-    """What JSON calls a value."""
+    """Return the JSON name of a value's type."""
     names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

@@ -1,4 +1,4 @@
-"""Heartbeats at the door: one or an array of them, checked against the contract and written anew."""
+"""Validation of heartbeats: one object or an array."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,18 +18,18 @@ _BODY = SmallBody(
 
 @dataclass(frozen=True, slots=True)
 class CheckedHeartbeats:
-    """The lines that may enter, and why the others may not."""
+    """Accepted lines and rejections."""
 
     lines: list[bytes]
     rejected: list[Rejection]
 
 
 def check_heartbeats(data: bytes) -> CheckedHeartbeats:
-    """Sort the heartbeats of a body into those that enter and those that do not.
+    """Split the heartbeats of a body into accepted and rejected ones.
 
     Raises:
-        BadRequestError: the body has neither of the two shapes.
-        TooLargeError: it is too large or holds too many.
+        BadRequestError: the body is neither an object nor an array.
+        TooLargeError: it is too large or has too many heartbeats.
     """
     lines: list[bytes] = []
     rejected: list[Rejection] = []

@@ -1,4 +1,4 @@
-"""Checking OTLP bodies: proved decodable, counted, and left as they are unless they must change."""
+"""Validation of OTLP bodies: decoded, counted, and kept unchanged if possible."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from tracereel_collector.ingest.claims import names_another, remove_foreign
+from tracereel_collector.ingest.objects import count_json, count_protobuf, too_many_objects
 from tracereel_collector.ingest.otlp_events import event_line, event_type_of, may_hold_events
 from tracereel_collector.ingest.otlp_json import request_from_json
 from tracereel_collector.ingest.otlp_limits import (
@@ -36,11 +37,13 @@ from tracereel_collector.ingest.redaction import Redactor
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
 _ZERO_PARENT_FIELD = b"\x22\x08" + _NO_SPAN
 _POINTS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
+JSON_BYTES, MESSAGE_BYTES = 300, 400
+"""Memory per JSON value with its message, and per message decoded with two schemas."""
 REFUSED_EVENT = "tracereel.event_refused"
-"""The attribute of a log record that names an event of ours and is none, with the reason."""
+"""Attribute with the reason why a log record with an event name is not an event."""
 
 Refusal = Callable[[bytes, str], str | None]
-"""Why a line is no event of a tenant; None when it is one."""
+"""Returns why a line is not an event of a tenant; None if it is one."""
 FOREIGN = "another tenant"
 REDACTED = "redacted"
 _SAID = {
@@ -54,25 +57,25 @@ _SAID = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRequest:
-    """What of a request may enter, and what became of the rest."""
+    """Accepted part of a request, and counts of refused and changed records."""
 
     data: bytes
     records: int
     events: list[bytes] = field(default_factory=list)
-    """Log records that are events of ours, as lines."""
+    """Log records that are tracereel events, as JSON lines."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Records that do not enter, by reason."""
+    """Refused records by reason."""
     mended: Counter[str] = field(default_factory=Counter)
-    """What was changed so that it can enter, by what it was."""
+    """Changes made so that records can be stored, by type."""
     hint: str = ""
 
     @property
     def kept(self) -> int:
-        """Records of all kinds that enter."""
+        """Accepted records of all kinds."""
         return self.records + len(self.events)
 
     def message(self) -> str:
-        """What the sender should know, in a sentence or two; empty when all went in as it came."""
+        """Return a message for the sender; empty if nothing was refused or changed."""
         said = [f"{count} refused: {reason}" for reason, count in self.refused.items()]
         said += [
             text.format(self.mended[what]) for what, text in _SAID.items() if self.mended[what]
@@ -81,7 +84,7 @@ class CheckedRequest:
 
 
 class OtlpCheck:
-    """Checks requests of all signals; stateless after construction, safe to share."""
+    """Checks requests of all signals; stateless after construction."""
 
     def __init__(
         self,
@@ -99,8 +102,12 @@ class OtlpCheck:
         """Check a request in protobuf.
 
         Raises:
-            BadRequestError: it is not one.
+            BadRequestError: it is not a valid request.
+            TooLargeError: it has too many messages.
         """
+        most = self._limits.objects
+        if count_protobuf(data, signal.request.DESCRIPTOR, most) > most:
+            raise too_many_objects(most)
         try:
             request = self._bounded[signal.name].FromString(data)
             records, odd = _LOOKS[signal.name](request, self._limits.attributes)
@@ -109,7 +116,7 @@ class OtlpCheck:
             odd = odd or self._redactor is not None or names_another(request, tenant)
             if not odd and request.IsInitialized():
                 return CheckedRequest(data=data, records=records)
-            # What is too deep for the bounded classes was not read yet.
+            # The bounded classes do not decode deep values.
             official = signal.request.FromString(data)
         except DecodeError:
             official, mended = read_with_bad_text(signal, data)
@@ -118,13 +125,26 @@ class OtlpCheck:
         changed = checked.mended or checked.refused or checked.events
         return checked if changed else CheckedRequest(data=data, records=records)
 
-    def json(self, signal: Signal, data: bytes, *, tenant: str) -> CheckedRequest:
-        """Check a request in OTLP's JSON.
+    def weight(self, signal: Signal, data: bytes, *, is_json: bool) -> int:
+        """Estimate the memory of a check in bytes.
 
         Raises:
-            BadRequestError: it is not one; the message names the field.
+            BadRequestError: the bytes are not valid protobuf.
         """
-        request, mended = request_from_json(signal, data)
+        most = self._limits.objects
+        if is_json:
+            return 2 * len(data) + JSON_BYTES * min(most, count_json(data, most))
+        objects = count_protobuf(data, signal.request.DESCRIPTOR, most)
+        return 2 * len(data) + MESSAGE_BYTES * min(most, objects)
+
+    def json(self, signal: Signal, data: bytes, *, tenant: str) -> CheckedRequest:
+        """Check a request in OTLP JSON.
+
+        Raises:
+            BadRequestError: it is not a valid request; the message names the field.
+            TooLargeError: it has too many values.
+        """
+        request, mended = request_from_json(signal, data, max_objects=self._limits.objects)
         return self._mended(signal, request, mended, tenant)
 
     def _mended(
@@ -136,7 +156,7 @@ class OtlpCheck:
         *,
         bounded: Any = None,
     ) -> CheckedRequest:
-        """The request with everything in it that must change changed."""
+        """Apply all necessary changes to a request."""
         refused: Counter[str] = Counter()
         events: list[bytes] = []
         hint = ""
@@ -146,7 +166,7 @@ class OtlpCheck:
             refused[FOREIGN] = came - _count(signal, request)
             bounded = None
         if signal is LOGS:
-            # Before anything becomes text: the fields of an event keep their shape.
+            # Before values are flattened to text: event fields keep their structure.
             events, reasons = self._take_events(request, tenant)
             mended[NO_EVENT] += len(reasons)
             hint = hint or (reasons[0] if reasons else "")
@@ -170,7 +190,7 @@ class OtlpCheck:
         )
 
     def _take_events(self, request: Any, tenant: str) -> tuple[list[bytes], list[str]]:
-        """Take the records that are events out of a request of logs; why others were not taken."""
+        """Move events out of a logs request; return them and the reasons for the others."""
         lines: list[bytes] = []
         reasons: list[str] = []
         for resource in request.resource_logs:
@@ -185,7 +205,7 @@ class OtlpCheck:
                         if reason is None:
                             lines.append(line)
                             continue
-                        # It stays what it also is, a log record, and says why it is no more.
+                        # Keep it as a log record, with the reason as an attribute.
                         record.attributes.add(key=REFUSED_EVENT).value.string_value = reason
                         reasons.append(reason)
                     kept.append(record.SerializeToString())
@@ -202,7 +222,7 @@ def _service_of(resource: Any) -> str:
 
 
 def _look_at_spans(request: Any, most: int) -> tuple[int, bool]:
-    """How many spans there are, and whether any needs a closer look."""
+    """Return the number of spans and whether any needs the full check."""
     count = 0
     odd = False
     for resource in request.resource_spans:

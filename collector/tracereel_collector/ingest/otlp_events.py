@@ -1,4 +1,4 @@
-"""Log records that are events of ours: found by their name, and turned into lines of `/v1/events`."""
+"""Log records that are tracereel events: detected by name, converted to JSON lines."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from tracereel_collector.ingest.otlp_mend import MAX_UNIX_NANO
 from tracereel_collector.ingest.otlp_values import as_plain
 
 NAME_ATTRIBUTE = "event.name"
-"""Where the name of an event stood before log records had a field for it."""
+"""Attribute with the event name, from before log records had a field for it."""
 _PREFIXES = tuple(
     sorted({f"{name.partition('.')[0]}.".encode() for name in (*EVENT_TYPES, CUSTOM_PREFIX)})
 )
@@ -20,12 +20,12 @@ _SECOND = 1_000_000_000
 
 
 def may_hold_events(data: bytes) -> bool:
-    """Cheap, and never wrong when it says no."""
+    """Return False only if a body holds no events; a cheap test with false positives."""
     return any(prefix in data for prefix in _PREFIXES)
 
 
 def event_type_of(record: Any) -> str | None:
-    """The event type a log record names, where it is one of the contract's or a `custom.` one."""
+    """Return the event type of a log record; None if it is not an event."""
     name = record.event_name
     if not name:
         name = next(
@@ -36,11 +36,11 @@ def event_type_of(record: Any) -> str | None:
 
 
 def event_line(record: Any, event_type: str, *, service: str) -> bytes:
-    """The event of a log record as a JSON line.
+    """Convert a log record to an event as a JSON line.
 
-    Fields come from the attributes and, before them, from the body: a map, or a JSON object as
-    text. What the event itself does not say comes from the record: time, trace, span, service.
-    The line depends on nothing but the record, so that one sent twice is known as a duplicate.
+    Fields come from the attributes and, with precedence, from the body: a map or a JSON object as text.
+    Missing time, trace, span and service come from the record. The line depends only on the record,
+    so that a retry is recognised as a duplicate.
     """
     fields: dict[str, Any] = {
         each.key: as_plain(each.value) for each in record.attributes if each.key != NAME_ATTRIBUTE
@@ -66,7 +66,7 @@ def event_line(record: Any, event_type: str, *, service: str) -> bytes:
 def _body_fields(body: Any) -> dict[str, Any]:
     plain = as_plain(body)
     if isinstance(plain, str) and plain[:1] == "{":
-        # Some collectors hand a map on as its text.
+        # Some collectors convert a map to text.
         try:
             plain = json.loads(plain)
         except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""OTLP's own JSON mapping, read into protobuf messages: hex ids, integers as text, no strangers."""
+"""Decoder of OTLP JSON into protobuf messages: hex ids, integers as text, unknown fields ignored."""
 
 import base64
 import binascii
@@ -13,11 +13,12 @@ import msgspec
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from tracereel_collector.errors import BadRequestError
+from tracereel_collector.ingest.objects import MAX_OBJECTS, has_more_json, too_many_objects
 from tracereel_collector.ingest.otlp_mend import BAD_TEXT
 from tracereel_collector.ingest.otlp_schema import Signal
 
 MAX_LEVELS = 200
-"""Objects inside objects; a level of an attribute's value takes three of them."""
+"""Most nested objects; a level of an attribute value takes three of them."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _NUMERAL = re.compile(r"-?\d{1,20}", re.ASCII)
@@ -38,19 +39,24 @@ _INTEGERS = {
 
 
 class _BadValueError(Exception):
-    """A value that its field cannot have; the path to it is added on the way out."""
+    """Invalid value of a field; callers add the path to it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.path: list[str] = []
 
 
-def request_from_json(signal: Signal, data: bytes) -> tuple[Any, Counter[str]]:
-    """The request of a JSON body, and what had to be mended in its text.
+def request_from_json(
+    signal: Signal, data: bytes, *, max_objects: int = MAX_OBJECTS
+) -> tuple[Any, Counter[str]]:
+    """Decode a JSON body; also return counts of corrected texts.
 
     Raises:
-        BadRequestError: it is not JSON, or a field has a value it cannot have.
+        BadRequestError: it is not JSON, or a field has an invalid value.
+        TooLargeError: it has too many values.
     """
+    if has_more_json(data, max_objects):
+        raise too_many_objects(max_objects)
     mended: Counter[str] = Counter()
     request = signal.request()
     if not data.strip():
@@ -75,7 +81,7 @@ def _document(data: bytes, mended: Counter[str]) -> Any:
     except RecursionError as error:
         raise _BadValueError("nested too deep") from error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # Bytes that are no UTF-8, lone surrogates, numbers too large for a double: read once more.
+        # Invalid UTF-8, lone surrogates or numbers too large for a double: decode leniently.
         text = data.decode("utf-8", "replace")
         mended[BAD_TEXT] += text.encode() != data
     try:
@@ -88,7 +94,7 @@ def _document(data: bytes, mended: Counter[str]) -> Any:
 
 @cache
 def _fields(message: Descriptor) -> dict[str, FieldDescriptor]:
-    """Fields by their name in JSON; the original names are not OTLP, but nobody means another thing."""
+    """Return fields by JSON name and, leniently, by protobuf name."""
     fields = {field.name: field for field in message.fields}
     return fields | {field.camelcase_name: field for field in message.fields}
 
@@ -132,7 +138,7 @@ def _fill_list(
 
 
 def _object(value: Any) -> dict[str, Any]:
-    if value is None:  # an element of a list: an empty message
+    if value is None:  # list element: an empty message
         return {}
     if not isinstance(value, dict):
         raise _BadValueError(f"expected an object; got {_shown(value)}")
@@ -176,7 +182,7 @@ def _is_whole(value: Any) -> bool:
 def _double(value: Any) -> float:
     if isinstance(value, str):
         try:
-            return float(value)  # "NaN", "Infinity" and "-Infinity" among them
+            return float(value)  # including "NaN", "Infinity" and "-Infinity"
         except ValueError:
             pass
     elif isinstance(value, int | float) and not isinstance(value, bool):

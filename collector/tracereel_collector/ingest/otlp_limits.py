@@ -1,40 +1,43 @@
-"""Bounds on what one OTLP record may carry: how many attributes, and how long a text or value is."""
+"""Limits of OTLP records: number of attributes and length of values."""
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from google.protobuf.message import Message
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from tracereel_collector.ingest.otlp_values import as_json
+from tracereel_collector.ingest.objects import MAX_OBJECTS
+from tracereel_collector.ingest.otlp_values import as_json, messages_in
 
 MANY_ATTRIBUTES = "attributes over the limit"
 LONG_VALUE = "value cut to the limit"
-"""What is mended, as counters and answers call it."""
+"""Types of changes, as named in metrics and responses."""
 DROPPED = "tracereel.dropped_attributes"
-"""The attribute that says how many were left out."""
+"""Attribute with the number of dropped attributes."""
 _CUT = "… [cut: {} bytes, sha256 {}]"
 _ANY_VALUE, _KEY_VALUE = AnyValue.DESCRIPTOR.full_name, KeyValue.DESCRIPTOR.full_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtlpLimits:
-    """The most attributes of a resource, span, event, link, record or point, and bytes of a value."""
+    """Most attributes of a resource, span, event, link, record or point, and bytes of a value.
+
+    `objects` limits the protobuf messages or JSON values of a request.
+    """
 
     attributes: int = 1_000
     value_bytes: int = 4 * 1024 * 1024
+    objects: int = MAX_OBJECTS
 
 
 def drop_surplus(message: Message, most: int) -> int:
-    """Leave out attributes beyond the limit, wherever there are any; how many."""
+    """Drop attributes beyond the limit in all messages; return their number."""
     dropped = 0
     for field, value in message.ListFields():
         if field.message_type is None or field.message_type.full_name == _ANY_VALUE:
             continue
         if field.message_type.full_name != _KEY_VALUE:
-            dropped += sum(drop_surplus(each, most) for each in _each(value))
+            dropped += sum(drop_surplus(each, most) for each in messages_in(value))
         elif len(value) > most:
             surplus = len(value) - most
             del value[most:]
@@ -44,7 +47,10 @@ def drop_surplus(message: Message, most: int) -> int:
 
 
 def cut_long_values(message: Message, longest: int) -> int:
-    """Cut texts and values above so many bytes; what is left says how long they were; how many."""
+    """Truncate texts and values above a size; return their number.
+
+    The truncated text ends with the original size and digest.
+    """
     cut = 0
     for field, value in message.ListFields():
         if field.type == field.TYPE_STRING:
@@ -58,8 +64,8 @@ def cut_long_values(message: Message, longest: int) -> int:
                     value[:] = shorter
         if field.message_type is None:
             continue
-        for each in _each(value):
-            # Looked into only where something can be too long: most of a large body is small.
+        for each in messages_in(value):
+            # Descend only where a value can be too long: most parts of a large body are small.
             if each.ByteSize() <= longest:
                 continue
             if field.message_type.full_name == _ANY_VALUE:
@@ -71,12 +77,8 @@ def cut_long_values(message: Message, longest: int) -> int:
     return cut
 
 
-def _each(value: Any) -> Iterator[Any]:
-    return iter((value,)) if isinstance(value, Message) else iter(value)
-
-
 def _shortened(text: str, longest: int) -> str:
-    if len(text) <= longest // 4:  # no character takes more than four bytes
+    if len(text) <= longest // 4:  # a character has at most four bytes
         return text
     data = text.encode()
     if len(data) <= longest:

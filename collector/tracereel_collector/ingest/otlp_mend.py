@@ -1,7 +1,6 @@
-"""Changes a request that cannot be stored as it came: the rare, slow way through the door."""
+"""Corrections of OTLP requests that cannot be stored unchanged; rare and slow."""
 
 from collections import Counter
-from collections.abc import Iterator
 from itertools import repeat
 from typing import Any
 
@@ -10,29 +9,29 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.ingest.otlp_schema import Signal
-from tracereel_collector.ingest.otlp_values import as_json, is_deeper
+from tracereel_collector.ingest.otlp_values import as_json, is_deeper, messages_in
 
 MAX_UNIX_NANO = 2**63 - 1
-"""The last moment the store's clock can hold, in the year 2262."""
+"""Latest time that the store can represent, in the year 2262."""
 ORIGINAL = "tracereel.original_{}"
-"""The attribute that keeps a time as it was sent, where the store has to clamp it."""
+"""Attribute with the original value of a time that the store clamps."""
 
 BAD_TEXT = "text that is not UTF-8"
 BAD_TIME = "time out of range"
 DEEP_VALUE = "deep value as JSON text"
 ZERO_PARENT = "parent id of zeros"
 NO_EVENT = "event kept as a log record"
-"""What is mended, as counters and answers call it."""
+"""Types of changes, as named in metrics and responses."""
 
 _IDS = (("trace_id", 16), ("span_id", 8))
 _ANY_VALUE = AnyValue.DESCRIPTOR.full_name
 
 
 def read_with_bad_text(signal: Signal, data: bytes) -> tuple[Any, int]:
-    """A request whose strings are not all UTF-8, with U+FFFD for the bytes that are not; how many.
+    """Decode a request with invalid UTF-8 as U+FFFD; also return the number of changed strings.
 
     Raises:
-        BadRequestError: that is not what is wrong with it.
+        BadRequestError: the request is invalid for another reason.
     """
     try:
         lenient = signal.lenient.FromString(data)
@@ -45,12 +44,12 @@ def read_with_bad_text(signal: Signal, data: bytes) -> tuple[Any, int]:
 
 
 def _mend_text(message: Message, official: Any) -> int:
-    """Mend what is a string in the official message of the same name and bytes in this one."""
+    """Correct the fields that are strings in the official message and bytes in this one."""
     mended = 0
     for field, value in message.ListFields():
         meant = official.fields_by_number[field.number]
         if meant.message_type is not None:
-            for each in _each(value):
+            for each in messages_in(value):
                 mended += _mend_text(each, meant.message_type)
         elif meant.type == meant.TYPE_STRING and isinstance(value, bytes):
             text = value.decode("utf-8", "replace").encode()
@@ -65,16 +64,17 @@ def _mend_text(message: Message, official: Any) -> int:
 
 
 def flatten_deep_values(message: Message, bounded: Any = None) -> int:
-    """Replace values that nest deeper than the store reads by their JSON text; how many.
+    """Replace values nested deeper than the store reads by JSON text; return their number.
 
-    With the same message as the bounded classes read it, parts without deep values are passed by.
+    `bounded` is the same message decoded by the bounded classes; its parts without deep values are
+    skipped.
     """
     replaced = 0
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
-        others = repeat(None) if bounded is None else _each(getattr(bounded, field.name))
-        for each, other in zip(_each(value), others, strict=False):
+        others = repeat(None) if bounded is None else messages_in(getattr(bounded, field.name))
+        for each, other in zip(messages_in(value), others, strict=False):
             if other is not None and other.IsInitialized():
                 continue
             if field.message_type.full_name != _ANY_VALUE:
@@ -85,12 +85,8 @@ def flatten_deep_values(message: Message, bounded: Any = None) -> int:
     return replaced
 
 
-def _each(value: Any) -> Iterator[Any]:
-    return iter((value,)) if isinstance(value, Message) else iter(value)
-
-
 def why_refused(span: Any) -> str | None:
-    """Why a span cannot be kept: OTLP calls one without valid ids invalid."""
+    """Return why a span is refused: OTLP requires valid ids."""
     for name, length in _IDS:
         given = getattr(span, name)
         if len(given) != length or not any(given):
@@ -99,7 +95,7 @@ def why_refused(span: Any) -> str | None:
 
 
 def refuse_spans(request: Any) -> Counter[str]:
-    """Take out the spans that cannot be kept; how many for which reason."""
+    """Remove invalid spans; return their number by reason."""
     refused: Counter[str] = Counter()
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
@@ -111,7 +107,7 @@ def refuse_spans(request: Any) -> Counter[str]:
                 else:
                     refused[reason] += 1
             if len(kept) < len(scope.spans):
-                # Through bytes: the kept ones live in the list that is about to be emptied.
+                # Serialised, because the kept spans belong to the list that is cleared.
                 data = [span.SerializeToString() for span in kept]
                 del scope.spans[:]
                 for each in data:
@@ -120,7 +116,7 @@ def refuse_spans(request: Any) -> Counter[str]:
 
 
 def clear_zero_parents(request: Any) -> int:
-    """A parent id of zeros means none: say so in the one way the store knows; how many."""
+    """Clear parent ids of zeros, which mean no parent; return their number."""
     cleared = 0
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
@@ -132,7 +128,7 @@ def clear_zero_parents(request: Any) -> int:
 
 
 def keep_original_times(request: Any) -> int:
-    """Write times that the store must clamp into attributes beside them; how many."""
+    """Copy times that the store clamps to attributes; return their number."""
     noted = 0
     for resource in request.resource_spans:
         for scope in resource.scope_spans:

@@ -1,9 +1,9 @@
-"""OTLP's messages as Python classes: the official ones, and two variants made from their descriptors.
+"""OTLP messages as Python classes: the official ones and two variants of their descriptors.
 
-`bounded` is what a body is read with. Its values nest as deep as the store reads them; where a list or
-map goes deeper there is a message with a required field that nobody sends, so that `IsInitialized()`,
-which runs in C, tells whether anything in the body is too deep. `lenient` has bytes for every string:
-it reads what the official classes refuse for invalid UTF-8.
+`bounded` decodes values as deep as the store reads them. Deeper lists and maps become a message with a
+required field that is never sent, so that `IsInitialized()`, which runs in C, detects deep values.
+`lenient` has bytes for every string: it decodes requests that the official classes refuse for
+invalid UTF-8.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ Change = Callable[[FileDescriptorProto], None]
 
 
 def _variant(change: Change, *extra: FileDescriptorProto) -> DescriptorPool:
-    """OTLP's files once more, each changed, in a pool of their own so that names may stay."""
+    """Return changed copies of OTLP's files, in a separate pool so that names can stay."""
     pool = DescriptorPool()
     for file in extra:
         pool.Add(file)
@@ -68,7 +68,7 @@ def _too_deep() -> FileDescriptorProto:
 
 
 def _unroll(file: FileDescriptorProto) -> None:
-    """`AnyValue`, which contains itself, as a chain of `OTLP_DEPTH` types that ends in `TooDeep`."""
+    """Replace the recursive `AnyValue` by a chain of `OTLP_DEPTH` types that ends in `TooDeep`."""
     if file.package != _COMMON:
         return
     file.dependency.append("tracereel/too_deep.proto")
@@ -83,7 +83,7 @@ def _unroll(file: FileDescriptorProto) -> None:
 
 
 def _refer(message: DescriptorProto, level: int) -> None:
-    """Let fields that hold values, or what holds values, mean the types of a level."""
+    """Point fields of common types to the types of a level."""
     for field in message.field:
         if field.type_name.startswith(f".{_COMMON}."):
             field.type_name = f"{field.type_name}{level}" if level >= 0 else f".{_TOO_DEEP}"
@@ -105,7 +105,7 @@ _LENIENT = _variant(_strings_to_bytes)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """One of OTLP's signals: its messages and what its records are called."""
+    """OTLP signal: its messages and the names of its records."""
 
     name: str
     kind: Kind
@@ -116,12 +116,12 @@ class Signal:
 
     @property
     def bounded(self) -> Any:
-        """The request with values as deep as the store reads them."""
+        """Request class with values as deep as the store reads them."""
         return GetMessageClass(_BOUNDED.FindMessageTypeByName(self.request.DESCRIPTOR.full_name))
 
     @property
     def lenient(self) -> Any:
-        """The request with bytes for strings."""
+        """Request class with bytes for strings."""
         return GetMessageClass(_LENIENT.FindMessageTypeByName(self.request.DESCRIPTOR.full_name))
 
 

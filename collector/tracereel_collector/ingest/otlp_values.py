@@ -1,9 +1,12 @@
-"""OTLP values as plain Python and as the JSON text that the store writes for lists and maps."""
+"""OTLP values as Python objects and as the JSON text that the engine writes."""
 
 import base64
 import math
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
+
+from google.protobuf.message import Message
 
 from tracereel_collector.model import OTLP_DEPTH
 
@@ -13,8 +16,13 @@ _ESCAPES = {code: f"\\u{code:04X}" for code in (*range(32), 0x2028, 0x2029)} | s
 _EXPONENT_BELOW, _EXPONENT_ABOVE = -6, 21
 
 
+def messages_in(value: Any) -> Iterator[Any]:
+    """Return the messages in the value of a field, repeated or not."""
+    return iter((value,)) if isinstance(value, Message) else iter(value)
+
+
 def as_json(value: Any) -> str:
-    """An `AnyValue` as JSON text: letter for letter what the engine writes for shallower ones."""
+    """Convert an `AnyValue` to JSON text, byte for byte as the engine writes it."""
     kind = value.WhichOneof("value")
     if kind == "string_value":
         return _quoted(value.string_value)
@@ -35,7 +43,7 @@ def as_json(value: Any) -> str:
 
 
 def as_plain(value: Any) -> Any:
-    """An `AnyValue` as Python has it; bytes in base64, numbers that JSON lacks by name."""
+    """Convert an `AnyValue` to a Python value; bytes as base64, NaN and infinity as text."""
     kind = value.WhichOneof("value")
     if kind is None:
         return None
@@ -52,7 +60,7 @@ def as_plain(value: Any) -> Any:
 
 
 def is_deeper(value: Any, levels: int = OTLP_DEPTH) -> bool:
-    """Whether lists and maps are nested deeper than so many levels."""
+    """Return whether lists and maps are nested deeper than `levels`."""
     kind = value.WhichOneof("value")
     if kind == "array_value":
         inner = value.array_value.values

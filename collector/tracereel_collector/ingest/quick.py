@@ -1,9 +1,8 @@
-"""The quick way in for bodies written as our SDK writes them: all lines at once, or not at all.
+"""Fast check of bodies in the format of the SDK: all lines at once.
 
-A body that decodes and encodes back to the very same bytes says every key once, holds one event a
-line and no white space that could hide something; what is left to do is to hold all its events
-against the contract in one call. Whatever is odd about a body, even in one line of it, sends it the
-long way (`check`), which knows what to say about it: this module refuses nothing.
+A body that decodes and encodes back to the same bytes has no repeated keys, one event per line and no
+white space. Its events are then validated in one call, against types generated from the schema of the
+event models. This module rejects nothing: other bodies are left to `check`, which explains rejections.
 """
 
 import re
@@ -19,46 +18,50 @@ from tracereel_collector.ingest.check import (
     MAX_YEAR,
     MIN_YEAR,
     OURS,
-    Runs,
+    EmitterRuns,
     is_deeper,
 )
 from tracereel_collector.ingest.decoders import event_definitions, type_of
 from tracereel_collector.ingest.events import MAX_RECORDS
-from tracereel_collector.model import Owner, Run
+from tracereel_collector.ingest.objects import has_more_json
+from tracereel_collector.model import EmitterRun, Owner
+
+MAX_AT_ONCE = 250_000
+"""Most JSON values: here all are in memory together, in `check` only those of one event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A body all of which enters as it came."""
+    """Body that is accepted unchanged."""
 
     data: bytes
     records: int
-    runs: tuple[Run, ...]
+    runs: tuple[EmitterRun, ...]
     owners: tuple[Owner, ...]
 
 
 class QuickCheck:
-    """Says of a whole body that it may enter as it is; stateless after construction."""
+    """Checks whole bodies; stateless after construction."""
 
     def __init__(self, *, max_event_bytes: int) -> None:
         self._max_event_bytes = max_event_bytes
         self._read: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
         self._write = msgspec.json.Encoder()
         self._patterns: dict[str, re.Pattern[str]] = {}
-        # Wrapped, because msgspec remembers how to convert to a struct, and to nothing else.
+        # Wrapped in a struct, because msgspec caches conversions only of structs.
         self._body = msgspec.defstruct("Body", [("events", list[self._any_event()])])  # type: ignore[misc]
 
     def _any_event(self) -> Any:
-        """One type for events of all kinds, told apart by their `event_type`.
+        """Build a union of the event types, tagged by `event_type`.
 
-        Patterns are left out: they are held against all events at once, several times cheaper. What
-        only the collector may say has a type that no value has.
+        Patterns are left out: matching them against all events at once is several times cheaper.
+        Fields that only the collector may set get a type that no value has.
         """
         structs = []
         for name, definition in event_definitions():
             event_type = definition["properties"]["event_type"].get("const")
             if event_type is None:
-                continue  # types of users go the long way: a union needs names, not a prefix
+                continue  # custom types are left to `check`: a tagged union needs exact names
             required = set(definition["required"])
             fields: list[Any] = [(each, msgspec.UnsetType, msgspec.UNSET) for each in sorted(OURS)]
             for field, schema in definition["properties"].items():
@@ -71,7 +74,7 @@ class QuickCheck:
                     name, fields, kw_only=True, gc=False, tag_field="event_type", tag=event_type
                 )
             )
-        return Union[tuple(structs)]  # noqa: UP007 - made at run time
+        return Union[tuple(structs)]  # noqa: UP007 - built at run time
 
     def _keep(self, field: str, pattern: str) -> None:
         whole = re.compile(f"(?:(?:{pattern.removeprefix('^').removesuffix('$')})\n)*")
@@ -79,10 +82,10 @@ class QuickCheck:
             raise TypeError(f"{field}: two kinds of events have two patterns for it")
 
     def check(self, body: bytes) -> Whole | None:
-        """The body as it may enter, or nothing where the long way must decide."""
+        """Return the accepted body, or None to leave it to `check`."""
         if len(body) > MAX_RECORDS and body.count(b"\n") >= MAX_RECORDS:
             return None
-        if self._may_hold_too_large(body):
+        if self._may_hold_too_large(body) or has_more_json(body, MAX_AT_ONCE):
             return None
         try:
             events = self._read.decode_lines(body)
@@ -102,7 +105,7 @@ class QuickCheck:
         return len(body) > limit and max(map(len, body.split(b"\n"))) > limit
 
     def _is_in_form(self, events: list[dict[str, Any]]) -> bool:
-        """Whether all values of fields that have a pattern match it."""
+        """Return whether all values of fields with a pattern match it."""
         for field, pattern in self._patterns.items():
             values = {event.get(field) for event in events}
             values.discard(None)
@@ -113,7 +116,7 @@ class QuickCheck:
 
 
 def _is_same(body: bytes, written: bytes) -> bool:
-    """Written lines end with a line feed; the last one of a body need not."""
+    """Compare; the last line of the body may lack its line feed."""
     return body == written or (len(body) == len(written) - 1 and written.startswith(body))
 
 
@@ -126,14 +129,14 @@ def _are_times_in_range(events: list[dict[str, Any]], typed: list[Any]) -> bool:
     )
 
 
-def _runs_of(typed: list[Any]) -> tuple[Run, ...]:
+def _runs_of(typed: list[Any]) -> tuple[EmitterRun, ...]:
     emitters = {event.emitter_id for event in typed}
     numbers = [event.emitter_seq for event in typed]
     first = numbers[0]
     follow_on = first is not None and numbers == list(range(first, first + len(numbers)))
     if len(emitters) == 1 and follow_on:
-        return (Run(emitters.pop(), first, len(numbers)),)
-    runs = Runs()
+        return (EmitterRun(emitters.pop(), first, len(numbers)),)
+    runs = EmitterRuns()
     for event in typed:
         runs.add(event.emitter_id, event.emitter_seq)
     return runs.finish()

@@ -1,4 +1,4 @@
-"""Redaction at the door, for senders that do not redact: the SDK's own rules, before anything is kept."""
+"""Redaction of received data with the SDK's rules, for senders that do not redact."""
 
 import threading
 from typing import Any, Final
@@ -7,12 +7,12 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry, Counter
 
-from tracereel import redaction
-from tracereel._privacy import Privacy
-from tracereel._secrets import is_sensitive_key
+from tracereel._redact import rules as redaction
+from tracereel._redact.event_redaction import Privacy
+from tracereel._redact.secret_patterns import is_sensitive_key
 
 OWNERS: Final = frozenset({"user.id", "enduser.id", "session.id", "langfuse.user.id"})
-"""Attributes that say whose it is: hashed as a whole where they hold something, so that they group."""
+"""Attributes that name a user or session: hashed as a whole, so that grouping still works."""
 _IDENTIFYING: Final = frozenset({"schema_url", "trace_state"})
 _HIDDEN: Final = "[redacted:field]"
 
@@ -20,22 +20,17 @@ _privacy: Final = Privacy(redaction.Redaction(), capture_content=True)
 
 
 def redact_event(event: dict[str, Any]) -> bool:
-    """Clean a decoded event in place; whether anything changed."""
+    """Redact a decoded event in place and return whether anything changed."""
     before = dict(event)
-    for name, value in before.items():
-        if type(value) is str and value and is_sensitive_key(name) and value != _HIDDEN:
-            redaction.count("field")
-            event[name] = _HIDDEN
     _privacy.clean(event)
     return event != before
 
 
 def redact_otlp(message: Message) -> bool:
-    """Clean an OTLP request (traces, logs or metrics) in place; whether anything changed.
+    """Redact an OTLP request in place and return whether anything changed.
 
-    Every text in it is looked at: attributes of resources, scopes, records, events and links, to any
-    depth, bodies of logs, names, messages of status. Ids and numbers stay, except numbers under the
-    name of a secret.
+    All texts are checked: attributes at any depth, log bodies, names and status messages. Ids and
+    numbers stay, except numbers under the name of a secret.
     """
     return _message(message, hide=False)
 
@@ -55,7 +50,7 @@ def _message(message: Message, *, hide: bool) -> bool:
         elif field.name == "bytes_value":
             changed = _bytes(message, value, hide=hide) or changed
         elif hide and field.name in ("int_value", "double_value") and value:
-            # A number under the name of a secret (a PIN) keeps its type and loses its value.
+            # A number under the name of a secret, such as a PIN, becomes 0.
             redaction.count("field")
             setattr(message, field.name, 0)
             changed = True
@@ -77,7 +72,7 @@ def _key_value(pair: Any, *, hide: bool) -> bool:
 
 
 def _texts(message: Message, name: str, value: Any, *, hide: bool) -> bool:
-    if not isinstance(value, str):  # a repeated field
+    if not isinstance(value, str):  # repeated field
         clean = [_text(each, hide=hide) for each in value]
         if clean == list(value):
             return False
@@ -103,7 +98,7 @@ def _text(value: str, *, hide: bool) -> str:
 def _bytes(message: Any, value: bytes, *, hide: bool) -> bool:
     try:
         new = _text(value.decode(), hide=hide).encode()
-    except UnicodeDecodeError:  # no text, so nothing that a rule could find
+    except UnicodeDecodeError:  # not text, so no rule applies
         new = _HIDDEN.encode() if hide else value
     if new == value:
         return False
@@ -112,7 +107,7 @@ def _bytes(message: Any, value: bytes, *, hide: bool) -> bool:
 
 
 class Redactor:
-    """Redaction that is turned on: cleans, and counts what the rules found."""
+    """Redacts and counts the matches by rule."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._found = Counter(
@@ -125,16 +120,16 @@ class Redactor:
         self._lock = threading.Lock()
 
     def event(self, event: dict[str, Any]) -> bool:
-        """Clean a decoded event in place; whether anything changed."""
+        """Redact a decoded event in place and return whether anything changed."""
         return self._counted(redact_event(event))
 
     def otlp(self, message: Message) -> bool:
-        """Clean an OTLP request in place; whether anything changed."""
+        """Redact an OTLP request in place and return whether anything changed."""
         return self._counted(redact_otlp(message))
 
     def _counted(self, changed: bool) -> bool:
         if changed:
-            # The rules count for the whole process; what is new of it goes into the metric.
+            # The rules count for the whole process; add the difference to the metric.
             with self._lock:
                 for rule, found in redaction.counts.copy().items():
                     self._found.labels(rule).inc(found - self._told.get(rule, 0))

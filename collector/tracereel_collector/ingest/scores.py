@@ -1,4 +1,4 @@
-"""Scores at the door: one or an array of them, checked and written anew for the store."""
+"""Validation of scores: one object or an array."""
 
 import uuid
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Short = Annotated[str, msgspec.Meta(max_length=200)]
 
 
-class Score(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What somebody, or something, thinks of a run or of one step of it."""
+class ScoreInput(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Rating of a run or of one of its steps."""
 
     trace_id: Annotated[str, msgspec.Meta(pattern=_TRACE_ID)]
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -38,7 +38,7 @@ class Score(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class CheckedScores:
-    """The lines that may enter with their ids, and why the others may not."""
+    """Accepted lines with their ids, and rejections."""
 
     lines: list[bytes]
     ids: list[str]
@@ -46,11 +46,11 @@ class CheckedScores:
 
 
 def check_scores(data: bytes, *, now_unix_nano: int, redactor: Redactor | None) -> CheckedScores:
-    """Sort the scores of a body into those that enter and those that do not.
+    """Split the scores of a body into accepted and rejected ones.
 
     Raises:
-        BadRequestError: the body has neither of the two shapes.
-        TooLargeError: it is too large or holds too many.
+        BadRequestError: the body is neither an object nor an array.
+        TooLargeError: it is too large or has too many scores.
     """
     checked = CheckedScores([], [], [])
     for index, value in enumerate(_BODY.split(data)):
@@ -64,18 +64,18 @@ def check_scores(data: bytes, *, now_unix_nano: int, redactor: Redactor | None) 
     return checked
 
 
-def _typed(value: Any) -> Score:
-    score = msgspec.convert(value, Score, strict=True)
+def _typed(value: Any) -> ScoreInput:
+    score = msgspec.convert(value, ScoreInput, strict=True)
     if score.value is None and not score.comment:
         raise msgspec.ValidationError("Expected a value, or a comment for a note - at `$.value`")
     return score
 
 
-def _line(score: Score, now_unix_nano: int, redactor: Redactor | None) -> bytes:
-    """As the store reads it: the value in the one column of its type."""
+def _line(score: ScoreInput, now_unix_nano: int, redactor: Redactor | None) -> bytes:
+    """Serialise a score for the store, with the value in the column of its type."""
     fields: dict[str, Any] = {
         **{name: getattr(score, name) for name in score.__struct_fields__ if name != "value"},
-        # The same score sent again is a new telling of it, not the same bytes.
+        # A score that is sent again replaces the earlier one by this time.
         "updated_unix_nano": now_unix_nano,
     }
     kind, value = value_type(score.value), score.value
@@ -90,7 +90,7 @@ def _line(score: Score, now_unix_nano: int, redactor: Redactor | None) -> bytes:
 
 
 def value_type(value: Any) -> str:
-    """`numeric`, `boolean`, `categorical`, or `note` where there is only a comment."""
+    """Return `numeric`, `boolean`, `categorical`, or `note` for a comment without value."""
     if value is None:
         return "note"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Bodies of a few small objects, one or an array of them: split, and the bad ones explained."""
+"""Bodies with one small object or an array of them: parsing and rejections."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +8,14 @@ import msgspec
 from tracereel_collector.errors import BadRequestError, TooLargeError
 from tracereel_collector.ingest.check import Rejection
 from tracereel_collector.ingest.explain import explain_field, json_name
+from tracereel_collector.ingest.objects import has_more_json
+
+VALUES_PER_OBJECT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallBody:
-    """What such a body may be: `kind` is the name of one object, `id_field` says which it is."""
+    """Limits of a body; `kind` names its objects, `id_field` identifies one."""
 
     kind: str
     id_field: str
@@ -20,16 +23,19 @@ class SmallBody:
     max_objects: int
 
     def split(self, data: bytes) -> list[Any]:
-        """The objects of a body; what is inside of them is not looked at.
+        """Return the objects of a body without checking their fields.
 
         Raises:
-            BadRequestError: the body has neither of the two shapes.
-            TooLargeError: it is too large or holds too many.
+            BadRequestError: the body is neither an object nor an array.
+            TooLargeError: it is too large or has too many objects.
         """
         if len(data) > self.max_bytes:
             raise TooLargeError(
                 f"the body has {len(data)} bytes; at most {self.max_bytes} are accepted"
             )
+        most = VALUES_PER_OBJECT * self.max_objects
+        if has_more_json(data, most):
+            raise TooLargeError(f"the body holds more than {most} JSON values")
         hint = f"expected one {self.kind} as a JSON object, or a JSON array of them"
         try:
             found = msgspec.json.decode(data)
@@ -47,7 +53,7 @@ class SmallBody:
         return found
 
     def rejection(self, index: int, value: Any, error: Exception) -> Rejection:
-        """Why an object may not enter."""
+        """Return the rejection of an object."""
         known = value if isinstance(value, dict) else {}
         if known:
             reason = explain_field(str(error), known)

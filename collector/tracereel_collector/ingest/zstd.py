@@ -1,20 +1,23 @@
-"""zstd with a ceiling on what comes out and on the memory it takes to get there."""
+"""zstd decoder with limits on output and memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import zstandard
 
 from tracereel_collector.errors import BadRequestError
 
 MAX_WINDOW = 8 * 1024 * 1024
-"""What RFC 8878 asks decoders to support; a frame may otherwise claim gigabytes."""
+"""Largest window, as RFC 8878 recommends; a frame could otherwise claim gigabytes."""
 MAX_FRAMES = 1000
 _SLICE = 256
-"""Four bytes can stand for 128 KiB, and a call returns all it finds: at most 8 MiB from a slice."""
+"""Input bytes per call, since the output of a call is unlimited.
+
+Four bytes can expand to 128 KiB, so a slice yields at most 8 MiB.
+"""
 
 
 class Unzstd:
-    """Decompresses chunks as they come; a bomb stops at the limit."""
+    """Streaming decoder with a limit on the output, against decompression bombs."""
 
     def __init__(self, max_bytes: int, *, too_large: Callable[[int], Exception]) -> None:
         self._max = max_bytes
@@ -26,23 +29,20 @@ class Unzstd:
         self._frames = 1
         self._started = False
 
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """What a chunk decompresses to."""
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the decompressed parts of a chunk."""
         self._packed_left -= len(chunk)
         if self._packed_left < 0:
             raise self._too_large(self._max)
-        parts = []
         try:
             for begin in range(0, len(chunk), _SLICE):
-                parts += self._feed(chunk[begin : begin + _SLICE])
+                yield from self._feed(chunk[begin : begin + _SLICE])
         except zstandard.ZstdError as error:
             raise BadRequestError(f"the compressed body cannot be read: {error}") from error
-        return parts
 
-    def _feed(self, piece: bytes) -> list[bytes]:
-        parts = []
+    def _feed(self, piece: bytes) -> Iterator[bytes]:
         while piece:
-            if self._stream.eof:  # frames may follow one another
+            if self._stream.eof:  # frames may be concatenated
                 self._frames += 1
                 if self._frames > MAX_FRAMES:
                     raise BadRequestError(f"more than {MAX_FRAMES} zstd frames")
@@ -54,14 +54,13 @@ class Unzstd:
             if self._left < 0:
                 raise self._too_large(self._max)
             if part:
-                parts.append(part)
-        return parts
+                yield part
 
     def finish(self) -> None:
-        """The body ends here.
+        """Check that the body is complete.
 
         Raises:
-            BadRequestError: but its last frame does not.
+            BadRequestError: the last frame is truncated.
         """
         if self._started and not self._stream.eof:
             raise BadRequestError("the compressed body ends before its end mark")

@@ -1,5 +1,5 @@
-"""Watching live: one reader of the queue per process, its records shared by all who watch.
+"""Live tail: one queue reader per process, shared by all subscribers.
 
-Nothing here is in the way of ingest: a thread reads what is already acknowledged, on a connection of
-its own, within a share of one core. Whoever cannot keep up is told so.
+A background thread reads acknowledged records on its own connection and uses a limited share of one
+core, so it does not slow ingest. Subscribers that fall too far behind are disconnected with a message.
 """

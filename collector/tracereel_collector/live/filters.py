@@ -1,4 +1,4 @@
-"""Which records somebody wants to see; several values for one field mean any of them."""
+"""Filters of the live tail; several values of one field are alternatives (OR)."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,20 +15,20 @@ TEXT_FIELDS: Final = (
     *("input_data", "output_data", "partial_output", "fallback_output_summary"),
     *("span_name", "status_message"),
 )
-"""Where free text is looked for: prompts, outputs, reasoning, and what went wrong."""
+"""Fields searched by free-text queries: prompts, outputs, reasoning and errors."""
 MAX_DEPTH: Final = 20
-_LETTER: Final = "[0-9A-Za-z\u0080-\U0010ffff]"
-"""What words are made of, here as in the search."""
+_WORD: Final = re.compile("[0-9A-Za-z\u0080-\U0010ffff]+")
+"""Same word definition as in the search."""
 _PHRASE: Final = re.compile(r'"([^"]*)"')
 _ENDINGS: Final = ((".completed", "success"), (".failed", "failed"), (".cancelled", "cancelled"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailFilter:
-    """What to show; a field that is empty says nothing."""
+    """Conditions of a live subscription; empty fields match everything."""
 
     type: tuple[str, ...] = ()
-    """Event types; one that ends in `.` means all that begin so. `otel.span` is a foreign span."""
+    """Event types; a value that ends in `.` is a prefix. `otel.span` matches foreign spans."""
     agent: tuple[str, ...] = ()
     pipeline: tuple[str, ...] = ()
     status: tuple[str, ...] = ()
@@ -42,15 +42,15 @@ class TailFilter:
     provider: tuple[str, ...] = ()
     service: tuple[str, ...] = ()
     least: Mapping[str, float] = field(default_factory=dict)
-    """By measure (`MEASURES`); a record that does not have it is not shown."""
+    """Minimum by measure (`MEASURES`); records without the measure do not match."""
     most: Mapping[str, float] = field(default_factory=dict)
     attribute: tuple[tuple[str, str], ...] = ()
-    """Fields by name and value, all of which must be there."""
+    """Fields by name and value; all must match."""
     text: str = ""
-    """Words, all of which must be there, and phrases in double quotes."""
+    """Words and phrases in double quotes; all must occur."""
 
     def test(self) -> Callable[[Mapping[str, Any]], bool]:
-        """The filter as a function, with only the conditions that were given."""
+        """Return the filter as a predicate with only the given conditions."""
         conditions = list(self._conditions())
         return lambda fields: all(condition(fields) for condition in conditions)
 
@@ -70,8 +70,9 @@ class TailFilter:
                 yield _is_within(fields_of, least, most)
         if self.attribute:
             yield lambda fields: all(_is_said(fields.get(key), to) for key, to in self.attribute)
-        if patterns := _patterns(self.text):
-            yield lambda fields: _holds(fields, patterns)
+        query = _Query.parse(self.text)
+        if query.words or query.phrases:
+            yield query.matches
 
 
 _COLUMNS: Final = {
@@ -99,11 +100,11 @@ MEASURES: Final = {
     "tokens": ("llm_tokens_used",),
     "confidence": ("confidence", "final_confidence", "fallback_confidence"),
 }
-"""What may have a least and a most; of the fields of a record, the first that is there."""
+"""Measures that accept a minimum and maximum; the first field present is used."""
 
 
 def status_of(fields: Mapping[str, Any]) -> str:
-    """The status the store gives an event: its own, or what its type says."""
+    """Return the status as the store derives it: explicit, or implied by the event type."""
     status = fields.get("status")
     if isinstance(status, str) and status:
         return status
@@ -147,27 +148,37 @@ def _is_said(value: object, said: str) -> bool:
     return value is not None and msgspec.json.encode(value) == said.encode()
 
 
-def _patterns(text: str) -> list[re.Pattern[str]]:
-    """One pattern per word, which must stand alone, and per phrase, which may stand anywhere."""
-    phrases = [phrase for phrase in _PHRASE.findall(text) if phrase.strip()]
-    words = re.findall(f"{_LETTER}+", _PHRASE.sub(" ", text))
-    return [
-        *(re.compile(re.escape(phrase), re.IGNORECASE) for phrase in phrases),
-        *(
-            re.compile(f"(?<!{_LETTER}){re.escape(word)}(?!{_LETTER})", re.IGNORECASE)
-            for word in dict.fromkeys(words)
-        ),
-    ]
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """Words that must match whole words of a text, and phrases that may match anywhere.
 
+    Plain string search is used because case-insensitive regular expressions are slow on long texts.
+    """
 
-def _holds(fields: Mapping[str, Any], patterns: list[re.Pattern[str]]) -> bool:
-    texts = [
-        text
-        for name in TEXT_FIELDS
-        if (value := fields.get(name)) is not None
-        for text in _texts(value, MAX_DEPTH)
-    ]
-    return all(any(pattern.search(text) for text in texts) for pattern in patterns)
+    words: frozenset[str]
+    phrases: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "_Query":
+        phrases = [phrase.lower() for phrase in _PHRASE.findall(text) if phrase.strip()]
+        words = _WORD.findall(_PHRASE.sub(" ", text).lower())
+        return cls(frozenset(words), tuple(phrases))
+
+    def matches(self, fields: Mapping[str, Any]) -> bool:
+        texts = [
+            text.lower()
+            for name in TEXT_FIELDS
+            if (value := fields.get(name)) is not None
+            for text in _texts(value, MAX_DEPTH)
+        ]
+        if not all(any(phrase in text for text in texts) for phrase in self.phrases):
+            return False
+        missing = set(self.words)
+        for text in texts:
+            if not missing:
+                break
+            missing.difference_update(_WORD.findall(text))
+        return not missing
 
 
 def _texts(value: object, depth: int) -> Iterator[str]:

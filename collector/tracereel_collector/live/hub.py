@@ -1,58 +1,60 @@
-"""The one reader of the queue in a process: decodes each body once, offers its records to all watchers."""
+"""Queue reader of a process, which decodes each body once for all subscribers."""
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
-from tracereel_collector.errors import ThrottledError, UnavailableError
+from tracereel_collector.errors import ServiceUnavailableError, ThrottledError
 from tracereel_collector.live.filters import TailFilter
 from tracereel_collector.live.reader import Reader
-from tracereel_collector.live.records import Record, records_of
+from tracereel_collector.live.records import LiveRecord, records_of
 from tracereel_collector.model import QueuedBody
-from tracereel_collector.queue.following import Head, Position
+from tracereel_collector.queue.following import BodyHead, Position
+from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.telemetry import TailMetrics, name_thread
 
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 0.2
-"""How often new bodies are looked for: other processes append too, and do not ring here."""
+"""Polling interval; other processes append too and cannot wake up this one."""
 SHARE = 0.25
-"""Most of one core that this thread takes, over a second or so."""
+"""Share of one core that this thread may use, averaged over about a second."""
 MAX_BEHIND_BYTES = 16 * 1024 * 1024
-"""When more than this waits to be read, the older part is skipped: live means now."""
+"""Unread bytes above which older bodies are skipped, because a live tail shows the present."""
 
 
 class Follows(Protocol):
-    """What is needed of the queue."""
+    """Queue operations that the live tail needs."""
 
     def now(self) -> Position:
-        """Behind everything that is acknowledged."""
+        """Return the position behind everything acknowledged."""
         ...
 
     def after(self, number: int, /) -> Position:
-        """Behind a number somebody has seen."""
+        """Return the position behind a sequence number."""
         ...
 
-    def heads_after(self, body_id: int, /, *, tenant: str | None = None) -> list[Head]:
-        """What came after a body, oldest first."""
+    def heads_after(self, body_id: int, /, *, tenant: str | None = None) -> list[BodyHead]:
+        """Return the heads of later bodies, oldest first."""
         ...
 
     def body(self, body_id: int, /) -> QueuedBody | None:
-        """One body, if it is still there."""
+        """Return a body, or `None` if it is no longer in the queue."""
         ...
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailLimits:
-    """How many may watch in one process, and how long a stream may be silent."""
+    """Limits on subscribers per process and on the silence of a stream."""
 
     readers: int = 100
     readers_per_tenant: int = 20
@@ -60,40 +62,42 @@ class TailLimits:
 
 
 class LiveTail:
-    """Who watches, and the thread that reads for them; it sleeps while nobody does."""
+    """Registry of subscribers and the thread that reads for them; idle without subscribers."""
 
-    def __init__(self, queue: Follows, limits: TailLimits, metrics: TailMetrics) -> None:
+    def __init__(
+        self,
+        queue: Follows,
+        limits: TailLimits,
+        metrics: TailMetrics,
+        shares: SharePolicy = ONE_TENANT,
+    ) -> None:
         self._queue = queue
         self._limits = limits
         self.beat_seconds = limits.beat_seconds
         self._metrics = metrics
         self._readers: dict[Reader, None] = {}
+        self._slots = TenantShares(
+            "live_streams",
+            limits.readers,
+            shares,
+            hint="end one of them, or raise TRACEREEL_TAIL_READERS",
+        )
         self._changed = threading.Condition()
         self._stopping = False
         self._body_id = 0
         self._thread = threading.Thread(target=self._run, name="live-tail", daemon=True)
 
     def subscribe(self, tenant: str, wanted: TailFilter, position: Position) -> Reader:
-        """A new reader; what is acknowledged from its position on will be offered to it.
+        """Add a reader that is offered everything acknowledged from its position on.
 
         Raises:
-            ThrottledError: as many watch as may.
-            UnavailableError: the collector is stopping.
+            ThrottledError: the limit of readers is reached.
+            ServiceUnavailableError: the collector is stopping.
         """
         with self._changed:
             if self._stopping:
-                raise UnavailableError("the collector is stopping")
-            of_tenant = sum(reader.tenant == tenant for reader in self._readers)
-            for have, most, whose in (
-                (of_tenant, self._limits.readers_per_tenant, "of this tenant "),
-                (len(self._readers), self._limits.readers, ""),
-            ):
-                if have >= most:
-                    self._metrics.refused.inc()
-                    raise ThrottledError(
-                        f"{have} readers {whose}watch live already, the limit is {most}",
-                        hint="end one of them, or raise TRACEREEL_TAIL_READERS",
-                    )
+                raise ServiceUnavailableError("the collector is stopping")
+            self._take_slot(tenant)
             reader = Reader(tenant, wanted, position)
             if not self._readers:
                 self._body_id = position.newest_body_id
@@ -104,23 +108,37 @@ class LiveTail:
             self._changed.notify()
         return reader
 
+    def _take_slot(self, tenant: str) -> None:
+        try:
+            most = self._limits.readers_per_tenant
+            if self._slots.held_by(tenant) >= most:
+                raise ThrottledError(
+                    f"{most} readers of this tenant watch live already, the limit is {most}",
+                    hint="end one of them, or raise TRACEREEL_TAIL_READERS_PER_TENANT",
+                )
+            self._slots.take(tenant)
+        except ThrottledError:
+            self._metrics.refused.inc()
+            raise
+
     def leave(self, reader: Reader, reason: str) -> None:
-        """Forget a reader; safe to call twice, the first reason counts."""
+        """Remove a reader. Safe to call twice; only the first reason is counted."""
         with self._changed:
             if reader not in self._readers:
                 return
             del self._readers[reader]
+            self._slots.give_back(reader.tenant)
         self._metrics.ended.labels(reason).inc()
 
     def position(self, last_seen: int | None) -> Position:
-        """Where somebody begins: behind what it has seen, or now. May wait for the disk."""
+        """Return the position behind `last_seen`, or the current one if `None`; may block on disk."""
         return self._queue.now() if last_seen is None else self._queue.after(last_seen)
 
     async def start(self) -> None:
-        """Nothing to do: the thread starts with the first reader."""
+        """Do nothing; the thread starts with the first reader."""
 
     async def stop(self) -> None:
-        """End all streams in order, so that the server need not wait for them."""
+        """End all streams, so that the server does not wait for them at shutdown."""
         self._end_all()
 
     def _end_all(self) -> None:
@@ -132,7 +150,7 @@ class LiveTail:
             reader.end("end", {"reason": "the collector is stopping", "retry": True})
 
     def close(self) -> None:
-        """End everything and let go of the queue; safe to call twice."""
+        """End all streams and close the queue; safe to call twice."""
         self._end_all()
         if self._thread.is_alive():
             self._thread.join()
@@ -152,18 +170,21 @@ class LiveTail:
             try:
                 busy = self._look(readers)
                 failing = False
-            except Exception:  # whoever watches must not hang on a dead thread
+            except Exception:  # subscribers must not wait for a dead thread
                 if not failing:
                     log.exception("live_tail_failed")
                 busy, failing = False, True
-            # What was used is paid for by a pause: ingest shares the interpreter with this thread.
+            # Sleep in proportion to the CPU time used: ingest shares the interpreter with this thread.
             pause = (time.thread_time() - used) / SHARE - (time.monotonic() - began)
             with self._changed:
                 if not self._stopping:
                     self._changed.wait(max(pause, 0.0 if busy else LOOK_SECONDS))
 
     def _look(self, readers: list[Reader]) -> bool:
-        """Offer what is new to those at the front, and of the past to those behind it."""
+        """Offer new bodies to current readers and backlog to lagging ones.
+
+        Return whether there may be more to read.
+        """
         front = self._body_id
         heads = self._queue.heads_after(front)
         if heads:
@@ -173,16 +194,20 @@ class LiveTail:
         more = [self._catch_up(reader) for reader in behind]
         return bool(heads) or any(more)
 
-    def _advance(self, readers: list[Reader], heads: list[Head]) -> None:
+    def _advance(self, readers: list[Reader], heads: list[BodyHead]) -> None:
         by_tenant: dict[str, list[Reader]] = {}
         for reader in readers:
             by_tenant.setdefault(reader.tenant, []).append(reader)
         wanted = [head for head in heads if head.tenant in by_tenant]
-        waiting = sum(head.size for head in wanted)
+        waiting = Counter[str]()
+        for head in wanted:
+            waiting[head.tenant] += head.size
+        # Split the limit evenly, so that a tenant with too much traffic loses only its own records.
+        most = MAX_BEHIND_BYTES // max(1, len(waiting))
         skipped: dict[str, int] = {}
         for head in wanted:
-            if waiting > MAX_BEHIND_BYTES:
-                waiting -= head.size
+            if waiting[head.tenant] > most:
+                waiting[head.tenant] -= head.size
                 skipped[head.tenant] = skipped.get(head.tenant, 0) + 1
                 continue
             of_tenant = by_tenant[head.tenant]
@@ -199,7 +224,7 @@ class LiveTail:
         for reader in readers:
             reader.skip(before)
 
-    def _offer(self, readers: list[Reader], head: Head) -> None:
+    def _offer(self, readers: list[Reader], head: BodyHead) -> None:
         current = [each for each in readers if not each.is_over and each.body_id < head.id]
         if not current:
             return
@@ -212,7 +237,7 @@ class LiveTail:
                 if reader.number < record.number and not reader.is_over:
                     self._show(reader, record)
 
-    def _show(self, reader: Reader, record: Record) -> None:
+    def _show(self, reader: Reader, record: LiveRecord) -> None:
         if not reader.offer(record):
             told: dict[str, object] = {
                 "reason": "too much waited to be read",
@@ -222,7 +247,7 @@ class LiveTail:
             self.leave(reader, "lagged")
 
     def _catch_up(self, reader: Reader) -> bool:
-        """Offer a reader some of what it missed, as fast as it reads; whether there may be more."""
+        """Offer a lagging reader its next body; return whether there may be more."""
         if not reader.has_room or reader.is_over:
             return False
         if not reader.backlog and not self._list_backlog(reader):
@@ -235,13 +260,13 @@ class LiveTail:
         else:
             for record in records_of(body, after=reader.number):
                 if not reader.offer(record):
-                    return False  # the rest of this body when there is room again
+                    return False  # the rest of this body follows when there is room
         reader.backlog.popleft()
         reader.body_id = head.id
         return True
 
     def _list_backlog(self, reader: Reader) -> bool:
-        """Find out what a reader has missed; whether there is anything."""
+        """Fill a reader's backlog; return whether it has one."""
         position = self._queue.after(reader.number)
         if position.missed_before is not None:
             self._skip([reader], position.missed_before, 1)

@@ -1,4 +1,4 @@
-"""One who watches: what waits for it, bounded, between the thread that reads and the loop that sends."""
+"""Bounded buffer of one subscriber, between the reading thread and the event loop that sends."""
 
 import asyncio
 import threading
@@ -7,29 +7,29 @@ from collections import deque
 import msgspec
 
 from tracereel_collector.live.filters import TailFilter
-from tracereel_collector.live.records import Record
-from tracereel_collector.queue.following import Head, Position
+from tracereel_collector.live.records import LiveRecord
+from tracereel_collector.queue.following import BodyHead, Position
 
 MAX_WAITING_BYTES = 4 * 1024 * 1024
 MAX_WAITING_RECORDS = 10_000
 ROOM_BYTES = MAX_WAITING_BYTES // 4
-"""While less than this waits, more of the past is read for a reader that catches up."""
+"""Buffered bytes below which more backlog is read for a lagging reader."""
 
 
 class Reader:
-    """A watcher's place in the queue and what it was not sent yet.
+    """Queue position of a subscriber and the frames waiting to be sent.
 
-    The thread that reads along calls `offer`, `skip` and `end`; the loop that answers calls `take`.
+    The reading thread calls `offer`, `skip` and `end`; the event loop calls `take`.
     """
 
     def __init__(self, tenant: str, wanted: TailFilter, position: Position) -> None:
         self.tenant = tenant
         self.body_id = position.body_id
-        """Everything up to this body was offered."""
+        """Last body that was offered completely."""
         self.number = position.number
-        """The last number offered, wanted or not."""
-        self.backlog: deque[Head] = deque()
-        """What of the past is to be offered next."""
+        """Last sequence number offered, whether it matched the filter or not."""
+        self.backlog: deque[BodyHead] = deque()
+        """Bodies of the past to offer next."""
         self._wants = wanted.test()
         self._lock = threading.Lock()
         self._frames: list[bytes] = []
@@ -42,35 +42,35 @@ class Reader:
 
     @property
     def has_room(self) -> bool:
-        """Whether more of the past may be read for it."""
+        """Whether more backlog may be read for this reader."""
         return self._bytes < ROOM_BYTES
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to be offered."""
+        """Whether the stream has ended."""
         return self._final is not None
 
-    def offer(self, record: Record) -> bool:
-        """Show it a record, if it wants it; False when too much waits already."""
+    def offer(self, record: LiveRecord) -> bool:
+        """Buffer a record if it matches the filter; return False if the buffer is full."""
         if self._wants(record.fields):
             frame = record.frame
             full = self._bytes + len(frame) > MAX_WAITING_BYTES or (
                 len(self._frames) >= MAX_WAITING_RECORDS
             )
-            if self._frames and full:  # one record always has room, whatever its size
+            if self._frames and full:  # a single record always fits, whatever its size
                 return False
             self._put(frame)
-        self.number = record.number  # last: what is behind it can no longer be missed
+        self.number = record.number  # set last, so that a record is never skipped
         return True
 
     def skip(self, before: int) -> None:
-        """Say that what came until a number is not shown here."""
+        """Send a gap event: records up to `before` are not shown."""
         told = {"after": self.number, "before": before}
         self._put(b"event: gap\ndata: %b\n\n" % msgspec.json.encode(told))
         self.number = max(self.number, before - 1)
 
     def end(self, name: str, told: dict[str, object], *, forget: bool = False) -> None:
-        """The last thing it is sent; `forget` what waits before it."""
+        """Set the last event of the stream; `forget` discards buffered frames."""
         with self._lock:
             if self._final is not None:
                 return
@@ -93,13 +93,13 @@ class Reader:
         try:
             self._loop.call_soon_threadsafe(self._waiting.set)
         except RuntimeError:
-            pass  # the loop has ended, and with it the answer
+            pass  # the loop has ended, and with it the response
 
     async def take(self, *, seconds: float) -> tuple[bytes, bool]:
-        """What waits, as soon as something does, and whether it was the last.
+        """Wait for frames and return them, and whether they are the last.
 
-        After a while without anything it is a comment, with the number up to which nothing was
-        wanted: whoever comes back then need not start further behind.
+        After `seconds` without frames, return a comment with the last number offered, so that a client
+        that reconnects can resume from there.
         """
         try:
             async with asyncio.timeout(seconds):

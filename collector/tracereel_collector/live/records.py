@@ -1,4 +1,4 @@
-"""Queued bodies as single records: what a filter looks at, and the bytes that a reader is sent."""
+"""Conversion of queued bodies into single records: fields for filters and frames for readers."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,11 +13,11 @@ from tracereel_collector.model import Kind, QueuedBody
 
 EVENT, SPAN = "event", "span"
 SHOWN: Final = (Kind.EVENTS, Kind.SPANS)
-"""What is shown live."""
+"""Kinds of bodies shown in the live tail."""
 
 
-class Record:
-    """One event or span: its number, its fields, and its frame, made once for all readers."""
+class LiveRecord:
+    """One event or span, with a frame that is encoded once for all readers."""
 
     __slots__ = ("_added", "_frame", "_line", "fields", "name", "number")
 
@@ -33,9 +33,9 @@ class Record:
 
     @property
     def frame(self) -> bytes:
-        """The record as a Server-Sent Event."""
+        """Record as a Server-Sent Event."""
         if self._frame is None:
-            # Spliced, not encoded again: what was sent is shown as it was sent.
+            # Splice instead of re-encoding, so that the record is shown exactly as it was sent.
             head = msgspec.json.encode(
                 {
                     "time": _text(self.fields.get("timestamp")),
@@ -52,14 +52,14 @@ class Record:
         return self._frame
 
 
-def records_of(body: QueuedBody, *, after: int) -> Iterator[Record]:
-    """The records of a body with a higher number, in order, one at a time."""
+def records_of(body: QueuedBody, *, after: int) -> Iterator[LiveRecord]:
+    """Yield the records of a body with a number above `after`, in order."""
     ingested = datetime.fromtimestamp(body.received_unix_nano / 1e9, UTC).isoformat()
     known = {"tenant": body.tenant, "ingested_at": ingested.replace("+00:00", "Z")}
     named = _spans if body.kind is Kind.SPANS else _events
     for number, name, fields, line in named(body, after):
         added = msgspec.json.encode({**known, "sequence_number": number})[1:]
-        yield Record(name, number, fields, line, added)
+        yield LiveRecord(name, number, fields, line, added)
 
 
 def _events(body: QueuedBody, after: int) -> Iterator[tuple[int, str, dict[str, Any], bytes]]:
@@ -69,13 +69,13 @@ def _events(body: QueuedBody, after: int) -> Iterator[tuple[int, str, dict[str, 
         try:
             fields = msgspec.json.decode(line)
         except msgspec.DecodeError:
-            continue  # the door let nothing in that does not decode: this is damage
+            continue  # ingest accepts only valid JSON, so this body is damaged
         if isinstance(fields, dict):
             yield number, EVENT, fields, line
 
 
 def _lines(data: bytes) -> Iterator[bytes]:
-    """Lines one by one: splitting a large body would hold it twice."""
+    """Yield lines one by one; splitting a large body would hold it in memory twice."""
     begin = 0
     while (end := data.find(b"\n", begin)) >= 0:
         yield data[begin:end]
@@ -88,7 +88,7 @@ def _spans(body: QueuedBody, after: int) -> Iterator[tuple[int, str, dict[str, A
     try:
         request = ExportTraceServiceRequest.FromString(body.data)
     except DecodeError:
-        return  # as above
+        return  # damaged, as above
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
             for span in scope_spans.spans:

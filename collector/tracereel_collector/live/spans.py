@@ -1,4 +1,4 @@
-"""A span of another instrumentation in a few words, with the names that events have."""
+"""Summaries of spans of other instrumentations, with the field names of events."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -24,11 +24,11 @@ _KINDS: Final = ("unspecified", "internal", "server", "client", "producer", "con
 _STATUS: Final = {1: "success", 2: "failed"}
 MAX_TEXT: Final = 500
 SPAN_EVENT: Final = "otel.span"
-"""What a span of another instrumentation is called, here as in a replay."""
+"""Event type of spans of other instrumentations, also used in replays."""
 
 
 def summary_of(span: Any, resource: Any, scope: Any) -> dict[str, Any]:
-    """What is shown of a span live; all of it is in the store within seconds."""
+    """Return the fields of a span that are shown live."""
     fields: dict[str, Any] = {
         "event_type": SPAN_EVENT,
         "timestamp": _time(span.start_time_unix_nano),
@@ -47,7 +47,7 @@ def summary_of(span: Any, resource: Any, scope: Any) -> dict[str, Any]:
             ),
             "",
         ),
-        # An ended span that says nothing of its status went well, as far as anybody knows.
+        # Most instrumentations leave the status of successful spans unset.
         "status": _STATUS.get(span.status.code, "success"),
         "duration_ms": max(0, span.end_time_unix_nano - span.start_time_unix_nano) // 1_000_000,
     }

@@ -1,1 +1,1 @@
-"""Questions to the store; nothing here knows the queue or HTTP."""
+"""Queries to the store, independent of the queue and of HTTP."""

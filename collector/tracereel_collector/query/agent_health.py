@@ -1,4 +1,4 @@
-"""How agents fared in the last minutes and what they cost, of all tenants: for the operator's alerts."""
+"""Recent health and spending of agents of all tenants, for operator alerts."""
 
 import json
 import time
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tracereel_collector.model import AgentHealth, Spending
 from tracereel_collector.query.costs import Prices
-from tracereel_collector.query.replay import Selects
+from tracereel_collector.query.store_reader import StoreReader
 from tracereel_collector.store.sql import query
 
 LATELY_SECONDS: Final = 300
@@ -17,15 +17,15 @@ DAY_SECONDS: Final = 24 * 3600
 
 
 class AgentsLately:
-    """Two questions to the store."""
+    """Queries for agent health and spending."""
 
-    def __init__(self, store: Selects, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: StoreReader, *, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._prices = Prices(store)
         self._now = now
 
     def health(self) -> list[AgentHealth]:
-        """Every agent that did something in five minutes."""
+        """Return all agents that were active in the last five minutes."""
         return [
             AgentHealth(
                 tenant=row[0],
@@ -40,7 +40,7 @@ class AgentsLately:
         ]
 
     def spending(self) -> list[Spending]:
-        """What models cost, at the rate of five minutes and on average over a day."""
+        """Return the recent and the daily average spending on models, per tenant."""
         costs = self._prices.costs()
         rows = self._rows(
             "spending",

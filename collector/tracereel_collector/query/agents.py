@@ -1,4 +1,4 @@
-"""What agents do: rates, errors, retries, confidence, latency, tokens and cost over any window."""
+"""Agent statistics over a window: rates, errors, retries, confidence, latency, tokens, cost."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from tracereel_collector.errors import NotFoundError
+from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import buckets
 from tracereel_collector.query.costs import Costs, Prices
-from tracereel_collector.query.search import Selects
+from tracereel_collector.query.store_reader import StoreReader
 from tracereel_collector.query.window import SECOND, Window, iso
 from tracereel_collector.store.sql import query
 
@@ -28,7 +28,7 @@ _NUMBERS = (
 
 
 class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `agents.sql` with everything in it."""
+    """Row of `agents.sql` with all columns."""
 
     agent: str
     bucket: int
@@ -48,7 +48,7 @@ class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
     duration_ms: int
     confidence_ppm: int
     unpriced_nano_usd: int
-    """By the price table, of calls that nobody sent a cost of."""
+    """Calculated cost of calls without a reported cost."""
     durations: dict[int, int]
     confidences: dict[int, int]
     errors: dict[str, int]
@@ -67,7 +67,7 @@ def _selected(costs: Costs) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grid:
-    """A window in whole minutes, cut into steps from its origin on; seconds since 1970."""
+    """Window in whole minutes, divided into steps from its origin; unix seconds."""
 
     start: int
     end: int
@@ -86,7 +86,10 @@ class _Grid:
         )
 
     def parameters(self) -> dict[str, int]:
-        """What `agents.sql` is told; hours are read whole only where no step cuts them."""
+        """Return the parameters of `agents.sql`.
+
+        Hourly rows are used only if no step divides an hour.
+        """
         first = -(-self.start // _HOUR) * _HOUR
         last = self.end // _HOUR * _HOUR
         cut = self.points > 1 and (self.step % _HOUR or self.origin % _HOUR)
@@ -107,14 +110,14 @@ class _Grid:
 
 
 class Agents:
-    """Answers `GET /v1/agents` and `GET /v1/agents/{name}`; windows have both ends."""
+    """Queries of `GET /v1/agents` and `GET /v1/agents/{name}`; windows must have both ends."""
 
-    def __init__(self, store: Selects) -> None:
+    def __init__(self, store: StoreReader) -> None:
         self._store = store
         self._prices = Prices(store)
 
     def list_document(self, tenant: str, window: Window, *, points: int, limit: int) -> bytes:
-        """Every agent with its sums and a series of executions, the busiest first."""
+        """Return all agents with totals and a series of executions, busiest first."""
         grid = _Grid.of(window, points=points)
         steps: dict[str, dict[int, _Sums]] = {}
         for row in self._sums(tenant, grid, agent=""):
@@ -128,10 +131,10 @@ class Agents:
         return msgspec.json.encode({"agents": agents, **_window(grid)})
 
     def document(self, tenant: str, agent: str, window: Window, *, points: int) -> bytes:
-        """One agent, with everything in steps too.
+        """Return one agent with totals and a full series.
 
         Raises:
-            NotFoundError: nobody of that name was ever seen.
+            UnknownResourceError: the tenant has no agent of that name.
         """
         grid = _Grid.of(window, points=points)
         steps = {row.bucket: row for row in self._sums(tenant, grid, agent=agent)}
@@ -169,7 +172,7 @@ class Agents:
             fmt="TabSeparated",
         )
         if not known:
-            raise NotFoundError(f"no agent {agent!r}", hint="see GET /v1/agents")
+            raise UnknownResourceError(f"no agent {agent!r}", hint="see GET /v1/agents")
 
 
 def _window(grid: _Grid) -> dict[str, Any]:
@@ -180,7 +183,7 @@ def _window(grid: _Grid) -> dict[str, Any]:
 
 
 def _added(agent: str, rows: Iterable[_Sums]) -> _Sums:
-    """All of them together."""
+    """Return the sum of rows."""
     rows = list(rows)
     numbers = [sum(getattr(row, name) for row in rows) for name in _NUMBERS]
     maps: list[dict[Any, int]] = []
@@ -246,7 +249,7 @@ def _point(row: _Sums | None) -> dict[str, Any]:
 
 
 def _usage(row: _Sums) -> dict[str, Any]:
-    """Model calls are the finest grain there is; executions speak only where there are none."""
+    """Return tokens and cost of model calls; those of executions if there are no calls."""
     nano_usd = row.call_nano_usd + row.unpriced_nano_usd or row.execution_nano_usd
     return {
         "tokens": row.call_tokens or row.execution_tokens,
@@ -255,6 +258,6 @@ def _usage(row: _Sums) -> dict[str, Any]:
 
 
 def _top(counts: Mapping[str, int]) -> dict[str, int]:
-    """The most frequent; what was forgotten again has a count of nought."""
+    """Return the most frequent values; counts of deleted rows may be 0 or less."""
     known = sorted(((-n, name) for name, n in counts.items() if n > 0))
     return {name: -n for n, name in known[:TOP_VALUES]}

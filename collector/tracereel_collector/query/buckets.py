@@ -1,4 +1,4 @@
-"""Percentiles out of counted buckets: each duration bucket ends at 2^(n/8) milliseconds."""
+"""Percentiles from bucket counts; each duration bucket ends at 2^(n/8) milliseconds."""
 
 from collections.abc import Mapping
 
@@ -8,12 +8,12 @@ CONFIDENCE_STEPS = 10
 
 
 def bucket_middle(number: int) -> float:
-    """A duration in milliseconds that is within 5 % of everything in the bucket."""
+    """Return a duration in milliseconds within 5 % of all values of the bucket."""
     return float(2 ** ((number - 0.5) / STEPS_PER_OCTAVE))
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float | None:
-    """The duration that a share of all do not exceed; None where there are none."""
+    """Return the duration below which a share of the values lies; `None` without values."""
     known = {number: count for number, count in counts.items() if count > 0}
     rank = share * sum(known.values())
     seen = 0
@@ -25,7 +25,7 @@ def percentile(counts: Mapping[int, int], share: float) -> float | None:
 
 
 def latency(counts: Mapping[int, int], total_ms: int) -> dict[str, float | None]:
-    """What is said of durations: percentiles, and the exact mean."""
+    """Return percentiles and the exact mean of durations."""
     number = sum(counts.values())
     return {
         "p50_ms": percentile(counts, 0.5),
@@ -37,7 +37,7 @@ def latency(counts: Mapping[int, int], total_ms: int) -> dict[str, float | None]
 
 
 def durations(counts: Mapping[int, int]) -> list[dict[str, float | int]]:
-    """How many fall into each bucket, the shortest first; empty buckets are left out."""
+    """Return the count of each nonempty bucket, shortest first."""
     return [
         {
             "from_ms": round(2 ** ((number - 1) / STEPS_PER_OCTAVE), 6),
@@ -50,7 +50,7 @@ def durations(counts: Mapping[int, int]) -> list[dict[str, float | int]]:
 
 
 def confidence(counts: Mapping[int, int], total_ppm: int) -> dict[str, object]:
-    """How sure an agent was: the mean, and how many executions fall into each tenth."""
+    """Return the mean confidence and the number of executions per tenth."""
     number = sum(counts.values())
     return {
         "mean": round(total_ppm / 1e6 / number, 6) if number > 0 else None,

@@ -1,4 +1,4 @@
-"""Whether all of a run is stored: who emitted it, which numbers are here, what is missing or wrong."""
+"""Completeness of a run: its emitters, stored event numbers, gaps and wrong clocks."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,38 +7,38 @@ from typing import Any
 
 import msgspec
 
-from tracereel_collector.errors import NotFoundError
-from tracereel_collector.model import Waiting
-from tracereel_collector.query.run.ledger import Account, account, verdict_of
+from tracereel_collector.errors import UnknownResourceError
+from tracereel_collector.model import WaitingEvents
+from tracereel_collector.query.run.ledger import EmitterLedger, account, verdict_of
 from tracereel_collector.query.run.rows import EmitterRow, LedgerRow, RunReader
-from tracereel_collector.query.run.shape import milliseconds, moment
-from tracereel_collector.query.run.tree import Run
+from tracereel_collector.query.run.serialize import milliseconds, moment
+from tracereel_collector.query.run.tree import RunTree
 from tracereel_collector.query.trace import Traces
 
 CLOCK_NOTICED_MS = 1_000.0
-"""A clock this far from the collector's is called wrong; less may be the way of the message."""
+"""Clock difference from the collector that is reported; smaller ones may be network delay."""
 
 
 @dataclass(frozen=True, slots=True)
-class Completeness:
-    """Answers `GET /v1/traces/{trace_id}/completeness`."""
+class CompletenessQuery:
+    """Query of `GET /v1/traces/{trace_id}/completeness`."""
 
     reader: RunReader
     traces: Traces
     now_unix_nano: Callable[[], int] = time.time_ns
 
     def document(
-        self, tenant: str, trace_id: str, waiting: Waiting, *, linked: bool = True
+        self, tenant: str, trace_id: str, waiting: WaitingEvents, *, linked: bool = True
     ) -> bytes:
-        """The ledger as JSON; what waits in the queue is handed in.
+        """Return the ledger as JSON; `waiting` describes events still in the queue.
 
         Raises:
-            NotFoundError: this tenant has nothing of that trace.
+            UnknownResourceError: the tenant has no such trace.
         """
         queued = {"events": waiting.events, "all_looked_through": waiting.is_whole}
         try:
             run = self.traces.run(tenant, trace_id, linked=linked)
-        except NotFoundError:
+        except UnknownResourceError:
             if not waiting.events:
                 raise
             return msgspec.json.encode(
@@ -71,7 +71,7 @@ class Completeness:
         )
 
 
-def _account(row: LedgerRow) -> Account:
+def _account(row: LedgerRow) -> EmitterLedger:
     return account(
         emitter_id=row.emitter_id,
         trace_id=row.trace_id,
@@ -83,7 +83,7 @@ def _account(row: LedgerRow) -> Account:
     )
 
 
-def _shown(each: Account, emitter: EmitterRow | None) -> dict[str, Any]:
+def _shown(each: EmitterLedger, emitter: EmitterRow | None) -> dict[str, Any]:
     return {
         "emitter_id": each.emitter_id,
         "trace_id": each.trace_id,
@@ -105,8 +105,8 @@ def _shown(each: Account, emitter: EmitterRow | None) -> dict[str, Any]:
     }
 
 
-def _clocks(run: Run, emitters: Mapping[str, EmitterRow]) -> list[dict[str, Any]]:
-    """Clocks that are wrong: against the other steps of the run, or against the collector's."""
+def _clocks(run: RunTree, emitters: Mapping[str, EmitterRow]) -> list[dict[str, Any]]:
+    """Return clocks that contradict other steps of the run or the collector's clock."""
     found: dict[str, dict[str, Any]] = {}
     for clock, shift in run.clocks.items():
         found[clock] = {"clock": clock, "moved_by_ms": milliseconds(shift)}

@@ -1,4 +1,4 @@
-"""What is counted of the runs that were found: values of each kind, and when they began."""
+"""Facet counts and start-time histogram of the runs found."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tracereel_collector.store.rollups import TAG_KINDS
 
 FACETS = ("status", *TAG_KINDS)
 FACET_VALUES = 20
-"""Most values that are counted of one kind."""
+"""Maximum values counted per facet."""
 
 _COUNTED = msgspec.json.Decoder(tuple[str, str, int])
 _STATUS_MARK = "[concat('status:', status)]"
@@ -22,7 +22,7 @@ _STEP_MARK = """if(started >= {from:Int64} AND started < {to:Int64},
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """A window cut into equal steps, in which runs are counted."""
+    """Window divided into equal steps, for a histogram of runs."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class Steps:
 
     @classmethod
     def of(cls, window: Window, count: int, *, now: int) -> "Steps":
-        """Of a window; where it is open, a day up to its end, or to now."""
+        """Divide a window; open ends default to now and a day before the end."""
         end = window.end if window.end is not None else now
         start = window.start if window.start is not None else end - DAY
         return cls(start=start, end=end, step=max(SECOND, -(-(end - start) // count)))
@@ -40,11 +40,11 @@ class Steps:
         return Window(start=self.start, end=self.end)
 
     def parameters(self) -> dict[str, int]:
-        """What `search_counts.sql` is told."""
+        """Return the parameters of `search_counts.sql`."""
         return {"from": self.start, "to": self.end, "step": self.step}
 
     def shown(self, counts: Mapping[str, int]) -> dict[str, Any]:
-        """As an answer has it; runs are counted under the number of their step."""
+        """Return the histogram as shown in responses; `counts` are keyed by step number."""
         failed = [
             counts.get(f"{n} failed", 0) for n in range(-(-(self.end - self.start) // self.step))
         ]
@@ -63,23 +63,23 @@ class Steps:
 
 
 def said_of(facets: Sequence[str]) -> str:
-    """SQL for the values of a run that are counted, over its rows."""
-    # The kinds are names of our own: the route takes no others.
+    """Return SQL for the counted tag values of a run."""
+    # Safe to interpolate: the route accepts only known kinds.
     kinds = " OR ".join(f"startsWith(t, '{kind}:')" for kind in facets if kind in TAG_KINDS)
     if not kinds:
         return "CAST([], 'Array(String)')"
-    # Most runs have one row: to put the rows of each together is cheaper than to look for its values twice.
+    # Most runs have one row, so merging rows is cheaper than extracting their values twice.
     return f"arrayDistinct(arrayFlatten(groupArray(arrayFilter(t -> {kinds}, s.tags))))"
 
 
 def marks_of(facets: Sequence[str], steps: Steps | None) -> str:
-    """SQL for what else is counted of a run: its status, and the step in which it began."""
+    """Return SQL for the status and start step of a run, as counted values."""
     marks = [_STATUS_MARK] * ("status" in facets) + [_STEP_MARK] * bool(steps)
     return f"arrayConcat({', '.join([*marks, '[]'])})"
 
 
 def shown_counts(answer: bytes, facets: Sequence[str], steps: Steps | None) -> dict[str, Any]:
-    """`facets` and `histogram`, as they were asked for, of the lines of `search_counts.sql`."""
+    """Return the requested `facets` and `histogram` from the rows of `search_counts.sql`."""
     counted: dict[str, list[tuple[str, int]]] = {}
     for kind, value, runs in _COUNTED.decode_lines(answer):
         counted.setdefault(kind, []).append((value, runs))

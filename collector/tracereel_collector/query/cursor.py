@@ -1,4 +1,4 @@
-"""Where a list goes on: the place of its last entry, as a text that only fits the same question."""
+"""List cursors: the position of the last entry, bound to the query that produced it."""
 
 import base64
 import binascii
@@ -11,29 +11,29 @@ from tracereel_collector.errors import BadRequestError
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The last entry that was given out: what it was sorted by, and its id."""
+class CursorPosition:
+    """Last entry returned: its sort value and id."""
 
     value: int
     name: str
 
 
 def digest(question: object) -> str:
-    """A short text that is the same for the same question."""
+    """Return a short digest that identifies a query."""
     return hashlib.sha256(msgspec.json.encode(question, order="sorted")).hexdigest()[:12]
 
 
-def encode(place: Place, question: str) -> str:
-    """The cursor that continues after a place."""
+def encode(place: CursorPosition, question: str) -> str:
+    """Return the cursor that continues after a position."""
     data = msgspec.json.encode([question, place.value, place.name])
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def decode(cursor: str, question: str) -> Place:
-    """The place a cursor stands for.
+def decode(cursor: str, question: str) -> CursorPosition:
+    """Return the position of a cursor.
 
     Raises:
-        BadRequestError: it is none of ours, or of another question.
+        BadRequestError: the cursor is invalid or belongs to another query.
     """
     try:
         data = base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4))
@@ -49,4 +49,4 @@ def decode(cursor: str, question: str) -> Place:
         )
     if not -(2**63) <= value < 2**63:
         raise BadRequestError("cursor: it is none of ours")
-    return Place(value, name)
+    return CursorPosition(value, name)

@@ -1,4 +1,4 @@
-"""Two runs compared: steps added, removed and changed, what each change is, and the first of them."""
+"""Comparison of two runs: added, removed and changed steps, and the first difference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,53 +6,53 @@ from typing import Any
 
 import msgspec
 
-from tracereel_collector.query.replayable import Replayable
+from tracereel_collector.query.replayable import ReplayableRun
 from tracereel_collector.query.run.align import Pair, aligned, input_hash
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.rows import EventRow
-from tracereel_collector.query.run.shape import milliseconds, shown_error
-from tracereel_collector.query.run.steps import DECISION, Step
-from tracereel_collector.query.run.usage import NOTHING, Usage
+from tracereel_collector.query.run.serialize import milliseconds, shown_error
+from tracereel_collector.query.run.steps import DECISION, RunStep
+from tracereel_collector.query.run.usage import NOTHING, StepUsage
 from tracereel_collector.query.trace import Traces, head_of
 
 MAX_SHOWN = 1_000
-"""Most steps listed; `counts` counts all."""
+"""Maximum steps listed; `counts` counts all."""
 _AT_START = frozenset({"added", "removed", "input", "model", "attempt"})
-"""Differences that show when a step begins; the others show when it ends."""
+"""Differences visible when a step begins; others become visible when it ends."""
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One pair of steps, and in what they differ."""
+class RunDifference:
+    """Pair of aligned steps and their differences."""
 
     pair: Pair
     change: str
     """added, removed, changed or same."""
     fields: dict[str, dict[str, Any]] = field(default_factory=dict)
     offset_ms: float = 0.0
-    """When it first showed, after the beginning of its run."""
+    """Time of the first difference, from the start of its run."""
 
     @property
     def first_field(self) -> str:
-        """The field that differed first."""
+        """Field that differed first."""
         early = [name for name in self.fields if name in _AT_START]
         return next(iter([*early, *self.fields]), self.change)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Answers `GET /v1/traces/{a}/diff/{b}`."""
+    """Query of `GET /v1/traces/{a}/diff/{b}`."""
 
     traces: Traces
-    replayable: Replayable
+    replayable: ReplayableRun
 
     def document(
         self, tenant: str, a: str, b: str, *, everything: bool = False, linked: bool = True
     ) -> bytes:
-        """The comparison as JSON.
+        """Return the comparison as JSON.
 
         Raises:
-            NotFoundError: this tenant has nothing of one of them.
+            UnknownResourceError: the tenant lacks one of the traces.
         """
         first = self.traces.analysis(tenant, a, linked=linked)
         second = self.traces.analysis(tenant, b, linked=linked)
@@ -61,7 +61,7 @@ class Comparison:
 
 
 def compared(a: Analysis, b: Analysis, *, everything: bool = False) -> dict[str, Any]:
-    """What is different in the second run."""
+    """Return the differences of the second run from the first."""
     differences = [_difference(pair, a, b) for pair in aligned(a.run.roots, b.run.roots)]
     real = [each for each in differences if each.change != "same"]
     first = min(real, key=lambda each: (each.offset_ms, -each.pair.depth), default=None)
@@ -89,27 +89,29 @@ def compared(a: Analysis, b: Analysis, *, everything: bool = False) -> dict[str,
     }
 
 
-def _difference(pair: Pair, a: Analysis, b: Analysis) -> Difference:
+def _difference(pair: Pair, a: Analysis, b: Analysis) -> RunDifference:
     one, other = pair.a, pair.b
     if one is None or other is None:
         run = b.run if one is None else a.run
         offset = milliseconds(pair.shown.began - run.began) or 0.0
-        return Difference(pair, "added" if one is None else "removed", {}, offset)
+        return RunDifference(pair, "added" if one is None else "removed", {}, offset)
     fields = _fields(one, other, a.totals[id(one)], b.totals[id(other)])
     if not fields:
-        return Difference(pair, "same")
+        return RunDifference(pair, "same")
     starts = any(name in _AT_START for name in fields)
     moments = [_moment(one, a, at_start=starts), _moment(other, b, at_start=starts)]
-    return Difference(pair, "changed", fields, min(moments))
+    return RunDifference(pair, "changed", fields, min(moments))
 
 
-def _moment(step: Step, analysis: Analysis, *, at_start: bool) -> float:
+def _moment(step: RunStep, analysis: Analysis, *, at_start: bool) -> float:
     ended = step.ended if step.ended is not None else analysis.run.ended
     return milliseconds((step.began if at_start else ended) - analysis.run.began) or 0.0
 
 
-def _fields(one: Step, other: Step, used: Usage, uses: Usage) -> dict[str, dict[str, Any]]:
-    """In what two steps differ, besides how long they took and what that cost."""
+def _fields(
+    one: RunStep, other: RunStep, used: StepUsage, uses: StepUsage
+) -> dict[str, dict[str, Any]]:
+    """Return the fields in which two steps differ; duration and cost are ignored."""
     found: dict[str, dict[str, Any]] = {}
     if input_hash(one) != input_hash(other):
         found["input"] = _texts(_input(one), _input(other))
@@ -130,8 +132,8 @@ def _fields(one: Step, other: Step, used: Usage, uses: Usage) -> dict[str, dict[
     return found
 
 
-def _decisions(step: Step) -> list[tuple[tuple[Any, ...], EventRow]]:
-    """What was decided in a step, in order: what makes decisions the same, and the event."""
+def _decisions(step: RunStep) -> list[tuple[tuple[Any, ...], EventRow]]:
+    """Return the decisions of a step in order, each as comparison key and event."""
     rows = [row for row in step.events if row.event_type == DECISION]
     if step.closing is not None and step.closing.decision_type:
         rows.append(step.closing)
@@ -145,7 +147,7 @@ def _decision_change(
     one: Sequence[tuple[tuple[Any, ...], EventRow]],
     other: Sequence[tuple[tuple[Any, ...], EventRow]],
 ) -> dict[str, Any]:
-    """The first decision that is not the same, with the reasons given."""
+    """Return the first decision that differs, with its reasoning."""
     place = next(
         (
             at
@@ -173,7 +175,7 @@ def _decided(row: EventRow) -> dict[str, Any]:
 
 
 def _texts(one: str, other: str) -> dict[str, Any]:
-    """Both texts; of two JSON objects also which keys differ."""
+    """Return both texts; for two JSON objects also the keys that differ."""
     shown: dict[str, Any] = {"a": one or None, "b": other or None}
     try:
         left, right = msgspec.json.decode(one), msgspec.json.decode(other)
@@ -190,7 +192,7 @@ def _texts(one: str, other: str) -> dict[str, Any]:
     return shown
 
 
-def _shown(difference: Difference, a: Analysis, b: Analysis) -> dict[str, Any]:
+def _shown(difference: RunDifference, a: Analysis, b: Analysis) -> dict[str, Any]:
     pair = difference.pair
     step = pair.shown
     used = a.totals[id(pair.a)] if pair.a is not None else NOTHING
@@ -232,7 +234,7 @@ def _failed(analysis: Analysis) -> int:
     return sum(step.is_failed for step in analysis.run.steps)
 
 
-def _model(step: Step) -> str:
+def _model(step: RunStep) -> str:
     span = step.span
     for row in (step.closing, step.opening):
         if row is not None and row.llm_model:
@@ -240,16 +242,16 @@ def _model(step: Step) -> str:
     return span.model if span is not None else ""
 
 
-def _input(step: Step) -> str:
+def _input(step: RunStep) -> str:
     for row in (step.opening, step.closing):
         if row is not None and row.input_hash:
             return row.input
     return ""
 
 
-def _output(step: Step) -> str:
+def _output(step: RunStep) -> str:
     return step.closing.output if step.closing is not None else ""
 
 
-def _output_hash(step: Step) -> int:
+def _output_hash(step: RunStep) -> int:
     return step.closing.output_hash if step.closing is not None else 0

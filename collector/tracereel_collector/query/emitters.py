@@ -1,26 +1,18 @@
-"""Who emits: each emitter with its state, what it claims to have recorded, and what is missing of it."""
+"""Emitters with their state, claimed and stored events, and missing events."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from tracereel_collector.query.store_reader import StoreReader
 from tracereel_collector.store.sql import query
 
 MAX_EMITTERS = 1_000
 
 
-class Selects(Protocol):
-    """What a query needs of the store."""
-
-    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; the answer's bytes in a ClickHouse format."""
-        ...
-
-
-class _Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `emitters.sql`, in its order of columns; also the order of the answer."""
+class _EmitterSummaryRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Row of `emitters.sql`, in column order; also the field order of the response."""
 
     emitter_id: str
     state: str
@@ -40,14 +32,14 @@ class _Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     dropped: dict[str, int]
 
 
-_ROWS = msgspec.json.Decoder(_Row)
+_ROWS = msgspec.json.Decoder(_EmitterSummaryRow)
 
 
 @dataclass(frozen=True, slots=True)
 class Emitters:
-    """Answers `GET /v1/emitters`."""
+    """Query of `GET /v1/emitters`."""
 
-    store: Selects
+    store: StoreReader
 
     def document(
         self,
@@ -59,7 +51,7 @@ class Emitters:
         service: str = "",
         limit: int = 100,
     ) -> bytes:
-        """The emitters as JSON, the one heard of last first."""
+        """Return the emitters as JSON, most recently active first."""
         answer = self.store.select(
             query("emitters"),
             {
@@ -76,8 +68,8 @@ class Emitters:
         return msgspec.json.encode({"emitters": [_shown(row) for row in rows]})
 
 
-def _shown(row: _Row) -> dict[str, Any]:
-    """Empty texts are what nobody has told."""
+def _shown(row: _EmitterSummaryRow) -> dict[str, Any]:
+    """Return the row with unknown values (empty strings) as `None`."""
     return {
         name: None if value == "" else value
         for name, value in ((name, getattr(row, name)) for name in row.__struct_fields__)

@@ -1,30 +1,22 @@
-"""The executions of agents in the runs of a list, in order: what a strip beside each run shows."""
+"""Agent executions of listed runs, in order, for the status strip of each run."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable
 
 import msgspec
 
+from tracereel_collector.query.store_reader import StoreReader
 from tracereel_collector.store.sql import query
 
 MAX_EXECUTIONS = 100
-
-
-class Selects(Protocol):
-    """What a query needs of the store."""
-
-    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; the answer's bytes in a ClickHouse format."""
-        ...
 
 
 _ROWS = msgspec.json.Decoder(tuple[str, str, str])
 
 
 def executions_of(
-    store: Selects, tenant: str, runs: Iterable[str], *, most: int
+    store: StoreReader, tenant: str, runs: Iterable[str], *, most: int
 ) -> dict[str, list[dict[str, str]]]:
-    """The first executions of each run; runs that are known by spans alone have none."""
+    """Return the first executions of each run; runs known only from spans have none."""
     asked = list(runs)
     found: dict[str, list[dict[str, str]]] = {run: [] for run in asked}
     if not asked:

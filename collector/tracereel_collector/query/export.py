@@ -1,53 +1,49 @@
-"""Everything of a tenant, in slices: each is cut by bytes before it is read, so memory stays bounded."""
+"""Export of a tenant's rows in slices of bounded size, so that memory stays bounded."""
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
-from weakref import WeakSet
+from typing import Any, Final
 
 import msgspec
 
+from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
+
+AT_ONCE: Final = 2
+"""Concurrent exports per process."""
 SLICE_ROWS: Final = 5_000
 SLICE_BYTES: Final = 16 * 1024 * 1024
 
 
-class Selects(Protocol):
-    """What a query needs of the store."""
-
-    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; the answer's bytes in a ClickHouse format."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """A table as it is exported. Names are ours; what is asked for is bound."""
+class ExportStream:
+    """Exported table. Identifiers are constants; request values are bound."""
 
     table: str
     rows: str
-    """The rows of the table as people get them."""
+    """SELECT of the exported columns."""
     tenant: str
     key: tuple[str, str, str]
-    """Columns that put the rows in order, with no two alike; the first is the trace."""
+    """Columns that order the rows uniquely; the first is the trace id."""
     types: tuple[str, str, str]
     time: str
     agent: str
     size: str
-    """About how many bytes a row has."""
+    """SQL for the approximate size of a row in bytes."""
 
     @property
     def ordered(self) -> str:
-        """The key as it stands in a statement."""
+        """Sort key as SQL."""
         return ", ".join(self.key)
 
     def bound(self, name: str) -> str:
-        """A place in the order, bound."""
+        """Return a sort position as bound parameters."""
         return "(" + ", ".join(f"{{{name}{at}:{kind}}}" for at, kind in enumerate(self.types)) + ")"
 
     @property
     def where(self) -> str:
-        """Which rows are asked for."""
+        """Condition on the requested rows."""
         return (
             f"{self.tenant} = {{tenant:String}}"
             f" AND ({{trace_id:String}} = '' OR {self.key[0]} = {{trace_id:String}})"
@@ -58,7 +54,7 @@ class Exported:
 
 
 TABLES: Final = {
-    "events": Exported(
+    "events": ExportStream(
         table="agent_events",
         rows="SELECT * FROM agent_events",
         tenant="tenant",
@@ -68,7 +64,7 @@ TABLES: Final = {
         agent="agent_name",
         size="length(payload)",
     ),
-    "spans": Exported(
+    "spans": ExportStream(
         table="whole_spans",
         rows="SELECT * EXCEPT (Told) FROM whole_spans",
         tenant="TenantId",
@@ -76,11 +72,11 @@ TABLES: Final = {
         types=("String", "String", "String"),
         time="Timestamp",
         agent="AgentName",
-        # Of our own spans, the event says how much there is; making its attributes would take longer.
+        # For own spans, the length of the event is a cheap estimate; building the attributes is slow.
         size="if(Told != '', length(Told),"
         " byteSize(SpanAttributes, ResourceAttributes, `Events.Attributes`))",
     ),
-    "scores": Exported(
+    "scores": ExportStream(
         table="scores",
         rows="SELECT * FROM scores",
         tenant="tenant",
@@ -96,7 +92,7 @@ LAST_NANO: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which rows; what is empty does not matter."""
+    """Row selection; empty fields match everything."""
 
     table: str = "events"
     trace_id: str = ""
@@ -105,7 +101,7 @@ class Wanted:
     until_unix_nano: int = LAST_NANO
 
     def parameters(self, tenant: str) -> dict[str, Any]:
-        """As the statements want them."""
+        """Return the query parameters."""
         return {
             "tenant": tenant,
             "trace_id": self.trace_id,
@@ -116,34 +112,39 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Bytes of an export, and how many rows they hold."""
+class ExportPiece:
+    """Bytes of an export and the number of rows in them."""
 
     data: bytes
     rows: int
 
 
-class _Event(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class _ExportedEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
     payload: str
     sequence_number: int
     ingested_at: str
 
 
-_EVENTS = msgspec.json.Decoder(_Event)
+_EVENTS = msgspec.json.Decoder(_ExportedEvent)
+
+
+def export_slots(shares: SharePolicy = ONE_TENANT) -> TenantShares:
+    """Return the concurrency slots for the exports of one process."""
+    return TenantShares("exports", AT_ONCE, shares)
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Answers `GET /v1/export`."""
+    """Query of `GET /v1/export`."""
 
-    store: Selects
-    running: WeakSet[Iterator[Piece]] = field(default_factory=WeakSet)
-    """Exports under way: each holds a slice in memory. One that nobody reads any more is none."""
+    store: StoreReader
+    slots: TenantShares = field(default_factory=export_slots)
+    """Running exports; each holds a slice in memory."""
     slice_rows: int = SLICE_ROWS
     slice_bytes: int = SLICE_BYTES
 
     def count(self, tenant: str, wanted: Wanted) -> int:
-        """How many rows there are now."""
+        """Return the current number of rows."""
         of = TABLES[wanted.table]
         answer = self.store.select(
             f"SELECT count() FROM {of.table} WHERE {of.where}",
@@ -152,8 +153,8 @@ class Export:
         )
         return int(answer)
 
-    def ndjson(self, tenant: str, wanted: Wanted) -> Iterator[Piece]:
-        """One object a line; events as they were sent, with what the collector added."""
+    def ndjson(self, tenant: str, wanted: Wanted) -> Iterator[ExportPiece]:
+        """Yield one JSON object per line; events as sent, plus fields of the collector."""
         for place in self._slices(tenant, wanted):
             if wanted.table == "events":
                 columns = (
@@ -163,14 +164,14 @@ class Export:
                 rows = _EVENTS.decode_lines(
                     self._read(columns, wanted, place, "JSONCompactEachRow")
                 )
-                yield Piece(b"".join(_event(row, tenant) for row in rows), len(rows))
+                yield ExportPiece(b"".join(_event(row, tenant) for row in rows), len(rows))
             else:
                 data = self._read("*", wanted, place, "JSONEachRow")
-                yield Piece(data, data.count(b"\n"))
+                yield ExportPiece(data, data.count(b"\n"))
 
-    def parquet(self, tenant: str, wanted: Wanted) -> Iterator[Piece]:
-        """A Parquet file with every column, a slice a row group."""
-        # Large, and seldom needed: a start does not wait for it.
+    def parquet(self, tenant: str, wanted: Wanted) -> Iterator[ExportPiece]:
+        """Yield a Parquet file with all columns and one row group per slice."""
+        # Imported late: large and rarely needed.
         import pyarrow.parquet as pq
 
         out = _Passing()
@@ -181,11 +182,11 @@ class Export:
                 data = self._read("*", wanted, place, "Parquet")
                 rows = pq.read_table(io.BytesIO(data))
                 writer.write_table(rows)
-                yield Piece(out.taken(), rows.num_rows)
-        yield Piece(out.taken(), 0)
+                yield ExportPiece(out.taken(), rows.num_rows)
+        yield ExportPiece(out.taken(), 0)
 
     def _slices(self, tenant: str, wanted: Wanted) -> Iterator[dict[str, Any]]:
-        """Parameters of one slice after another: behind one row, up to another."""
+        """Yield the parameters of each slice: after one row, up to another."""
         of = TABLES[wanted.table]
         asked = wanted.parameters(tenant)
         zero = tuple("" if kind == "String" else 0 for kind in of.types)
@@ -212,7 +213,7 @@ class Export:
             behind, first = last, False
 
     def _cut(self, rows: list[list[Any]]) -> tuple[Any, ...]:
-        """The last row that still fits; one always does."""
+        """Return the key of the last row that fits; the first row always fits."""
         total = 0
         last = rows[0]
         for row in rows:
@@ -238,7 +239,7 @@ def _place(name: str, values: tuple[Any, ...]) -> dict[str, Any]:
     return {f"{name}{at}": value for at, value in enumerate(values)}
 
 
-def _event(row: _Event, tenant: str) -> bytes:
+def _event(row: _ExportedEvent, tenant: str) -> bytes:
     added = {
         "tenant": tenant,
         "sequence_number": row.sequence_number,
@@ -248,29 +249,29 @@ def _event(row: _Event, tenant: str) -> bytes:
 
 
 class _Passing(io.RawIOBase):
-    """A file that is handed on as it is written; Parquet asks it for nothing but its length so far."""
+    """Write-only buffer that is drained while it is written; Parquet only needs `tell`."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._length = 0
 
     def writable(self) -> bool:
-        """It is nothing else."""
+        """Return True."""
         return True
 
     def write(self, data: Any) -> int:
-        """Keep a piece until it is taken."""
+        """Buffer data until it is taken."""
         piece = bytes(data)
         self._pieces.append(piece)
         self._length += len(piece)
         return len(piece)
 
     def tell(self) -> int:
-        """All that was ever written."""
+        """Return the number of bytes written so far."""
         return self._length
 
     def taken(self) -> bytes:
-        """What was written since the last time."""
+        """Return the data written since the last call."""
         data = b"".join(self._pieces)
         self._pieces.clear()
         return data

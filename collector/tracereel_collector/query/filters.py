@@ -1,4 +1,4 @@
-"""What runs are searched by: each filter as SQL of our own, its values as bound parameters."""
+"""Filters of the run search, as constant SQL with bound values."""
 
 import re
 from collections.abc import Iterable
@@ -12,15 +12,15 @@ from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
 
 MAX_VALUES = 20
-"""Of one filter."""
+"""Maximum values of one filter."""
 MAX_WORDS = 8
 CRASHED = "crashed"
-"""The status of a run that never ended and whose processes are gone."""
+"""Status of a run that never ended and whose emitters are gone."""
 STATUSES: Final = (
     *("success", "partial_success", "failed", "cancelled"),
     *("running", CRASHED, "unknown"),
 )
-"""How a run can be; senders may have others of their own."""
+"""Standard statuses of a run; senders may use others."""
 _WORD = re.compile(r"[0-9A-Za-z\u0080-\U0010ffff]+")
 _PHRASE = re.compile(r'"([^"]*)"')
 
@@ -28,7 +28,7 @@ _TOKENS = (
     "multiIf(sum(s.call_tokens) != 0, sum(s.call_tokens),"
     " sum(s.span_tokens) != 0, sum(s.span_tokens), sum(s.execution_tokens))"
 )
-"""Model calls first, as with what they cost."""
+"""Tokens of model calls, else of spans, else of executions, as with costs."""
 
 COLUMNS: Final[dict[str, str]] = {
     "started": "toUnixTimestamp64Nano(min(s.started))",
@@ -49,7 +49,7 @@ COLUMNS: Final[dict[str, str]] = {
         sum(s.events) > 0, 'unknown',
         'running')""",
 }
-"""What is known of a run, over its rows of `trace_summaries`."""
+"""Properties of a run, as SQL over its rows of `trace_summaries`."""
 
 SORTS: Final = {
     "started_at": "started",
@@ -60,7 +60,7 @@ SORTS: Final = {
     "errors": "errors",
     "confidence": "confidence_ppm",
 }
-"""What a list may be sorted by, and the column it is: whole numbers all of them."""
+"""Sort keys and their columns; all are integers."""
 
 RANGES: Final = {
     "duration_ms": ("duration_ms", 1),
@@ -71,12 +71,12 @@ RANGES: Final = {
     "retries": ("retries", 1),
     "fallbacks": ("fallbacks", 1),
 }
-"""What may be asked for as `min_…` and `max_…`, its column, and how many of its units make one of that."""
+"""Measures with `min_…` and `max_…` filters: column, and column units per filter unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """One question; nothing in it has been in SQL yet."""
+class TraceFilters:
+    """Filters of one search request."""
 
     tags: dict[str, tuple[str, ...]] = field(default_factory=dict)
     statuses: tuple[str, ...] = ()
@@ -88,33 +88,33 @@ class Filters:
 
 
 @dataclass(slots=True)
-class Condition:
-    """SQL made of filters: columns that a run needs, what must hold of them, and the values."""
+class FilterSql:
+    """SQL of filters: columns of a run, conditions on them and bound values."""
 
     columns: dict[str, str] = field(default_factory=dict)
     conditions: list[str] = field(default_factory=list)
     parameters: dict[str, Any] = field(default_factory=dict)
     first: str = ""
-    """What a row of the run must be, and is worth knowing before anything else of rows is read."""
+    """Condition on the rows of a run that is evaluated before other columns are read."""
 
     def needs(self, name: str) -> str:
-        """Use one of the known columns."""
+        """Add a known column and return its name."""
         self.columns[name] = COLUMNS[name]
         return name
 
     def holds(self, condition: str, **parameters: Any) -> None:
-        """Demand it."""
+        """Add a condition and its parameters."""
         self.conditions.append(condition)
         self.parameters |= parameters
 
 
-def as_sql(filters: Filters) -> Condition:
-    """The SQL of a question.
+def as_sql(filters: TraceFilters) -> FilterSql:
+    """Return the SQL of filters.
 
     Raises:
-        BadRequestError: it asks for too much at once, or for nothing that could be found.
+        BadRequestError: a filter is unknown, has too many values, or its text has no word.
     """
-    made = Condition()
+    made = FilterSql()
     for kind, values in filters.tags.items():
         if kind not in TAG_KINDS:
             raise BadRequestError(
@@ -128,7 +128,7 @@ def as_sql(filters: Filters) -> Condition:
         made.holds(f"is_{kind}", **dict(zip(names, tags, strict=True)))
     if filters.statuses:
         _few("status", filters.statuses)
-        # Whether a run without an end has crashed is known of those that were found.
+        # Crashed runs are stored as running; which of them crashed is determined after the search.
         statuses = ["running" if each == CRASHED else each for each in filters.statuses]
         made.holds(f"{made.needs('status')} IN {{statuses:Array(String)}}", statuses=statuses)
     for given, sign, end in ((filters.least, ">=", "min"), (filters.most, "<=", "max")):
@@ -138,7 +138,7 @@ def as_sql(filters: Filters) -> Condition:
             made.holds(
                 f"{made.needs(column)} {sign} {{{end}_{name}:Int64}}", **{f"{end}_{name}": bound}
             )
-            if name == "confidence":  # 2 stands for none
+            if name == "confidence":  # 2 means no confidence
                 made.holds("confidence_ppm <= 1000000")
     _add_text(made, filters.text)
     _add_attributes(made, filters.attributes)
@@ -147,10 +147,10 @@ def as_sql(filters: Filters) -> Condition:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a free text, each once.
+    """Return the words of a text in lower case, without duplicates.
 
     Raises:
-        BadRequestError: there is none in it, or there are too many.
+        BadRequestError: the text has no word, or too many.
     """
     words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text)))
     if text.strip() and not words:
@@ -159,7 +159,7 @@ def words_of(text: str) -> list[str]:
     return words
 
 
-def _add_text(made: Condition, text: str) -> None:
+def _add_text(made: FilterSql, text: str) -> None:
     phrases = [phrase for phrase in _PHRASE.findall(text) if _WORD.search(phrase)]
     words = [word.lower() for word in _WORD.findall(_PHRASE.sub(" ", text))]
     if text.strip() and not (phrases or words):
@@ -181,7 +181,7 @@ def _add_text(made: Condition, text: str) -> None:
         made.holds(name, **{name: phrase, f"{name}_words": tokens})
 
 
-def _add_attributes(made: Condition, attributes: Iterable[tuple[str, str]]) -> None:
+def _add_attributes(made: FilterSql, attributes: Iterable[tuple[str, str]]) -> None:
     attributes = tuple(attributes)
     _few("attribute", attributes, MAX_WORDS)
     for number, (key, value) in enumerate(attributes):
@@ -190,12 +190,12 @@ def _add_attributes(made: Condition, attributes: Iterable[tuple[str, str]]) -> N
         made.holds(name, **{f"{name}_key": key, f"{name}_value": value})
 
 
-def _add_scored(made: Condition, scored: Scored) -> None:
+def _add_scored(made: FilterSql, scored: Scored) -> None:
     if scored == Scored():
         return
     _few("score", scored.names)
     _few("score_category", scored.categories)
-    # Few runs are scored: of the others nothing more need be read.
+    # Few runs have scores, so this condition excludes most rows early.
     made.first = f"s.trace_id GLOBAL IN ({query('scored_runs')})"
     made.parameters |= scored.parameters()
 

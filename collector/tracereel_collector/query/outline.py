@@ -1,4 +1,4 @@
-"""A long run in outline: what a picture needs of every step, as a list for each field."""
+"""Outline of a long run: the fields that a chart needs, as columns."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tracereel_collector.query.run.tree import depths_of
 
 
 def outline_of(analysis: Analysis) -> dict[str, list[Any]]:
-    """Every step of the run, in the order of the tree: lists of equal length, by field."""
+    """Return lists of equal length by field, with all steps in tree order."""
     steps, totals = analysis.run.steps, analysis.totals
     origin = analysis.run.began
     usages = [totals[id(step)] for step in steps]

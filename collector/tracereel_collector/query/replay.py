@@ -1,4 +1,4 @@
-"""A run told in order: every event and span once, as it was sent, with a summary of what happened."""
+"""Replay of a run: every event and span in order, as sent, with a summary."""
 
 import re
 from collections.abc import Sequence
@@ -10,38 +10,38 @@ import msgspec
 from tracereel.events import TRACE_ID_PATTERN
 from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.query.moment import Moment, state_at
-from tracereel_collector.query.run.rows import BEGINNING, Counts, Cursor, RunReader, Selects
-from tracereel_collector.query.run.shape import shown_chain
+from tracereel_collector.query.run.rows import BEGINNING, Counts, Cursor, RunReader
+from tracereel_collector.query.run.serialize import shown_chain
 from tracereel_collector.query.run.steps import MILLI
 from tracereel_collector.query.run.summary import summary_of
 from tracereel_collector.query.run.timeline import Entry, event_entry, span_entry, timeline_of
+from tracereel_collector.query.state_at import MomentOfRun, state_at
 from tracereel_collector.query.trace import MAX_CHAINS, Traces
 
 MAX_PAGE = 5_000
-"""Most entries of one page."""
+"""Maximum entries of one page."""
 WHOLE_EVENTS = 2_000
-"""Up to so many events, every page stands on the whole run; above, a page is all that is read."""
+"""Maximum events of a run that is analysed whole; larger runs are read by page."""
 
 _TRACE_ID = re.compile(TRACE_ID_PATTERN)
 _CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:-([0-9a-f]{1,32}))?", re.ASCII)
 
-__all__ = ["BEGINNING", "MAX_PAGE", "Page", "Replay", "Selects", "check_trace_id", "parse_cursor"]
+__all__ = ["BEGINNING", "MAX_PAGE", "Page", "ReplayQuery", "check_trace_id", "parse_cursor"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some entries of a run, and what is behind them."""
+    """Entries of a run and the position of the next page."""
 
     trace_id: str
     entries: Sequence[Entry]
     next: Cursor | None
-    """Where the next page begins; None when this is the last."""
+    """Start of the next page; `None` if this is the last."""
     summary: dict[str, Any]
     chains: Sequence[dict[str, Any]] = ()
 
     def document(self) -> bytes:
-        """As JSON: `trace_id`, `timeline`, `summary`, then ours."""
+        """Return the page as JSON: `trace_id`, `timeline`, `summary`, then `chains` and `next`."""
         return b'{"trace_id":%b,"timeline":[%b],"summary":%b,"chains":%b,"next":%b}' % (
             msgspec.json.encode(self.trace_id),
             b",".join(entry.data for entry in self.entries),
@@ -52,27 +52,27 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """Answers `GET /v1/replay/{trace_id}`."""
+class ReplayQuery:
+    """Query of `GET /v1/replay/{trace_id}`."""
 
     reader: RunReader
     traces: Traces
 
     def document(self, tenant: str, trace_id: str, *, linked: bool = True) -> bytes:
-        """The whole run as JSON: `trace_id`, `timeline`, `summary`.
+        """Return the whole run as JSON: `trace_id`, `timeline`, `summary`.
 
         Raises:
-            NotFoundError: this tenant has nothing of that trace.
+            UnknownResourceError: the tenant has no such trace.
         """
         return self._whole(tenant, trace_id, after=BEGINNING, limit=None, linked=linked).document()
 
     def page(
         self, tenant: str, trace_id: str, *, after: Cursor, limit: int, linked: bool = True
     ) -> Page:
-        """The entries behind a place. Of a huge run, only they are read.
+        """Return the entries after a position; for a large run, only these are read.
 
         Raises:
-            NotFoundError: this tenant has nothing of that trace.
+            UnknownResourceError: the tenant has no such trace.
         """
         counts, trace_ids = self.reader.counts(tenant, trace_id, linked=linked)
         if counts.total_events <= WHOLE_EVENTS:
@@ -95,11 +95,11 @@ class Replay:
             summary=self._in_short(tenant, counts, trace_ids),
         )
 
-    def state(self, tenant: str, trace_id: str, *, at: Moment, linked: bool = True) -> bytes:
-        """The state of the run at a moment, as JSON.
+    def state(self, tenant: str, trace_id: str, *, at: MomentOfRun, linked: bool = True) -> bytes:
+        """Return the state of the run at a point in time as JSON.
 
         Raises:
-            NotFoundError: this tenant has nothing of that trace.
+            UnknownResourceError: the tenant has no such trace.
         """
         analysis = self.traces.analysis(tenant, trace_id, linked=linked)
         return msgspec.json.encode(state_at(analysis, at))
@@ -122,7 +122,7 @@ class Replay:
         )
 
     def _in_short(self, tenant: str, counts: Counts, trace_ids: Sequence[str]) -> dict[str, Any]:
-        """The figures that can be counted without reading a run."""
+        """Return the summary fields that can be counted without reading the run."""
         has_calls = counts.calls > 0
         cost = counts.call_cost if has_calls else counts.said_cost
         if counts.unpriced:
@@ -147,10 +147,10 @@ class Replay:
 
 
 def parse_cursor(text: str, *, name: str = "after") -> Cursor:
-    """A place in a timeline, as an answer gave it.
+    """Parse a timeline position from an earlier response.
 
     Raises:
-        BadRequestError: it has another form.
+        BadRequestError: it is malformed.
     """
     found = _CURSOR.fullmatch(text)
     if found is None:
@@ -162,10 +162,10 @@ def parse_cursor(text: str, *, name: str = "after") -> Cursor:
 
 
 def check_trace_id(trace_id: str) -> str:
-    """A trace id as the contract allows it.
+    """Return a trace id that matches the contract.
 
     Raises:
-        BadRequestError: it has another form.
+        BadRequestError: it does not match.
     """
     if not _TRACE_ID.fullmatch(trace_id):
         raise BadRequestError(

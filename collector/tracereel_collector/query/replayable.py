@@ -1,5 +1,6 @@
-"""Whether a run can be re-executed, what came of it when it was, and the branches that were made of it."""
+"""Replayability of a run, the results of its re-executions, and the branches made from it."""
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -7,13 +8,14 @@ from typing import Any, Final
 import msgspec
 
 from tracereel.tape.format import Tape, TapeError, parse
-from tracereel_collector.errors import NotFoundError
-from tracereel_collector.query.replay import Selects
-from tracereel_collector.query.tape import MAX_PARTS
+from tracereel.tape.text import is_dotted
+from tracereel_collector.errors import UnknownResourceError
+from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.query.tape import MAX_PARTS, tapes_of
 from tracereel_collector.store.sql import query
 
 MAX_GENERATIONS: Final = 12
-"""Branches of branches that are followed, up and down."""
+"""Maximum depth of branches that is followed, up and down."""
 MAX_BRANCHES: Final = 200
 MAX_REPLAYS: Final = 50
 _UNRECORDED: Final = (
@@ -31,44 +33,48 @@ _DID_NOT_FAIL: Final = (
 
 
 @dataclass(slots=True)
-class Notes:
-    """What the tapes of one run say of it."""
+class ReplayNotes:
+    """Facts about a run from its tapes."""
 
     tape: Tape | None = None
+    damage: str = ""
+    """Reason why the stored parts are not a valid tape."""
     calls: int = 0
     replays: list[dict[str, Any]] = field(default_factory=list)
+    other_emitters: list[str] = field(default_factory=list)
+    """Emitters with tapes of the run other than the root tape."""
 
     @property
     def origin(self) -> dict[str, Any] | None:
-        """The run it is a branch of, at which call, and what was changed."""
+        """Run that this one forked off, with the call and the overrides."""
         found = self.tape.header.get("forked_from") if self.tape is not None else None
         return found if isinstance(found, dict) and found.get("trace_id") else None
 
     @property
     def branches(self) -> list[dict[str, Any]]:
-        """The re-executions that made a run of their own."""
+        """Re-executions that created a new run."""
         return [each for each in self.replays if each.get("branch")]
 
 
 @dataclass(frozen=True, slots=True)
-class Replayable:
-    """Answers `GET /v1/traces/{trace_id}/replayable`."""
+class ReplayableRun:
+    """Query of `GET /v1/traces/{trace_id}/replayable`."""
 
-    store: Selects
+    store: StoreReader
 
     def document(self, tenant: str, trace_id: str) -> bytes:
-        """The answer as JSON; a run without a tape is one that cannot be replayed.
+        """Return the answer as JSON; a run without a tape is not replayable.
 
         Raises:
-            NotFoundError: this tenant has nothing of that trace.
+            UnknownResourceError: the tenant has no such trace.
         """
         known = self._read(tenant, [trace_id])
         notes = known[trace_id]
         tape = notes.tape
-        if tape is None and not notes.replays:
+        if tape is None and not notes.replays and not notes.damage:
             asked = {"tenant": tenant, "trace_id": trace_id}
             if not self.store.select(query("run_exists"), asked, fmt="TabSeparated"):
-                raise NotFoundError(f"no run {trace_id!r}", hint="see GET /v1/traces")
+                raise UnknownResourceError(f"no run {trace_id!r}", hint="see GET /v1/traces")
         first = self._first_ancestor(tenant, trace_id, known)
         family = self._tree(tenant, first, known)
         header = tape.header if tape is not None else {}
@@ -76,20 +82,21 @@ class Replayable:
             "trace_id": trace_id,
             "replayable": tape.state if tape is not None else "no",
             "recorded": tape is not None,
-            "reasons": self._reasons(tenant, trace_id, tape),
+            "reasons": [notes.damage] if notes.damage else self._reasons(tenant, trace_id, tape),
             "calls": notes.calls,
             "entry": header.get("entry"),
             "command": _command(trace_id, tape),
             "commit": header.get("commit"),
             "recorded_at": header.get("started"),
             "forked_from": notes.origin,
+            "other_emitters": notes.other_emitters,
             "replays": notes.replays[-MAX_REPLAYS:],
             "branches": family if family["branches"] else None,
         }
         return msgspec.json.encode(answer)
 
     def _reasons(self, tenant: str, trace_id: str, tape: Tape | None) -> list[str]:
-        """Why it cannot be replayed, or only in part; without a tape, why there is none."""
+        """Return why a run is not fully replayable, or why it has no tape."""
         if tape is not None:
             return list(tape.reasons)
         asked = {"tenant": tenant, "trace_id": trace_id}
@@ -102,7 +109,7 @@ class Replayable:
         return [_UNRECORDED]
 
     def fork_of(self, tenant: str, a: str, b: str) -> dict[str, Any] | None:
-        """How one of two runs came to be a branch of the other, if it is one."""
+        """Return how one of two runs forked off the other, or `None`."""
         known = self._read(tenant, [a, b])
         for child, parent in ((b, a), (a, b)):
             origin = known[child].origin
@@ -111,7 +118,7 @@ class Replayable:
                 return {"branch": child, "of": parent, "at": at, "overrides": overrides}
         return None
 
-    def _first_ancestor(self, tenant: str, trace_id: str, known: dict[str, Notes]) -> str:
+    def _first_ancestor(self, tenant: str, trace_id: str, known: dict[str, ReplayNotes]) -> str:
         for _ in range(MAX_GENERATIONS):
             origin = known[trace_id].origin
             if origin is None or origin["trace_id"] in known:
@@ -124,7 +131,7 @@ class Replayable:
             trace_id = parent
         return trace_id
 
-    def _tree(self, tenant: str, first: str, known: dict[str, Notes]) -> dict[str, Any]:
+    def _tree(self, tenant: str, first: str, known: dict[str, ReplayNotes]) -> dict[str, Any]:
         root = _shown(first, known[first], None)
         level, seen = [root], {first}
         for _ in range(MAX_GENERATIONS):
@@ -149,21 +156,35 @@ class Replayable:
             level = following
         return root
 
-    def _read(self, tenant: str, trace_ids: list[str]) -> dict[str, Notes]:
-        given = {"tenant": tenant, "trace_ids": trace_ids, "limit": MAX_PARTS}
+    def _read(self, tenant: str, trace_ids: list[str]) -> dict[str, ReplayNotes]:
+        tapes = tapes_of(self.store, tenant, trace_ids)
+        roots = [named[0] for named in tapes.values() if named]
+        given = {
+            "tenant": tenant,
+            "trace_ids": trace_ids,
+            "of_traces": [root.trace_id for root in roots],
+            "emitter_ids": [root.emitter_id for root in roots],
+            "tape_ids": [root.tape_id for root in roots],
+            "limit": MAX_PARTS,
+        }
         answer = self.store.select(query("tape_notes"), given, fmt="JSONCompactEachRow")
         parts: dict[str, list[dict[str, Any]]] = {trace_id: [] for trace_id in trace_ids}
-        found = {trace_id: Notes() for trace_id in trace_ids}
-        for trace_id, tape_id, part, texts, calls in _ROWS.decode_lines(answer):
+        found = {
+            trace_id: ReplayNotes(other_emitters=[each.emitter_id for each in named[1:]])
+            for trace_id, named in tapes.items()
+        }
+        for trace_id, tape_id, part, texts, calls, of_replay in _ROWS.decode_lines(answer):
             records = [msgspec.json.decode(text) for text in texts]
+            if of_replay:
+                found[trace_id].replays += _replays(records)
+                continue
             parts[trace_id].append({"tape_id": tape_id, "part": int(part), "records": records})
             found[trace_id].calls += int(calls)
-            found[trace_id].replays += _replays(records)
         for trace_id, notes in found.items():
             try:
-                notes.tape = parse(parts[trace_id])
-            except TapeError:
-                continue
+                notes.tape = parse(parts[trace_id], where=f"trace {trace_id}")
+            except TapeError as error:
+                notes.damage = str(error) if parts[trace_id] else ""
         return found
 
 
@@ -175,8 +196,8 @@ def _replays(records: Iterable[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _shown(trace_id: str, notes: Notes, made: dict[str, Any] | None) -> dict[str, Any]:
-    """A run as a node of the tree of branches."""
+def _shown(trace_id: str, notes: ReplayNotes, made: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a run as a node of the branch tree."""
     header = notes.tape.header if notes.tape is not None else {}
     made = made or {}
     return {
@@ -190,15 +211,17 @@ def _shown(trace_id: str, notes: Notes, made: dict[str, Any] | None) -> dict[str
 
 
 def _command(trace_id: str, tape: Tape | None) -> str | None:
-    if tape is None or tape.state == "no":
+    """Return the shell-quoted command that re-executes a run."""
+    if tape is None or tape.state == "no" or trace_id.startswith("-"):
         return None
-    # A run that began with a block, or a method, has no function to call: the reader has to name one.
     module, _, name = str(tape.header.get("entry") or "").partition(":")
-    entry = "" if module else " module:function"
-    if module and tape.header.get("object"):
-        entry = f" {module}:OBJECT.{name.rpartition('.')[2]}"
-    return f"tracereel replay {trace_id} --run{entry}"
+    words = ["tracereel", "replay", trace_id, "--run"]
+    # Runs that began with a block or a method have no importable function: the user must name one.
+    if not module or tape.header.get("object"):
+        known = is_dotted(module) and is_dotted(name)
+        words.append(f"{module}:OBJECT.{name.rpartition('.')[2]}" if known else "module:function")
+    return shlex.join(words)
 
 
 _CHOICES: Final = msgspec.json.Decoder(tuple[str, float])
-_ROWS: Final = msgspec.json.Decoder(tuple[str, str, int | str, list[str], int | str])
+_ROWS: Final = msgspec.json.Decoder(tuple[str, str, int | str, list[str], int | str, int])

@@ -1,29 +1,33 @@
-"""How long a tenant's rows are kept: shown and set."""
+"""Retention of a tenant's rows: show and set."""
 
-from datetime import UTC, date, datetime
+from collections.abc import Callable
 from typing import Any, Final
 
 from tracereel_collector.auth.audit import AuditLog
-from tracereel_collector.errors import UnavailableError
+from tracereel_collector.errors import ServiceUnavailableError
+from tracereel_collector.runtime.clock import Dating
 from tracereel_collector.store.retention import Keeps, Limits, oldest_day, rules_of, set_rule
 
 MAX_DAYS: Final = 36_500
 
 
 class Retention:
-    """What is known of a tenant's retention; rules are kept in the store, for all collectors on it."""
+    """Retention of tenants; rules are stored in the store and shared by all its collectors."""
 
-    def __init__(self, store: Keeps, audit: AuditLog, *, default_days: int) -> None:
+    def __init__(
+        self, store: Keeps, audit: AuditLog, *, default_days: int, dating: Callable[[], Dating]
+    ) -> None:
         self._store = store
+        self._dating = dating
         self._audit = audit
         self._default_days = default_days
 
     def shown(self, tenant: str) -> dict[str, Any]:
-        """How long, by whose word, and how far back its rows go."""
+        """Return the retention of a tenant, its origin, and the oldest day with rows."""
         rules = rules_of(self._store)
         rule = next((each for each in rules if each.tenant == tenant), None)
         days = rule.days if rule is not None else self._default_days
-        limits = Limits.of(rules, default_days=self._default_days, today=_today())
+        limits = Limits.of(rules, default_days=self._default_days, today=self._dating().today)
         first = limits.by_tenant.get(tenant, limits.others)
         return {
             "tenant": tenant,
@@ -36,18 +40,14 @@ class Retention:
         }
 
     def set(self, tenant: str, days: int | None, *, by: str) -> dict[str, Any]:
-        """Keep its rows so many days, 0 for ever; None: as the collector is set.
+        """Set the retention in days; 0 means forever, `None` restores the default.
 
         Raises:
-            UnavailableError: the store or the audit log is away.
+            ServiceUnavailableError: the store or the audit log is unavailable.
         """
         try:
             self._audit.act("retention.set", tenant=tenant, by=by, days=days)
         except OSError as error:
-            raise UnavailableError(f"the audit log cannot be written: {error}") from error
-        set_rule(self._store, tenant, days, by=by)
+            raise ServiceUnavailableError(f"the audit log cannot be written: {error}") from error
+        set_rule(self._store, tenant, days, by=by, now_unix_nano=self._dating().now_nano)
         return self.shown(tenant)
-
-
-def _today() -> date:
-    return datetime.now(UTC).date()

@@ -1,24 +1,24 @@
-"""What runs are searched by when it is what somebody thinks of them."""
+"""Search filter by scores of runs."""
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 WIDEST: Final = 1.7e308
-"""No score that anybody asks for is beyond it."""
+"""Bound used when no minimum or maximum is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """What one score of a run must be, all of it at once; what is empty does not matter."""
+    """Conditions that one score of a run must meet together; empty fields match everything."""
 
     names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
-    """Of a boolean the value is 1 or 0; a category and a note have none."""
+    """Maximum. Booleans count as 1 or 0; categories and notes have no number."""
 
     def parameters(self) -> dict[str, Any]:
-        """As `scored_runs.sql` wants them."""
+        """Return the parameters of `scored_runs.sql`."""
         return {
             "score_names": list(self.names),
             "score_categories": list(self.categories),

@@ -1,13 +1,13 @@
-"""What people and programs think of runs: listed, and averaged per agent."""
+"""Scores of runs: list, and averages per agent."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from tracereel_collector.query.filters import words_of
 from tracereel_collector.query.scored import WIDEST
+from tracereel_collector.query.store_reader import StoreReader
 from tracereel_collector.store.sql import query
 
 MAX_LISTED: Final = 1_000
@@ -15,16 +15,8 @@ MAX_AVERAGES: Final = 1_000
 LATEST: Final = 2**63 - 1
 
 
-class Selects(Protocol):
-    """What a query needs of the store."""
-
-    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; the answer's bytes in a ClickHouse format."""
-        ...
-
-
-class _Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `scores.sql`, in its order of columns."""
+class _ScoreRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Row of `scores.sql`, in column order."""
 
     id: str
     trace_id: str
@@ -43,7 +35,7 @@ class _Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class _Average(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `score_averages.sql`."""
+    """Row of `score_averages.sql`."""
 
     agent_name: str
     name: str
@@ -56,7 +48,7 @@ class _Average(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreFilter:
-    """Which scores; what is empty does not matter."""
+    """Score filter; empty fields match everything."""
 
     trace_id: str = ""
     name: str = ""
@@ -65,12 +57,12 @@ class ScoreFilter:
     author: str = ""
     category: str = ""
     text: str = ""
-    """Words of the comment, all of which must be there."""
+    """Words that must all occur in the comment."""
     low: float | None = None
     high: float | None = None
 
     def parameters(self, tenant: str) -> dict[str, Any]:
-        """As the queries want them."""
+        """Return the query parameters."""
         return {
             "tenant": tenant,
             "trace_id": self.trace_id,
@@ -88,25 +80,25 @@ class ScoreFilter:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Answers `GET /v1/scores` and `GET /v1/scores/averages`."""
+    """Queries of `GET /v1/scores` and `GET /v1/scores/averages`."""
 
-    store: Selects
+    store: StoreReader
 
     def document(
         self, tenant: str, wanted: ScoreFilter, *, before: int | None, limit: int
     ) -> bytes:
-        """The scores as JSON, the newest first; `next` continues the list as `before`."""
+        """Return the scores as JSON, newest first; pass `next` as `before` to continue."""
         answer = self.store.select(
             query("scores"),
             {**wanted.parameters(tenant), "before": before or LATEST, "limit": limit},
             fmt="JSONCompactEachRow",
         )
-        rows: list[_Row] = msgspec.json.Decoder(_Row).decode_lines(answer)
+        rows: list[_ScoreRow] = msgspec.json.Decoder(_ScoreRow).decode_lines(answer)
         following = rows[-1].sequence_number if len(rows) == limit else None
         return msgspec.json.encode({"scores": [_shown(row) for row in rows], "next": following})
 
     def averages(self, tenant: str, wanted: ScoreFilter) -> bytes:
-        """Per agent and name: how many, the mean, the ends, and categories with their counts."""
+        """Return count, mean, minimum, maximum and category counts per agent and score name."""
         answer = self.store.select(
             query("score_averages"),
             {**wanted.parameters(tenant), "limit": MAX_AVERAGES},
@@ -131,7 +123,7 @@ class Scores:
         )
 
 
-def _shown(row: _Row) -> dict[str, Any]:
+def _shown(row: _ScoreRow) -> dict[str, Any]:
     value: Any = row.number
     if row.value_type == "boolean":
         value = bool(row.number)

@@ -1,13 +1,13 @@
-"""Finds runs: lists with filters, order and pages, counts of what was found, and when it happened."""
+"""Search for runs: lists with filters, order and pages, facet counts and a histogram."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Template
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
-from tracereel._clock import otel_trace_id
+from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.costs import Costs, Prices
@@ -24,10 +24,11 @@ from tracereel_collector.query.filters import (
     CRASHED,
     SORTS,
     STATUSES,
-    Condition,
-    Filters,
+    FilterSql,
+    TraceFilters,
     as_sql,
 )
+from tracereel_collector.query.store_reader import StoreReader
 from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
@@ -35,27 +36,19 @@ from tracereel_collector.store.sql import query
 MAX_RUNS = 500
 MAX_BUCKETS = 500
 REACH = 6 * HOUR
-"""How far outside of a window the rest of a run is looked for."""
+"""Time around a window in which further rows of its runs are searched."""
 _WIDER = (HOUR, DAY, 8 * DAY)
-"""The newest are looked for in these before all of the window, or of everything, is."""
+"""Look-back periods that are tried before the whole window, for searches without filters."""
 _WIDER_FILTERED = (2 * HOUR, DAY)
-"""The same where what is looked for may be rare: few questions, whatever comes of them."""
+"""Look-back periods for searches with filters; fewer, because matches may be rare."""
 _END_OF_TIME = (2**32 - 1) * SECOND
 
 
-class Selects(Protocol):
-    """What a query needs of the store."""
-
-    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; the answer's bytes in a ClickHouse format."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is asked of the runs of a tenant."""
+class SearchQuery:
+    """Search request for the runs of a tenant."""
 
-    filters: Filters = Filters()
+    filters: TraceFilters = TraceFilters()
     window: Window = Window()
     sort: str = "started_at"
     order: Literal["asc", "desc"] = "desc"
@@ -64,28 +57,28 @@ class Question:
     facets: tuple[str, ...] = ()
     buckets: int = 0
     executions: int = 0
-    """How many executions of agents are told of each run."""
+    """Agent executions returned per run."""
 
     @property
     def digest(self) -> str:
-        """What a cursor belongs to. Windows that move with the clock stay the same question."""
+        """Digest that binds cursors to filters and order; windows may be relative and are excluded."""
         return cursors.digest([msgspec.to_builtins(self.filters), self.sort, self.order])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """What there is of a tenant's runs, before anything is searched."""
+    """Extent of a tenant's runs, determined before a search."""
 
     oldest: int
     newest: int
     linked: bool
-    """Whether spans have to be brought to the runs that were in their OpenTelemetry traces."""
+    """Whether spans must be joined to runs by OpenTelemetry trace id."""
     costs: Costs
 
     def fill(self, name: str, *, first: str = "", **fragments: str) -> str:
-        """A query over the rows of runs, with fragments of our own in it.
+        """Return a query over the rows of runs with SQL fragments filled in.
 
-        `first` is looked at before other columns are read; not where spans are brought to runs.
+        `first` is a PREWHERE condition; it is not applied if spans are joined to runs.
         """
         rows = Template(query("search_linked_rows" if self.linked else "search_rows"))
         filled = Template(query(name)).substitute(
@@ -94,8 +87,8 @@ class Reach:
         return self.costs.put_into(filled)
 
 
-class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `search_found.sql`."""
+class _FoundTraces(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Row of `search_found.sql`."""
 
     run: str
     started_unix_nano: int
@@ -120,7 +113,7 @@ class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
     tags: list[str]
 
     def by_kind(self) -> dict[str, list[str]]:
-        """The values of each kind of tag."""
+        """Return the tag values by kind."""
         values: dict[str, list[str]] = {kind: [] for kind in (*TAG_KINDS, "emitter")}
         for tag in self.tags:
             kind, _, value = tag.partition(":")
@@ -131,26 +124,29 @@ class _Found(msgspec.Struct, array_like=True, frozen=True, gc=False):
 _REACHES = msgspec.json.Decoder(tuple[int, int, int, int])
 _NAMES = msgspec.json.Decoder(tuple[str])
 _PLACES = msgspec.json.Decoder(tuple[str, int])
-_FOUND = msgspec.json.Decoder(_Found)
+_FOUND = msgspec.json.Decoder(_FoundTraces)
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Answers `GET /v1/traces`."""
+    """Query of `GET /v1/traces`."""
 
-    store: Selects
+    store: StoreReader
     now_unix_nano: Callable[[], int]
+    """Wall clock that ends open windows, as sender timestamps follow it too."""
+    trusted_unix_nano: Callable[[], int] | None = None
+    """Clock for comparisons with arrival times; default: `now_unix_nano`."""
     prices: Prices = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prices", Prices(self.store))
 
-    def document(self, tenant: str, question: Question) -> bytes:
-        """The answer as JSON: `traces`, `next`, `window`, and `facets` or `histogram` if asked for."""
+    def document(self, tenant: str, question: SearchQuery) -> bytes:
+        """Return JSON with `traces`, `next`, `window` and, if requested, `facets` and `histogram`."""
         return msgspec.json.encode(self.answer(tenant, question))
 
-    def answer(self, tenant: str, question: Question) -> dict[str, Any]:
-        """The same as plain data."""
+    def answer(self, tenant: str, question: SearchQuery) -> dict[str, Any]:
+        """Return the response as plain data."""
         condition = as_sql(question.filters)
         condition.parameters["tenant"] = tenant
         reach = self.reach(tenant)
@@ -168,12 +164,14 @@ class Search:
             answer |= self._counts(question, condition, reach)
         return answer
 
-    def _check_statuses(self, tenant: str, question: Question, reach: Reach) -> None:
-        """Senders may have statuses of their own; one that no run has is taken for a mistake."""
+    def _check_statuses(self, tenant: str, question: SearchQuery, reach: Reach) -> None:
+        """Refuse a custom status that no run in the window has, as a likely mistake."""
         for status in question.filters.statuses:
             if status in STATUSES:
                 continue
-            alone = Question(filters=Filters(statuses=(status,)), window=question.window, limit=1)
+            alone = SearchQuery(
+                filters=TraceFilters(statuses=(status,)), window=question.window, limit=1
+            )
             condition = as_sql(alone.filters)
             condition.parameters["tenant"] = tenant
             if not self._places(alone, condition, reach, None, question.window.start):
@@ -183,13 +181,13 @@ class Search:
                 )
 
     def by_ids(self, tenant: str, places: Mapping[str, int]) -> list[dict[str, Any]]:
-        """Runs by their ids and, roughly, their starts; in that order, those that are still there."""
+        """Return existing runs by id, in the given order; `places` holds approximate start times."""
         found = self._found(tenant, places, self.reach(tenant))
         crashed = self._crashed(tenant, found.values())
         return [_shown(found[run], crashed) for run in places if run in found]
 
     def reach(self, tenant: str) -> Reach:
-        """What there is of a tenant."""
+        """Return the extent of a tenant's runs."""
         answer = self.store.select(
             query("search_reach"), {"tenant": tenant}, fmt="JSONCompactEachRow"
         )
@@ -202,7 +200,7 @@ class Search:
         )
 
     def _page(
-        self, question: Question, condition: Condition, reach: Reach
+        self, question: SearchQuery, condition: FilterSql, reach: Reach
     ) -> tuple[list[dict[str, Any]], str | None]:
         place = cursors.decode(question.cursor, question.digest) if question.cursor else None
         for start in self._starts(question, reach, place):
@@ -212,17 +210,17 @@ class Search:
         following = None
         if len(places) > question.limit:
             del places[question.limit :]
-            last = cursors.Place(value=places[-1][1], name=places[-1][0])
+            last = cursors.CursorPosition(value=places[-1][1], name=places[-1][0])
             following = cursors.encode(last, question.digest)
         tenant = condition.parameters["tenant"]
         guesses, latest = dict(places), question.window.end
         if question.sort != "started_at":
-            # When they began is not among what was found: anywhere in the window.
+            # Results sorted by another column lack the start time: it may be anywhere in the window.
             guesses = dict.fromkeys(guesses, 0 if start is None else start)
             latest = reach.newest if latest is None else latest
         found = self._found(tenant, guesses, reach, last=latest)
         crashed = self._crashed(tenant, found.values())
-        # A run that began before what was searched is further down, or not in the window at all.
+        # Runs that began before `start` belong to a later page or are outside of the window.
         shown = [
             _shown(found[run], crashed)
             for run in guesses
@@ -232,9 +230,9 @@ class Search:
         return [each for each in shown if not statuses or each["status"] in statuses], following
 
     def _starts(
-        self, question: Question, reach: Reach, place: cursors.Place | None
+        self, question: SearchQuery, reach: Reach, place: cursors.CursorPosition | None
     ) -> list[int | None]:
-        """Where to begin looking, one after the other until there is enough."""
+        """Return start times to search from, in turn, until a page is full."""
         first = question.window.start
         if question.sort != "started_at" or question.order != "desc":
             return [first]
@@ -242,22 +240,22 @@ class Search:
         if question.window.end is not None:
             newest = min(newest, question.window.end)
         aligned = newest // HOUR * HOUR
-        wider = _WIDER if question.filters == Filters() else _WIDER_FILTERED
+        wider = _WIDER if question.filters == TraceFilters() else _WIDER_FILTERED
         starts = [aligned - back for back in wider]
         oldest = reach.oldest if first is None else max(first, reach.oldest)
         return [*(start for start in starts if start > oldest), first]
 
     def _places(
         self,
-        question: Question,
-        condition: Condition,
+        question: SearchQuery,
+        condition: FilterSql,
         reach: Reach,
-        place: cursors.Place | None,
+        place: cursors.CursorPosition | None,
         start: int | None,
     ) -> list[tuple[str, int]]:
         column = SORTS[question.sort]
         chosen = _in_window(condition, Window(start=start, end=question.window.end))
-        if question.sort == "confidence":  # 2 stands for none
+        if question.sort == "confidence":  # 2 means no confidence
             chosen.needs("confidence_ppm")
             chosen.holds("confidence_ppm <= 1000000")
         if place is not None:
@@ -286,7 +284,7 @@ class Search:
         reach: Reach,
         *,
         last: int | None = None,
-    ) -> dict[str, _Found]:
+    ) -> dict[str, _FoundTraces]:
         if not places:
             return {}
         latest = last if last is not None else max(places.values())
@@ -308,22 +306,23 @@ class Search:
         )
         return {row.run: row for row in _FOUND.decode_lines(answer)}
 
-    def _crashed(self, tenant: str, rows: Iterable[_Found]) -> set[str]:
-        """Those of the runs without an end whose emitters are all known to be gone."""
+    def _crashed(self, tenant: str, rows: Iterable[_FoundTraces]) -> set[str]:
+        """Return the runs without an end whose emitters are all gone."""
         emitters = {row.run: row.by_kind()["emitter"] for row in rows if row.status == "running"}
         asked = sorted({each for ids in emitters.values() for each in ids})
         if not asked:
             return set()
+        now = (self.trusted_unix_nano or self.now_unix_nano)()
         answer = self.store.select(
             query("gone_emitters"),
-            {"tenant": tenant, "emitters": asked, "now": self.now_unix_nano() // 10**6},
+            {"tenant": tenant, "emitters": asked, "now": now // 10**6},
             fmt="JSONCompactEachRow",
         )
         gone = {emitter for (emitter,) in _NAMES.decode_lines(answer)}
         return {run for run, ids in emitters.items() if ids and gone.issuperset(ids)}
 
-    def _counts(self, question: Question, condition: Condition, reach: Reach) -> dict[str, Any]:
-        """`facets` and `histogram`, as they are asked for: both come of one look at the runs."""
+    def _counts(self, question: SearchQuery, condition: FilterSql, reach: Reach) -> dict[str, Any]:
+        """Return `facets` and `histogram` as requested, from a single query."""
         steps = None
         if question.buckets:
             steps = Steps.of(question.window, question.buckets, now=self.now_unix_nano())
@@ -347,13 +346,13 @@ class Search:
         self,
         name: str,
         reach: Reach,
-        chosen: Condition,
+        chosen: FilterSql,
         fragments: Mapping[str, str],
         more: Mapping[str, Any],
     ) -> bytes:
         wanted, conditions = chosen.columns, chosen.conditions
         if chosen.first and reach.linked:
-            # Rows of a run bear several ids there: all are read before it is known of the run.
+            # Rows of a linked run have several ids, so the condition is evaluated per run.
             wanted = {**wanted, "is_first": f"max({chosen.first})"}
             conditions = [*conditions, "is_first"]
         statement = reach.fill(
@@ -370,9 +369,9 @@ class Search:
         )
 
 
-def _in_window(condition: Condition, window: Window) -> Condition:
-    """The same for runs that began in a window."""
-    made = Condition(
+def _in_window(condition: FilterSql, window: Window) -> FilterSql:
+    """Return a copy of the condition, limited to runs that began in a window."""
+    made = FilterSql(
         dict(condition.columns),
         list(condition.conditions),
         dict(condition.parameters),
@@ -384,19 +383,19 @@ def _in_window(condition: Condition, window: Window) -> Condition:
         window_start=-(2**63) + 1 if window.start is None else window.start,
         window_end=2**63 - 1 if window.end is None else window.end,
         first_hour=hour_of(0 if window.start is None else window.start),
-        # By arrival: a clock may have been ahead.
+        # Arrival day, with a day of margin because a sender's clock may be ahead.
         first_day=hour_of(0 if window.start is None else window.start - DAY)[:10],
         last_hour=hour_of(_END_OF_TIME if window.end is None else window.end + REACH),
     )
     return made
 
 
-def _shown(row: _Found, crashed: set[str]) -> dict[str, Any]:
+def _shown(row: _FoundTraces, crashed: set[str]) -> dict[str, Any]:
     tags = row.by_kind()
     name, _, prompt = row.opened.partition("\t")
     return {
         "trace_id": row.run,
-        # Where no event named one, it is the one that stands for the run's own id.
+        # Without an explicit OpenTelemetry trace id, the one derived from the run id applies.
         "otel_trace_ids": row.otel_trace_ids or [otel_trace_id(row.run)],
         "parent_trace_id": row.parent_trace_id or None,
         "name": name or _first(tags["pipeline"]) or _first(tags["agent"]),
@@ -426,7 +425,7 @@ _COUNTERS = (
 )
 
 
-def _counts(row: _Found) -> dict[str, int]:
+def _counts(row: _FoundTraces) -> dict[str, int]:
     return {name: getattr(row, name) for name in _COUNTERS}
 
 

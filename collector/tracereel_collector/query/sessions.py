@@ -1,4 +1,4 @@
-"""Conversations: which there are, and each with its turns and the rounds of models and tools in them."""
+"""Sessions: list, and detail with turns and their rounds of model and tool calls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
-from tracereel_collector.errors import NotFoundError
+from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.filters import COLUMNS
-from tracereel_collector.query.search import Reach, Search, Selects
+from tracereel_collector.query.search import Reach, Search
+from tracereel_collector.query.store_reader import StoreReader
 from tracereel_collector.query.window import DAY, HOUR, Window, hour_of
 from tracereel_collector.store.sql import query
 
@@ -17,25 +18,25 @@ MAX_SESSIONS = 500
 MAX_TURNS = 500
 MAX_STEPS = 20_000
 MAX_TEXT = 2_000
-"""Longest argument, result or answer that is shown of a step, in characters."""
+"""Maximum length of an argument, result or answer shown of a step, in characters."""
 _WIDER = (HOUR, DAY)
-"""The conversations active last are looked for in these before all of the window is."""
+"""Look-back periods that are tried before the whole window."""
 _RUNS_WHERE = """s.trace_id GLOBAL IN (
     SELECT trace_id FROM trace_summaries
     WHERE tenant = {tenant:String} AND hour >= {first_hour:DateTime('UTC')}
       AND hour <= {last_hour:DateTime('UTC')} AND %s)"""
 _RECENT = _RUNS_WHERE % "ended >= fromUnixTimestamp64Nano({since:Int64}, 'UTC')"
 _NAMED = _RUNS_WHERE % (
-    # The index tells where to look; to compare each with each would take long.
+    # The index finds candidate rows; comparing the tags of every row would be slow.
     "indexHint(hasAny(tags, {session_tags:Array(String)}))"
     " AND arrayFirst(t -> startsWith(t, 'session:'), tags) IN {session_tags:Array(String)}"
 )
-"""Which runs are looked at: a run may have told its conversation in another hour than its last."""
-_LATEST = cursors.Place(value=2**63 - 1, name="\U0010ffff")
+"""Conditions on whole runs, because the session tag may be in any of their hours."""
+_LATEST = cursors.CursorPosition(value=2**63 - 1, name="\U0010ffff")
 
 
 class _Session(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `sessions.sql`."""
+    """Row of `sessions.sql`."""
 
     session: str
     last: int
@@ -51,8 +52,8 @@ class _Session(msgspec.Struct, array_like=True, frozen=True, gc=False):
     opened: str
 
 
-class _Step(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `session_steps.sql`."""
+class _SessionStepRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Row of `session_steps.sql`."""
 
     trace_id: str
     clock: int
@@ -72,20 +73,20 @@ class _Step(msgspec.Struct, array_like=True, frozen=True, gc=False):
 _LATELY = msgspec.json.Decoder(tuple[str, int])
 _SESSIONS = msgspec.json.Decoder(_Session)
 _RUNS = msgspec.json.Decoder(tuple[str, int])
-_STEPS = msgspec.json.Decoder(_Step)
+_STEPS = msgspec.json.Decoder(_SessionStepRow)
 
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Answers `GET /v1/sessions` and `GET /v1/sessions/{session_id}`."""
+    """Queries of `GET /v1/sessions` and `GET /v1/sessions/{session_id}`."""
 
-    store: Selects
+    store: StoreReader
     search: Search
 
     def list_document(
         self, tenant: str, window: Window, *, user: str, limit: int, cursor: str | None
     ) -> bytes:
-        """Conversations active in a window, the one active last first."""
+        """Return the sessions active in a window as JSON, most recent first."""
         question = cursors.digest(["sessions", user])
         place = cursors.decode(cursor, question) if cursor else _LATEST
         reach = self.search.reach(tenant)
@@ -98,8 +99,8 @@ class Sessions:
             "last_hour": hour_of(window.end if window.end is not None else 2**62),
         }
         lately: list[str] = []
-        # Of somebody's conversations only their own runs count, and spans may be part of runs elsewhere:
-        # neither is known without reading all of them.
+        # With a user filter only that user's runs count, and linked spans may belong to other runs:
+        # in both cases all runs must be read.
         if not user and not reach.linked:
             lately = self._lately(asked, reach, min(place.value, reach.newest + HOUR))
         if lately:
@@ -114,7 +115,7 @@ class Sessions:
         following = None
         if len(rows) > limit:
             del rows[limit:]
-            last = cursors.Place(value=rows[-1].last, name=rows[-1].session)
+            last = cursors.CursorPosition(value=rows[-1].last, name=rows[-1].session)
             following = cursors.encode(last, question)
         return msgspec.json.encode(
             {
@@ -125,7 +126,7 @@ class Sessions:
         )
 
     def _lately(self, asked: dict[str, Any], reach: Reach, newest: int) -> list[str]:
-        """A page of conversations by name, where the newest part of the window has so many."""
+        """Return a page of session names from a recent period; empty if too few."""
         for back in _WIDER:
             since = newest - back
             if since <= reach.oldest:
@@ -135,17 +136,17 @@ class Sessions:
                 {**asked, "since": since},
                 fmt="JSONCompactEachRow",
             )
-            # What was active before that moment may be missing: it comes behind all of these.
+            # Sessions last active before `since` may be missing, but they sort after all of these.
             found = [name for name, last in _LATELY.decode_lines(answer) if last >= since]
             if len(found) == asked["limit"]:
                 return found
         return []
 
     def document(self, tenant: str, session_id: str) -> bytes:
-        """One conversation with its turns, the oldest first.
+        """Return one session with its turns as JSON, oldest first.
 
         Raises:
-            NotFoundError: no run of the tenant belongs to it.
+            UnknownResourceError: no run of the tenant belongs to the session.
         """
         answer = self.store.select(
             query("session_runs"),
@@ -158,7 +159,7 @@ class Sessions:
         )
         starts = dict(_RUNS.decode_lines(answer))
         if not starts:
-            raise NotFoundError(f"no session {session_id!r}", hint="see GET /v1/sessions")
+            raise UnknownResourceError(f"no session {session_id!r}", hint="see GET /v1/sessions")
         shown = dict(list(starts.items())[:MAX_TURNS])
         turns = self.search.by_ids(tenant, shown)
         steps = self._steps(tenant, turns)
@@ -171,7 +172,7 @@ class Sessions:
             }
         )
 
-    def _steps(self, tenant: str, turns: Sequence[dict[str, Any]]) -> list[_Step]:
+    def _steps(self, tenant: str, turns: Sequence[dict[str, Any]]) -> list[_SessionStepRow]:
         ids = [turn["trace_id"] for turn in turns]
         otel_ids = {each for turn in turns for each in (turn["trace_id"], *turn["otel_trace_ids"])}
         answer = self.store.select(
@@ -206,8 +207,8 @@ def _shown(row: _Session) -> dict[str, Any]:
     }
 
 
-def _turn(run: dict[str, Any], steps: Sequence[_Step]) -> dict[str, Any]:
-    """A run as a turn: what was asked, what was answered, and the rounds in between."""
+def _turn(run: dict[str, Any], steps: Sequence[_SessionStepRow]) -> dict[str, Any]:
+    """Return a run as a turn: prompt, answer and the rounds in between."""
     here = {run["trace_id"], *run["otel_trace_ids"]}
     mine = [step for step in steps if step.trace_id in here]
     answers = [step.answered for step in mine if step.kind == "answer" and step.answered]
@@ -222,8 +223,8 @@ def _turn(run: dict[str, Any], steps: Sequence[_Step]) -> dict[str, Any]:
     }
 
 
-def rounds(steps: Sequence[_Step]) -> list[dict[str, Any]]:
-    """A model call and the tools called after it, up to the agent's next model call."""
+def rounds(steps: Sequence[_SessionStepRow]) -> list[dict[str, Any]]:
+    """Group the steps of each agent into model calls and the tool calls that follow."""
     made: list[dict[str, Any]] = []
     current: dict[str, dict[str, Any]] = {}
     for step in steps:

@@ -1,4 +1,4 @@
-"""A run as a tree: every step under the one that caused it, and what the whole amounts to."""
+"""Trace of a run: the tree of its steps and a summary."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,24 +8,24 @@ from typing import Any
 import msgspec
 
 from tracereel_collector.errors import StepNotFoundError
-from tracereel_collector.query.brief import brief_of
+from tracereel_collector.query.budgeted_tree import brief_of
 from tracereel_collector.query.outline import outline_of
 from tracereel_collector.query.run.analysis import Analysis, analyse, settled
 from tracereel_collector.query.run.rows import RunReader, RunRows
-from tracereel_collector.query.run.shape import ShownStep, moment, shown_chain, shown_step
-from tracereel_collector.query.run.steps import Step
+from tracereel_collector.query.run.serialize import ShownStep, moment, shown_chain, shown_step
+from tracereel_collector.query.run.steps import RunStep
 from tracereel_collector.query.run.summary import summary_of
-from tracereel_collector.query.run.tree import Run, depths_of, walk
+from tracereel_collector.query.run.tree import RunTree, depths_of, walk
 
 MAX_EVENTS_OF_STEP = 200
-"""Most events of one step that are shown whole."""
+"""Maximum events of one step that are shown in full."""
 MAX_CHAINS = 200
-"""Most chains shown; the summary counts all retries and fallbacks."""
+"""Maximum chains shown; the summary counts all retries and fallbacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Answers `GET /v1/traces/{trace_id}`."""
+    """Query of `GET /v1/traces/{trace_id}`."""
 
     reader: RunReader
     now_unix_nano: Callable[[], int] = time.time_ns
@@ -33,23 +33,23 @@ class Traces:
     def analysis(
         self, tenant: str, trace_id: str, *, whole: bool = False, linked: bool = True
     ) -> Analysis:
-        """The run with everything worked out.
+        """Return the analysed run.
 
         Raises:
-            NotFoundError: this tenant has nothing of that id.
+            UnknownResourceError: the tenant has no such trace.
         """
         rows = self.reader.read(tenant, trace_id, whole=whole, linked=linked)
         return analyse(self._settled(tenant, rows), rows.prices)
 
-    def run(self, tenant: str, trace_id: str, *, linked: bool = True) -> Run:
-        """The run as a tree, and no more.
+    def run(self, tenant: str, trace_id: str, *, linked: bool = True) -> RunTree:
+        """Return the tree of a run without further analysis.
 
         Raises:
-            NotFoundError: this tenant has nothing of that id.
+            UnknownResourceError: the tenant has no such trace.
         """
         return self._settled(tenant, self.reader.read(tenant, trace_id, linked=linked))
 
-    def _settled(self, tenant: str, rows: RunRows) -> Run:
+    def _settled(self, tenant: str, rows: RunRows) -> RunTree:
         return settled(self.reader, tenant, rows, now_unix_nano=self.now_unix_nano())
 
     def document(
@@ -63,12 +63,13 @@ class Traces:
         budget: int | None = None,
         outline_above: int | None = None,
     ) -> bytes:
-        """The tree as JSON; or the part below one step, or the most important of it in a budget.
+        """Return the tree of a run, or a part of it, as JSON.
 
-        With `alone` of a step only itself is told; above `outline_above` steps all are in outline.
+        `step_id` selects the part below one step, and `alone` the step itself. `budget` limits the response
+        to the most important steps. Above `outline_above` steps, an outline replaces the steps.
 
         Raises:
-            NotFoundError: this tenant has nothing of that id.
+            UnknownResourceError: the tenant has no such trace.
             StepNotFoundError: the run has no such step.
         """
         if alone and step_id is not None:
@@ -84,21 +85,21 @@ class Traces:
         return msgspec.json.encode(document_of(analysis, outlined=outlined))
 
     def _alone(self, tenant: str, trace_id: str, step_id: str) -> dict[str, Any]:
-        """A step without the run around it: of a long run, its few events are quick to read."""
+        """Return a single step; in a long run, reading only its events is fast."""
         events = self.reader.step_events(tenant, trace_id, step_id)
-        # Steps without spans are made of events that are brought together by names: all are needed.
+        # Events without spans are grouped into steps by name, which needs all events of the run.
         if events and all(row.span_id for row in events):
             rows = RunRows(
                 trace_id=trace_id, trace_ids=(trace_id,), events=events, spans=(), prices={}
             )
             analysis = analyse(self._settled(tenant, rows), {})
-        else:  # also a span of others, or a step of a run below this one
+        else:  # also for foreign spans and steps of child runs
             analysis = self.analysis(tenant, trace_id)
         top = _step(analysis, step_id)
         shown = shown_step(top, depth=0, origin=analysis.run.began, usage=analysis.totals[id(top)])
         return {"trace_id": trace_id, "step": shown, "events": self._sent(tenant, top)}
 
-    def _part(self, tenant: str, analysis: Analysis, top: Step) -> dict[str, Any]:
+    def _part(self, tenant: str, analysis: Analysis, top: RunStep) -> dict[str, Any]:
         return {
             **head_of(analysis),
             "step": top.id,
@@ -106,14 +107,14 @@ class Traces:
             "events": self._sent(tenant, top),
         }
 
-    def _sent(self, tenant: str, step: Step) -> list[msgspec.Raw]:
-        """The events of a step as they were sent."""
+    def _sent(self, tenant: str, step: RunStep) -> list[msgspec.Raw]:
+        """Return the events of a step as they were sent."""
         numbers = [row.sequence_number for row in step.events[:MAX_EVENTS_OF_STEP]]
         sent = self.reader.payloads(tenant, step.trace_id, numbers) if numbers else []
         return [msgspec.Raw(payload.encode()) for _, _, payload in sent]
 
 
-def _step(analysis: Analysis, step_id: str) -> Step:
+def _step(analysis: Analysis, step_id: str) -> RunStep:
     for step in analysis.run.steps:
         if step.id == step_id:
             return step
@@ -123,7 +124,7 @@ def _step(analysis: Analysis, step_id: str) -> Step:
 
 
 def document_of(analysis: Analysis, *, outlined: bool = False) -> dict[str, Any]:
-    """The whole tree: `steps` in order, each behind its parent; or `outline`, the same in few words."""
+    """Return the whole tree: `steps`, each after its parent, or a short `outline`."""
     run = analysis.run
     origin = run.began
     told = {"outline": outline_of(analysis)} if outlined else {"steps": listed(analysis, run.steps)}
@@ -136,7 +137,7 @@ def document_of(analysis: Analysis, *, outlined: bool = False) -> dict[str, Any]
 
 
 def head_of(analysis: Analysis) -> dict[str, Any]:
-    """Which run, when, and whose."""
+    """Return the identity, start and state of a run."""
     run = analysis.run
     sessions = (row.session_id for row in run.events if row.session_id)
     users = (row.user_id for row in run.events if row.user_id)
@@ -154,8 +155,8 @@ def head_of(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def listed(analysis: Analysis, steps: Sequence[Step]) -> list[ShownStep]:
-    """Steps that stand behind their parents, as they are read: a flat list, however deep the tree is."""
+def listed(analysis: Analysis, steps: Sequence[RunStep]) -> list[ShownStep]:
+    """Return steps in display form as a flat list; parents must precede their children."""
     origin, totals = analysis.run.began, analysis.totals
     return [
         shown_step(step, depth=depth, origin=origin, usage=totals[id(step)])

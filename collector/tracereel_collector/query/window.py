@@ -1,4 +1,4 @@
-"""Stretches of time as people give them: a moment, or how long ago."""
+"""Time windows and their parameters: a time, or an age such as `24h`."""
 
 import re
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ DAY = 24 * HOUR
 _AGO = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": SECOND, "m": 60 * SECOND, "h": HOUR, "d": DAY, "w": 7 * DAY}
 _LAST = (2**32 - 1) * SECOND
-"""Of the times that the tables sort by."""
+"""Latest time that the tables' sort columns can represent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """From a moment on, up to another and without it; either may be open."""
+    """Half-open time range in unix nanoseconds; either end may be open."""
 
     start: int | None = None
     end: int | None = None
 
     def shown(self) -> dict[str, str | None]:
-        """As an answer has it."""
+        """Return the window as shown in responses."""
         return {"from": iso(self.start), "to": iso(self.end)}
 
 
@@ -35,10 +35,10 @@ def parse_window(
     default: int | None = None,
     names: tuple[str, str] = ("from", "to"),
 ) -> Window:
-    """A window from two parameters; without a start, `default` nanoseconds up to its end.
+    """Parse a window; without a start, it covers `default` nanoseconds up to its end.
 
     Raises:
-        BadRequestError: a moment cannot be read, or the end is before the start.
+        BadRequestError: a time is malformed, or the end is not after the start.
     """
     until = None if end is None else _moment(names[1], end, now)
     since = None if start is None else _moment(names[0], start, now)
@@ -53,7 +53,7 @@ def _moment(name: str, text: str, now: int) -> int:
     if ago := _AGO.fullmatch(text):
         return max(0, now - int(ago[1]) * _UNITS[ago[2]])
     try:
-        read = datetime.fromisoformat(text.replace(" ", "+"))  # a `+` that nobody escaped
+        read = datetime.fromisoformat(text.replace(" ", "+"))  # an unescaped `+` arrives as a space
         moment = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
         seconds = int(moment.timestamp())
     except (ValueError, OverflowError) as error:
@@ -65,7 +65,7 @@ def _moment(name: str, text: str, now: int) -> int:
 
 
 def iso(unix_nano: int | None) -> str | None:
-    """A moment as answers have it."""
+    """Return a time as shown in responses."""
     if unix_nano is None:
         return None
     moment = datetime.fromtimestamp(unix_nano // SECOND, UTC).replace(tzinfo=None)
@@ -73,6 +73,6 @@ def iso(unix_nano: int | None) -> str | None:
 
 
 def hour_of(unix_nano: int) -> str:
-    """The hour a moment is in, as the store takes it."""
+    """Return the start of the hour of a time, in ClickHouse format."""
     bounded = min(max(0, unix_nano), _LAST)
     return datetime.fromtimestamp(bounded // HOUR * 3600, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,28 +1,31 @@
-"""The append transaction: duplicates dropped, numbers given, the body kept, everything counted."""
+"""Append transaction: drop duplicates, assign sequence numbers, store the body, update counters."""
 
 import hashlib
 import sqlite3
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 
 from tracereel_collector.model import SESSION_FLAG, Body, Kind, Receipt
-from tracereel_collector.queue import gauges
+from tracereel_collector.queue import gauges, tenant_bytes
 from tracereel_collector.queue.database import checksum
-from tracereel_collector.queue.deleted import Deleted, without
+from tracereel_collector.queue.deleted import DeletionMarks, without
 from tracereel_collector.queue.ledger import Seen, new_positions
-from tracereel_collector.queue.sessions import Sessions, flag
+from tracereel_collector.queue.sessions import SessionOwners, flag
 
 EMITTERS_CACHED = 10_000
 MAX_EMITTERS = 500_000
-"""Beyond these the ones silent longest are forgotten; what they resend is removed when reading."""
+"""Emitters kept; the least recent are forgotten and their resends are deduplicated at read time."""
 COUNT_EVERY = 10_000
-"""New emitters between two looks at how many there are."""
+"""New emitters between two checks of the table's size."""
+DIGEST_SECONDS = 900
+"""Window in which identical bodies without emitter numbers are duplicates."""
 REJECTED = "rejected:"
-"""Before a reason, the name of its counter."""
+"""Prefix of the counter names of rejection reasons."""
 
 
 def count(connection: sqlite3.Connection, name: str, kind: Kind, by: int) -> None:
-    """Raise a conservation counter in the transaction under way."""
+    """Add to a conservation counter within the current transaction."""
     if by:
         connection.execute(
             "INSERT INTO counters VALUES (?, ?, ?)"
@@ -41,17 +44,18 @@ def _count_rejected(connection: sqlite3.Connection, body: Body) -> None:
 
 
 class Appender:
-    """Appends bodies within a transaction of the commit thread; remembers emitters between them."""
+    """Appends bodies within the commit thread's transactions and caches emitters."""
 
-    def __init__(self) -> None:
+    def __init__(self, steady_nano: Callable[[], int]) -> None:
+        self._steady = steady_nano
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
-        self._sessions = Sessions()
-        self._deleted = Deleted()
+        self._sessions = SessionOwners()
+        self._deleted = DeletionMarks()
         self._version = 0
         self._new_emitters = 0
 
     def begin(self, connection: sqlite3.Connection) -> None:
-        """A transaction has begun: what another process wrote since the last one counts."""
+        """Invalidate the caches if another process has written since the last transaction."""
         (version,) = connection.execute("PRAGMA data_version").fetchone()
         if version != self._version:
             self._version = version
@@ -60,17 +64,17 @@ class Appender:
             self._deleted.look_again()
 
     def look_again(self) -> None:
-        """What was deleted has changed in this transaction."""
+        """Reload the deletion marks, which changed in this transaction."""
         self._deleted.look_again()
 
     def forget(self) -> None:
-        """After a rollback, what is remembered may be ahead of the file."""
+        """Clear the caches: after a rollback they may be ahead of the file."""
         self._seen.clear()
         self._sessions.forget()
         self._deleted.forget()
 
     def append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
-        """Keep what is new in a body."""
+        """Store the new records of a body."""
         fresh = self._without_duplicates(connection, body) if body.records else None
         duplicates = body.records - (fresh.records if fresh else 0)
         late = 0
@@ -92,6 +96,7 @@ class Appender:
         if fresh:
             gauges.add(connection, gauges.PENDING, body.kind, len(fresh.data))
             gauges.add(connection, gauges.UNSEALED, body.kind, len(fresh.data))
+            tenant_bytes.add(connection, body.tenant, pending=len(fresh.data))
         return Receipt(
             appended=kept,
             duplicates=duplicates,
@@ -101,18 +106,16 @@ class Appender:
         )
 
     def _without_duplicates(self, connection: sqlite3.Connection, body: Body) -> Body | None:
-        """The body less what was seen before; None when nothing is left."""
+        """Return the body without records seen before; None if no record is left."""
         emitters = {run.emitter_id for run in body.runs if run.emitter_id is not None}
         if not emitters:
-            return body if _is_first(connection, body) else None
+            return body if _is_first(connection, body, now=self._steady()) else None
         seen = {emitter: self._seen_of(connection, body.tenant, emitter) for emitter in emitters}
         positions = new_positions(body.runs, seen)
+        now = self._steady()
         connection.executemany(
             "INSERT OR REPLACE INTO emitters VALUES (?, ?, ?, ?)",
-            [
-                (body.tenant, emitter, numbers.dump(), body.received_unix_nano)
-                for emitter, numbers in seen.items()
-            ],
+            [(body.tenant, emitter, numbers.dump(), now) for emitter, numbers in seen.items()],
         )
         kept = sum(end - start for start, end in positions)
         if kept == body.records:
@@ -124,10 +127,8 @@ class Appender:
         return replace(body, data=data, records=kept)
 
     def _with_flags(self, connection: sqlite3.Connection, body: Body) -> Body:
-        """The body with a flag on events that claim a session of somebody else's."""
-        mismatched = self._sessions.mismatches(
-            connection, body.tenant, body.owners, body.received_unix_nano
-        )
+        """Return the body with a flag on events that claim another user's session."""
+        mismatched = self._sessions.mismatches(connection, body.tenant, body.owners, self._steady())
         if not mismatched:
             return body
         data, flagged = flag(body.data, mismatched)
@@ -163,12 +164,14 @@ def _trim_emitters(connection: sqlite3.Connection) -> None:
         )
 
 
-def _is_first(connection: sqlite3.Connection, body: Body) -> bool:
-    """Whether these very bytes have not come before, lately."""
+def _is_first(connection: sqlite3.Connection, body: Body, *, now: int) -> bool:
+    """Return whether the same bytes have not arrived within `DIGEST_SECONDS`."""
     digest = hashlib.blake2b(body.data, digest_size=16, salt=body.kind.encode())
     digest.update(b"\0" + body.tenant.encode())
     cursor = connection.execute(
-        "INSERT OR IGNORE INTO digests VALUES (?, ?)", (digest.digest(), body.received_unix_nano)
+        "INSERT INTO digests VALUES (?, ?) ON CONFLICT (digest) DO UPDATE"
+        " SET received_unix_nano = excluded.received_unix_nano WHERE received_unix_nano < ?",
+        (digest.digest(), now, now - DIGEST_SECONDS * 1_000_000_000),
     )
     return cursor.rowcount == 1
 

@@ -1,17 +1,19 @@
-"""Batches: sealed once, read as often as delivery needs, done, then forgotten after a while."""
+"""Batches: seal, read for delivery, mark done, delete after the retention time."""
 
 import sqlite3
 
 from tracereel_collector.model import Batch, Kind, Quarantined, QueuedBody
-from tracereel_collector.queue import deleted, gauges, quarantine, sessions
-from tracereel_collector.queue.append import count
+from tracereel_collector.queue import deleted, gauges, quarantine, sessions, tenant_bytes
+from tracereel_collector.queue.append import DIGEST_SECONDS, count
 from tracereel_collector.queue.database import checksum
 
-EMITTER_SECONDS = 7 * 24 * 3600
-"""An emitter silent for longer is forgotten; what it resends then is removed when reading."""
-DIGEST_SECONDS = 900
+EMITTER_SECONDS = 180 * 24 * 3600
+"""Time until a silent emitter is forgotten; later resends are deduplicated at read time.
+
+Half a year: machines may come back after months and resend unacknowledged events.
+"""
 RETAINED_BYTES = 64 * 1024 * 1024
-"""Delivered bodies above this many bytes go at once, however young."""
+"""Limit for delivered bodies; older ones beyond it are deleted regardless of age."""
 _SECOND = 1_000_000_000
 _OPEN = (
     "SELECT id, first_body, last_body, records, bytes FROM batches"
@@ -32,7 +34,7 @@ def open_or_seal(
     max_records: int,
     max_bytes: int,
 ) -> Batch | None:
-    """The oldest batch not yet done, or a new one from what waits, or nothing."""
+    """Return the oldest open batch, or seal a new one; None if no bodies wait."""
     row = connection.execute(_OPEN, (kind,)).fetchone()
     if row is None:
         row = _seal(connection, kind, max_records, max_bytes)
@@ -71,7 +73,7 @@ def _seal(
 
 
 def read_bodies(connection: sqlite3.Connection, batch: Batch) -> list[QueuedBody]:
-    """The bodies of a batch, in order; those whose checksum is wrong are left out."""
+    """Return the bodies of a batch in order, without those whose checksum is wrong."""
     rows = connection.execute(
         "SELECT id, tenant, first_sequence_number, records, received_unix_nano, data, checksum"
         " FROM bodies WHERE kind=? AND id BETWEEN ? AND ? ORDER BY id",
@@ -99,20 +101,25 @@ def mark_done(
     quarantined: list[Quarantined],
     stored: int,
     now: int,
+    steady: int,
 ) -> None:
-    """Write down that a batch is in the store, less what was quarantined."""
-    connection.execute("UPDATE batches SET done_unix_nano=? WHERE id=?", (now, batch.id))
+    """Record that a batch is in the store, except for its quarantined records."""
+    connection.execute("UPDATE batches SET done_unix_nano=? WHERE id=?", (steady, batch.id))
     quarantine.put(connection, quarantined, now=now)
     gauges.add(connection, gauges.PENDING, batch.kind, -batch.size)
+    tenant_bytes.deliver(connection, batch)
     count(connection, "stored", batch.kind, stored)
-    # What is neither stored nor named was damaged on disk: it is counted all the same.
+    # Records neither stored nor in `quarantined` were damaged on disk: they must be counted too.
     count(connection, "quarantined", batch.kind, batch.records - stored)
     named = sum(each.records for each in quarantined)
     count(connection, "damaged", batch.kind, batch.records - stored - named)
 
 
 def forget_old(connection: sqlite3.Connection, *, now: int, retain_seconds: float) -> None:
-    """Let go of what has been delivered and of duplicates' traces that are too old to matter."""
+    """Delete old delivered bodies, digests, emitters, sessions and deletion marks.
+
+    `now` is steady time, like all times that it is compared with.
+    """
     kept_bytes = 0
     for batch_id, kind, first, last, size, done in connection.execute(
         "SELECT id, kind, first_body, last_body, bytes, done_unix_nano FROM batches"

@@ -1,4 +1,4 @@
-"""Opening the queue's file: settings that make a commit durable, and rescue of a damaged one."""
+"""Open the queue file with durable settings and read the remains of damaged files."""
 
 import os
 import sqlite3
@@ -13,18 +13,18 @@ from typing import Any
 
 from tracereel_collector.errors import StartupError
 from tracereel_collector.model import Kind
-from tracereel_collector.queue import deleted, sessions
+from tracereel_collector.queue import deleted, free_pages, sessions
 from tracereel_collector.queue.ledger import is_ledger
 
 SCHEMA_VERSION = 1
 PAGE_SIZE = 16384
 _HEADER = b"SQLite format 3\0" + PAGE_SIZE.to_bytes(2, "big") + b"\2\2\0\x40\x20\x20"
-"""How SQLite begins a file in WAL mode with pages of this size."""
+"""First bytes of a SQLite file in WAL mode with pages of this size."""
 _LONGEST = 1 << 40
 _SMALLEST_ROW = 20
 _DAMAGED = ".damaged-"
 _HIGHEST = 2**62
-"""No number of ours is so high: one that is was damaged."""
+"""Upper bound for valid numbers; higher ones are damage."""
 _NOT_THE_FILE = frozenset(
     {
         *(sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM),
@@ -35,44 +35,48 @@ _NOT_THE_FILE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """What a damaged queue still held: bodies not known to be delivered, numbers, ledger."""
+    """Readable contents of a damaged queue: undelivered bodies, quarantine, ledgers, counters."""
 
     aside: Path
     bodies: Iterator[tuple[str, str, int, int, bytes]]
-    """Kind, tenant, records, time of arrival, data."""
+    """Kind, tenant, records, arrival time, data."""
     quarantine: Iterator[tuple[Any, ...]]
-    """Rows of the table, in the order of its columns."""
+    """Rows of the table, in column order."""
     emitters: list[tuple[str, str, str, int]]
     counters: list[tuple[str, str, int]]
-    """None where they cannot be read: counting then begins anew."""
+    """Empty if unreadable: counting then restarts from zero."""
     next_sequence_number: int
 
 
 def checksum(data: bytes) -> int:
-    """What tells a damaged body from a sound one."""
+    """Return the CRC-32 that detects damaged bodies."""
     return zlib.crc32(data)
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that other threads may use in turn; commits reach the disk before returning."""
+    """Open a connection that threads may share in turn; commits are durable on return."""
+    is_new = not path.exists() or not path.stat().st_size
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, timeout=5, cached_statements=256
     )
     connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
+    if is_new:
+        free_pages.prepare(connection)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA wal_autocheckpoint=2000")
     connection.execute("PRAGMA cache_size=-16384")
-    # Some builds of SQLite overwrite what is deleted: every delivered body would be written again.
-    connection.execute("PRAGMA secure_delete=FAST")
+    connection.execute(f"PRAGMA secure_delete={deleted.SECURE_DELETE}")
     return connection
 
 
-def open_or_set_aside(path: Path) -> tuple[sqlite3.Connection, list[Rescued]]:
-    """The queue at a path, made if absent, and what is left in damaged ones.
+def open_or_set_aside(
+    path: Path, *, now_unix_nano: Callable[[], int] = time.time_ns
+) -> tuple[sqlite3.Connection, list[Rescued]]:
+    """Open or create the queue, and read damaged files that are not rescued yet.
 
-    A damaged file is renamed and read for what is left. Files whose rescue did not end (the mark is
-    written with what was rescued) are offered again at every start.
+    A damaged file is renamed and its readable rows are returned. Files whose rescue did not finish
+    (its mark is committed together with the rescued rows) are returned again at every start.
     """
     try:
         connection = _open(path)
@@ -80,7 +84,7 @@ def open_or_set_aside(path: Path) -> tuple[sqlite3.Connection, list[Rescued]]:
         if not _is_damage(error, path):
             raise StartupError(f"cannot open the queue {path}: {error}") from error
         aside = path.with_name(f"{path.name}{_DAMAGED}{time.time_ns()}")
-        # The main file last: until it has gone, the next start finds the same damage.
+        # The main file last: if this is interrupted, the next start still finds the damage.
         for suffix in ("-wal", "-shm", ""):
             part = path.with_name(path.name + suffix)
             if part.exists():
@@ -88,19 +92,22 @@ def open_or_set_aside(path: Path) -> tuple[sqlite3.Connection, list[Rescued]]:
         connection = _open(path)
     marks = {row[0] for row in connection.execute("SELECT key FROM meta").fetchall()}
     damaged = sorted(path.parent.glob(f"{path.name}{_DAMAGED}*[0-9]"))
-    return connection, [_rescue(file) for file in damaged if rescued_mark(file) not in marks]
+    rescued = [
+        _rescue(file, now=now_unix_nano()) for file in damaged if rescued_mark(file) not in marks
+    ]
+    return connection, rescued
 
 
 def _is_damage(error: Exception, path: Path) -> bool:
-    """Whether the file is to blame, not the disk, the memory or somebody who holds it."""
+    """Return whether the file is damaged, as opposed to a disk, memory or locking error."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-    if code == sqlite3.SQLITE_READONLY:  # also what a damaged header makes SQLite say
+    if code == sqlite3.SQLITE_READONLY:  # a damaged header causes this error too
         return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     return code not in _NOT_THE_FILE
 
 
 def rescued_mark(aside: Path) -> str:
-    """The key that says: what could be read in a damaged file is in this queue."""
+    """Return the `meta` key that marks a damaged file as rescued into this queue."""
     return f"rescued:{aside.name}"
 
 
@@ -121,9 +128,10 @@ def _open(path: Path) -> sqlite3.Connection:
         if not _is((version, meta.get("next_sequence_number"), meta.get("queue_id")), "nnt"):
             raise sqlite3.DatabaseError("the queue does not say what it is")
         if version == SCHEMA_VERSION and not new:
-            # What a version before this one did not have; it may still read the file afterwards.
+            # Add tables that an earlier version did not create; it can still read the file.
             connection.executescript(f"BEGIN; {_schema()} COMMIT;")
             _add_columns(connection)
+            free_pages.convert(connection)
     except BaseException:
         connection.close()
         raise
@@ -164,12 +172,12 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _rescue(path: Path) -> Rescued:
+def _rescue(path: Path, *, now: int) -> Rescued:
     _mend_header(path)
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     found = _rows(connection, "SELECT value FROM meta WHERE key='next_sequence_number'")
-    # Unreadable: microseconds since 1970 are beyond any number given out so far.
-    next_number = found[0][0] if found and _is(found[0], "n") else time.time_ns() // 1_000
+    # If unreadable, use microseconds since 1970: higher than any number assigned so far.
+    next_number = found[0][0] if found and _is(found[0], "n") else now // 1_000
     emitters = _rows(connection, "SELECT tenant, emitter_id, seen, last_unix_nano FROM emitters")
     counters = _rows(connection, "SELECT name, kind, value FROM counters")
     return Rescued(
@@ -183,10 +191,9 @@ def _rescue(path: Path) -> Rescued:
 
 
 def _mend_header(path: Path) -> None:
-    """Say again what a file of ours begins with, and make it as long as it says it is.
+    """Restore the SQLite header and pad the file to the size stated there.
 
-    SQLite reads nothing of a file whose beginning is wrong or that is shorter than its header says;
-    zeros make it long enough.
+    SQLite refuses to read a file with a wrong header or with fewer pages than the header states.
     """
     with path.open("r+b") as file:
         header = file.read(100)
@@ -206,7 +213,10 @@ def _mend_header(path: Path) -> None:
 def _readable_bodies(
     connection: sqlite3.Connection, most: int
 ) -> Iterator[tuple[str, str, int, int, bytes]]:
-    """Row by row, so that one bad page costs only the rows on it; never more than fit the file."""
+    """Yield undelivered bodies row by row, so that a bad page costs only its rows.
+
+    `most` bounds the ids that are tried.
+    """
     done = _rows(
         connection, "SELECT kind, first_body, last_body FROM batches WHERE done_unix_nano > 0"
     )
@@ -231,7 +241,7 @@ def _readable_bodies(
 
 
 def _readable_quarantine(path: Path) -> Iterator[tuple[Any, ...]]:
-    """Also row by row."""
+    """Yield quarantine entries row by row, so that a bad page costs only its rows."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     ends = _rows(connection, "SELECT min(id), max(id) FROM quarantine")
     for first, last in (row for row in ends if _is(row, "nn")):
@@ -252,7 +262,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "n": lambda value: isinstance(value, int) and 0 <= value < _HIGHEST,
     "t": lambda value: isinstance(value, str),
 }
-"""Bytes, kinds, numbers, texts: a damaged page can hold anything in any column."""
+"""Type checks by letter: a damaged page can hold any type in any column."""
 
 
 def _is(row: Iterable[Any], shape: str) -> bool:
@@ -260,7 +270,7 @@ def _is(row: Iterable[Any], shape: str) -> bool:
 
 
 def _rows(connection: sqlite3.Connection, query: str) -> list[Any]:
-    """The rows of a query, or none where the file is damaged."""
+    """Return the rows of a query; an empty list if the file is damaged there."""
     try:
         return connection.execute(query).fetchall()
     except (sqlite3.DatabaseError, UnicodeDecodeError):

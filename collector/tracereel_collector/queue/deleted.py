@@ -1,7 +1,6 @@
-"""What was deleted stays deleted: late records of it are dropped at the door for a week, and what the
-queue's file held of it is overwritten.
+"""Deletion marks: reject late records of deleted data and purge the queue file.
 
-Bounded: beyond 50,000 marks the oldest go first.
+Marks are kept for 180 days. Beyond 50,000 marks, the oldest of the tenant with the most are dropped.
 """
 
 import sqlite3
@@ -16,10 +15,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tracereel_collector.model import Kind, Marks
 
-LATE_SECONDS: Final = 7 * 24 * 3600
-"""How long what was deleted is watched for; as long as an emitter is remembered."""
+LATE_SECONDS: Final = 180 * 24 * 3600
+"""Lifetime of a mark; the same as that of a silent emitter."""
 MAX_MARKS: Final = 50_000
-_CHUNK: Final = 16 * 1024 * 1024
+SECURE_DELETE: Final = "FAST"
+"""Default mode: some SQLite builds overwrite all deleted content, which doubles the writes."""
 _VERSION: Final = "deleted_version"
 _OTLP: Final[dict[Kind, tuple[Any, str, str, str]]] = {
     Kind.SPANS: (ExportTraceServiceRequest, "resource_spans", "scope_spans", "spans"),
@@ -36,12 +36,12 @@ _NAMES: Final = msgspec.json.Decoder(_Names)
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the tables where there are none yet."""
+    """Create the tables if they do not exist."""
     connection.executescript(resources.files(__package__).joinpath("deleted.sql").read_text())
 
 
-class Deleted:
-    """The marks, as the file has them; read again only when they have changed."""
+class DeletionMarks:
+    """Cache of the deletion marks, reloaded when their version changes."""
 
     def __init__(self) -> None:
         self._version = -1
@@ -49,15 +49,15 @@ class Deleted:
         self._marks: dict[str, Marks] = {}
 
     def look_again(self) -> None:
-        """Somebody has written to the file."""
+        """Check the version again at the next use: the file has been written to."""
         self._stale = True
 
     def forget(self) -> None:
-        """After a rollback, what is remembered may be ahead of the file."""
+        """Clear the cache: after a rollback it may be ahead of the file."""
         self._version, self._stale = -1, True
 
     def of(self, connection: sqlite3.Connection, tenant: str) -> Marks | None:
-        """A tenant's marks; None when there are none."""
+        """Return a tenant's marks; None if it has none."""
         if self._stale:
             row = connection.execute("SELECT value FROM meta WHERE key=?", (_VERSION,)).fetchone()
             version = row[0] if row else 0
@@ -68,15 +68,17 @@ class Deleted:
 
 
 def mark(connection: sqlite3.Connection, tenant: str, marks: Marks, *, now: int) -> int:
-    """Remember what was deleted; the last body that was there before."""
+    """Store deletion marks and return the id of the newest body."""
     until = now + LATE_SECONDS * 1_000_000_000
     connection.executemany(
         "INSERT OR REPLACE INTO deleted VALUES (?, ?, ?, ?)",
         [(tenant, what, name, until) for what, name in marks.pairs()],
     )
     connection.execute(
-        "DELETE FROM deleted WHERE (tenant, what, id) IN (SELECT tenant, what, id FROM deleted"
-        " ORDER BY until_unix_nano DESC LIMIT -1 OFFSET ?)",
+        # Take them from the tenant with the most marks: it must not evict those of others.
+        "DELETE FROM deleted WHERE (tenant, what, id) IN (SELECT tenant, what, id FROM"
+        " (SELECT *, row_number() OVER (PARTITION BY tenant ORDER BY until_unix_nano DESC) AS place"
+        " FROM deleted) ORDER BY place LIMIT -1 OFFSET ?)",
         (MAX_MARKS,),
     )
     _changed(connection)
@@ -85,13 +87,13 @@ def mark(connection: sqlite3.Connection, tenant: str, marks: Marks, *, now: int)
 
 
 def forget_old(connection: sqlite3.Connection, *, now: int) -> None:
-    """Let go of marks whose time is over."""
+    """Delete expired marks."""
     if connection.execute("DELETE FROM deleted WHERE until_unix_nano < ?", (now,)).rowcount > 0:
         _changed(connection)
 
 
 def without(kind: Kind, data: bytes, marks: Marks) -> tuple[bytes, int]:
-    """A body without the records of what was deleted, and how many those were."""
+    """Return a body without the records that marks match, and the number removed."""
     if kind in _OTLP:
         return _otlp_without(kind, data, marks)
     if kind is Kind.METRICS or kind is Kind.HEARTBEATS:
@@ -104,10 +106,20 @@ def without(kind: Kind, data: bytes, marks: Marks) -> tuple[bytes, int]:
 def purge(
     connection: sqlite3.Connection, tenant: str, marks: Marks, *, up_to: int
 ) -> dict[Kind, tuple[int, int]]:
-    """Remove delivered bodies of a tenant, and what is in quarantine of the deleted.
+    """Delete a tenant's delivered bodies and the quarantine entries that marks match.
 
-    Returns records and bytes that left the quarantine, by kind.
+    Freed pages are overwritten. Returns the records and bytes removed from quarantine by kind.
     """
+    connection.execute("PRAGMA secure_delete=ON").fetchall()
+    try:
+        return _purge(connection, tenant, marks, up_to=up_to)
+    finally:
+        connection.execute(f"PRAGMA secure_delete={SECURE_DELETE}").fetchall()
+
+
+def _purge(
+    connection: sqlite3.Connection, tenant: str, marks: Marks, *, up_to: int
+) -> dict[Kind, tuple[int, int]]:
     for batch, kind, first, last in connection.execute(
         "SELECT id, kind, first_body, last_body FROM batches WHERE done_unix_nano IS NOT NULL"
     ).fetchall():
@@ -129,7 +141,7 @@ def purge(
 
 
 def undelivered(connection: sqlite3.Connection, tenant: str, *, up_to: int) -> int:
-    """How many bodies of a tenant wait that were there at a moment."""
+    """Return how many of a tenant's bodies with ids up to `up_to` are not delivered."""
     (waiting,) = connection.execute(
         "SELECT count(*) FROM bodies AS b WHERE tenant=? AND id<=? AND NOT EXISTS (SELECT 1 FROM"
         " batches WHERE kind=b.kind AND b.id BETWEEN first_body AND last_body"
@@ -140,10 +152,10 @@ def undelivered(connection: sqlite3.Connection, tenant: str, *, up_to: int) -> i
 
 
 def mentions(connection: sqlite3.Connection, tenant: str, marks: Marks) -> bool:
-    """Whether something that waits, or is in quarantine, would be deleted."""
+    """Return whether a queued body or quarantine entry contains records that marks match."""
     names = [name.encode() for name in (*marks.traces, *marks.users)]
     names += [bytes.fromhex(name) for name in marks.otel]
-    # A name with other letters may stand in JSON as escapes: then every body is opened.
+    # JSON may escape non-ASCII names: a substring search would miss them, so decode every body.
     plain = all(name.isascii() for name in (*marks.traces, *marks.users))
     holds = " OR ".join(["instr(data, ?)"] * len(names)) if plain else "1"
     for table in ("bodies", "quarantine"):
@@ -154,18 +166,6 @@ def mentions(connection: sqlite3.Connection, tenant: str, marks: Marks) -> bool:
         if any(without(Kind(kind), data, marks)[1] for kind, data in rows):
             return True
     return False
-
-
-def fill_free_pages(connection: sqlite3.Connection) -> bool:
-    """Write zeros over pages that nothing uses; whether some are left for another transaction."""
-    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-    (page,) = connection.execute("PRAGMA page_size").fetchone()
-    if free < 2:
-        connection.execute("DELETE FROM overwriting")
-        return False
-    size = min(_CHUNK, (free - 1) * (page - 4))
-    connection.execute("INSERT INTO overwriting VALUES (zeroblob(?))", (size,))
-    return True
 
 
 def _changed(connection: sqlite3.Connection) -> None:
@@ -186,7 +186,7 @@ def _is_of(line: bytes, marks: Marks) -> bool:
     try:
         names = _NAMES.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return False  # in quarantine there is what nobody can read
+        return False  # a quarantined record may be undecodable
     return names.trace_id in marks.traces or names.user_id in marks.users
 
 

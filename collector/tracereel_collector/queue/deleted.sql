@@ -1,4 +1,4 @@
--- What was deleted and may still come: kept for a while, so that latecomers are not stored again.
+-- Deletion marks: records of deleted data that arrive late are rejected until a mark expires.
 CREATE TABLE IF NOT EXISTS deleted (
     tenant TEXT NOT NULL,
     what TEXT NOT NULL,
@@ -7,4 +7,4 @@ CREATE TABLE IF NOT EXISTS deleted (
     PRIMARY KEY (tenant, what, id)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS deleted_by_age ON deleted (until_unix_nano);
-CREATE TABLE IF NOT EXISTS overwriting (data BLOB NOT NULL);
+DROP TABLE IF EXISTS overwriting;

@@ -1,8 +1,8 @@
-"""Reading along: what was appended, in the order it was acknowledged, on a connection of its own.
+"""Reader that follows appended bodies in the order of their acknowledgement.
 
-Body ids and sequence numbers are given in the same transaction, one writer at a time, so bodies with
-a higher id were acknowledged later. The exception are records that come back from the quarantine:
-they have a new id and their old number, and were read along when they first came.
+Body ids and sequence numbers are assigned in the same transaction by one writer at a time, so a body
+with a higher id was acknowledged later. Records retried from quarantine are the exception: they get a
+new id, keep their number, and were already followed when they first arrived.
 """
 
 import threading
@@ -14,25 +14,25 @@ from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.queue.database import checksum, connect
 
 MAX_LOOK_BACK_BYTES = 64 * 1024 * 1024
-"""How far back a position is looked for; delivered bodies are not kept beyond this either."""
+"""Bytes searched backwards for a position; delivered bodies are kept no longer than this."""
 MAX_HEADS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """A place in the queue: everything up to a body, and within it up to a number, is behind it."""
+    """Place in the queue after a body and, within it, after a sequence number."""
 
     body_id: int
     number: int
     newest_body_id: int
-    """The last body there was when somebody looked."""
+    """Id of the newest body when the position was taken."""
     missed_before: int | None = None
-    """Set where the queue may no longer hold all that came after the number asked for."""
+    """First available number, if the queue no longer holds everything after the requested one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """What is known of a body without reading it."""
+class BodyHead:
+    """Metadata of a body without its data."""
 
     id: int
     tenant: str
@@ -42,7 +42,7 @@ class Head:
 
 
 class QueueFollower:
-    """Reads bodies behind a position; every method may be called from any thread."""
+    """Reads bodies after a position; thread-safe."""
 
     def __init__(self, path: Path, *, kinds: Iterable[Kind]) -> None:
         self._connection = connect(path)
@@ -51,12 +51,12 @@ class QueueFollower:
         self._any_kind = ", ".join("?" * len(self._kinds))
 
     def close(self) -> None:
-        """Let go of the file; safe to call twice."""
+        """Close the connection; safe to call twice."""
         with self._lock:
             self._connection.close()
 
     def now(self) -> Position:
-        """Behind everything that is acknowledged."""
+        """Return the position after everything acknowledged."""
         with self._lock:
             newest, following = self._connection.execute(
                 "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name='bodies'), 0),"
@@ -65,10 +65,10 @@ class QueueFollower:
         return Position(body_id=newest, number=following - 1, newest_body_id=newest)
 
     def after(self, number: int) -> Position:
-        """Behind a number somebody has seen, as far as the queue still holds what followed."""
+        """Return the position after a sequence number, as far back as the queue still reaches."""
         now = self.now()
         if number >= now.number:
-            # A number nobody was given yet is of another queue: what followed it is not known here.
+            # A number not assigned yet is from another queue, so its successors are unknown here.
             ahead = number > now.number
             return Position(
                 body_id=now.body_id,
@@ -92,8 +92,8 @@ class QueueFollower:
             missed_before=oldest if missed else None,
         )
 
-    def heads_after(self, body_id: int, *, tenant: str | None = None) -> list[Head]:
-        """What came after a body, of one tenant or all, oldest first; at most `MAX_HEADS`."""
+    def heads_after(self, body_id: int, *, tenant: str | None = None) -> list[BodyHead]:
+        """Return bodies after an id, of one tenant or all, oldest first; at most `MAX_HEADS`."""
         with self._lock:
             rows = self._connection.execute(
                 "SELECT id, tenant, first_sequence_number, records, bytes FROM bodies"
@@ -102,14 +102,14 @@ class QueueFollower:
                 (body_id, *self._kinds, tenant, MAX_HEADS),
             ).fetchall()
         return [
-            Head(
+            BodyHead(
                 id=row[0], tenant=row[1], first_sequence_number=row[2], records=row[3], size=row[4]
             )
             for row in rows
         ]
 
     def body(self, body_id: int) -> QueuedBody | None:
-        """One body; None when it is gone by now, or damaged."""
+        """Return a body; None if it is deleted or damaged."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT id, kind, tenant, first_sequence_number, records, received_unix_nano, data,"
@@ -129,7 +129,7 @@ class QueueFollower:
         )
 
     def _backwards(self, newest: int) -> Iterator[tuple[int, int, int, int]]:
-        """Id, first number, records and bytes, the newest first."""
+        """Yield id, first number, records and bytes of each body, newest first."""
         before = newest + 1
         while True:
             with self._lock:

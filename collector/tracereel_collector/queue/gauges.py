@@ -1,4 +1,4 @@
-"""How many bytes wait, kept in the transactions that change it, so that every process reads the same."""
+"""Gauges of queued bytes, updated transactionally so that all processes read the same values."""
 
 import sqlite3
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _OLDEST = (
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """What waits where."""
+    """Queued bytes by state."""
 
     pending: int = 0
     quarantined: int = 0
@@ -31,7 +31,7 @@ class Bytes:
 
 
 def add(connection: sqlite3.Connection, name: str, kind: Kind, by: int) -> None:
-    """Change a gauge in the transaction under way."""
+    """Add to a gauge within the current transaction."""
     connection.execute(
         "INSERT INTO gauges VALUES (?, ?, ?)"
         " ON CONFLICT (name, kind) DO UPDATE SET value = value + excluded.value",
@@ -40,7 +40,7 @@ def add(connection: sqlite3.Connection, name: str, kind: Kind, by: int) -> None:
 
 
 def read(connection: sqlite3.Connection) -> Bytes:
-    """All of them, as committed (within a transaction: as it stands)."""
+    """Return all gauges as committed, or as they are within the current transaction."""
     totals = {PENDING: 0, QUARANTINED: 0}
     unsealed: dict[str, int] = {}
     for name, kind, value in connection.execute("SELECT name, kind, value FROM gauges"):
@@ -52,7 +52,7 @@ def read(connection: sqlite3.Connection) -> Bytes:
 
 
 def measure(connection: sqlite3.Connection) -> None:
-    """Set them from what is really there: whatever a version before this one did not write down."""
+    """Recalculate all gauges from the tables; earlier versions did not keep them."""
     connection.execute("DELETE FROM gauges")
     for kind in Kind:
         total, done = connection.execute(
@@ -70,5 +70,5 @@ def measure(connection: sqlite3.Connection) -> None:
 
 
 def oldest_unix_nano(read: Callable[..., list[Any]]) -> int | None:
-    """When the oldest body came that is not in the store yet; None when nothing waits."""
+    """Return the arrival time of the oldest undelivered body; None if none waits."""
     return min((row[0] for kind in Kind for row in read(_OLDEST, kind)), default=None)

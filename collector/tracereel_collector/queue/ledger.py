@@ -1,14 +1,14 @@
-"""Which numbers of an emitter have been seen: a bounded set of intervals, exact while it fits."""
+"""Ledger of seen emitter numbers: a bounded set of intervals, exact while it fits."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from tracereel_collector.model import Run
+from tracereel_collector.model import EmitterRun
 
 MAX_INTERVALS = 256
-"""More gaps than this in one emitter's numbers: the lowest interval is forgotten.
+"""Intervals kept per emitter; beyond this, the lowest is forgotten.
 
-Forgetting may store something twice (reading removes that by event id); merging could lose it.
+Forgetting may store an event twice (reads deduplicate by event id); merging could lose events.
 """
 
 
@@ -20,16 +20,16 @@ class Seen:
 
     @classmethod
     def parse(cls, text: str) -> "Seen":
-        """The inverse of `dump`."""
+        """Parse the text that `dump` returns."""
         pairs = (part.split("-") for part in text.split(",") if part)
         return cls([(int(first), int(last)) for first, last in pairs])
 
     def dump(self) -> str:
-        """As text: `1-40,42-42`."""
+        """Return the intervals as text: `1-40,42-42`."""
         return ",".join(f"{first}-{last}" for first, last in self.intervals)
 
     def add(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Mark a range as seen and return the parts of it that were new, in order."""
+        """Mark a range as seen; return its new parts in order."""
         intervals = self.intervals
         if not intervals or first > intervals[-1][1]:
             if intervals and first == intervals[-1][1] + 1:
@@ -62,7 +62,7 @@ class Seen:
 
 
 def is_ledger(text: str) -> bool:
-    """Whether a text is one that `dump` may have written."""
+    """Return whether `dump` may have written a text."""
     try:
         bounds = [bound for pair in Seen.parse(text).intervals for bound in pair]
     except ValueError:
@@ -70,8 +70,8 @@ def is_ledger(text: str) -> bool:
     return bounds == sorted(bounds)
 
 
-def new_positions(runs: tuple[Run, ...], seen: dict[str, Seen]) -> list[tuple[int, int]]:
-    """Positions [start, end) of a body's records that were never seen, marking them as seen."""
+def new_positions(runs: tuple[EmitterRun, ...], seen: dict[str, Seen]) -> list[tuple[int, int]]:
+    """Mark a body's records as seen; return the positions [start, end) of the new ones."""
     positions: list[tuple[int, int]] = []
     start = 0
     for run in runs:

@@ -1,4 +1,4 @@
-"""A pause for all who change the store: those who write come and go, one who needs it still waits."""
+"""Shared lock of store writers across processes, with an exclusive mode that pauses them."""
 
 import fcntl
 import os
@@ -8,29 +8,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tracereel_collector.errors import UnavailableError
+from tracereel_collector.errors import ServiceUnavailableError
 
 LOOK_SECONDS = 0.02
 _NEVER = threading.Event()
 
 
 class StoreWriters:
-    """Two locks among processes, which the kernel frees when their holder dies.
+    """Fair read-write lock of two lock files, which the kernel frees if the holder dies.
 
-    Everybody passes the door to get into the room. Who wants a pause closes the door first and then
-    waits until the room is empty: writers that come and go all the time cannot keep him waiting.
+    Writers hold the door briefly, then the room. A pause locks the door first and then waits for the
+    room, so a steady stream of writers cannot starve it.
     """
 
     def __init__(self, directory: Path) -> None:
         self._door = directory / "writers-door"
         self._room = directory / "writers-room"
-        self._removal = directory / "writers-removal"
 
     @contextmanager
     def writing(
         self, *, timeout: float | None = None, stop: threading.Event = _NEVER
     ) -> Iterator[bool]:
-        """Change the store in the block; False when the time was over, or `stop` set, before that."""
+        """Hold the lock shared; yield False if `timeout` passed or `stop` was set before."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with _opened(self._door) as door, _opened(self._room) as room:
             yield (
@@ -40,23 +39,11 @@ class StoreWriters:
             )
 
     @contextmanager
-    def removing(self, *, timeout: float) -> Iterator[bool]:
-        """Rows may be removed in the block, besides by others: nothing is filled in meanwhile."""
-        with _opened(self._removal) as removal:
-            yield _locked(removal, fcntl.LOCK_SH, time.monotonic() + timeout, _NEVER)
-
-    @contextmanager
-    def filling(self, *, timeout: float, stop: threading.Event = _NEVER) -> Iterator[bool]:
-        """Sums of stored rows may be filled in: nobody removes any of those that are read for it."""
-        with _opened(self._removal) as removal:
-            yield _locked(removal, fcntl.LOCK_EX, time.monotonic() + timeout, stop)
-
-    @contextmanager
     def paused(self, *, timeout: float) -> Iterator[None]:
-        """Nobody changes the store while the block runs.
+        """Hold the lock exclusively: no process changes the store within the block.
 
         Raises:
-            UnavailableError: somebody still wrote when the time was over.
+            ServiceUnavailableError: writers still held the lock after `timeout`.
         """
         deadline = time.monotonic() + timeout
         with _opened(self._door) as door, _opened(self._room) as room:
@@ -64,7 +51,7 @@ class StoreWriters:
                 _locked(door, fcntl.LOCK_EX, deadline, _NEVER)
                 and _locked(room, fcntl.LOCK_EX, deadline, _NEVER)
             ):
-                raise UnavailableError(
+                raise ServiceUnavailableError(
                     f"the store was still being written to after {timeout:g} s",
                     hint="does the store answer? see GET /readyz/query",
                 )

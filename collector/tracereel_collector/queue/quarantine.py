@@ -1,11 +1,11 @@
-"""What the store refused for its content: kept with the reason until somebody retries or drops it."""
+"""Quarantine: records that the store refused for their content, kept until retried, dropped or expired."""
 
 import sqlite3
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tracereel_collector.model import Kind, Quarantined, QuarantineEntry
-from tracereel_collector.queue import gauges
+from tracereel_collector.queue import gauges, tenant_bytes
 from tracereel_collector.queue.append import count
 
 _SHOWN = (
@@ -15,7 +15,7 @@ _SHOWN = (
 
 
 def put(connection: sqlite3.Connection, refused: Iterable[Quarantined], *, now: int) -> None:
-    """Set records aside in the transaction under way."""
+    """Put records into quarantine within the current transaction."""
     for each in refused:
         connection.execute(
             "INSERT INTO quarantine (kind, tenant, sequence_number, records, reason,"
@@ -32,12 +32,13 @@ def put(connection: sqlite3.Connection, refused: Iterable[Quarantined], *, now: 
             ),
         )
         gauges.add(connection, gauges.QUARANTINED, each.kind, len(each.data))
+        tenant_bytes.add(connection, each.tenant, quarantined=len(each.data))
 
 
 def entries(
     connection: sqlite3.Connection, *, tenant: str, before: int | None, limit: int
 ) -> list[QuarantineEntry]:
-    """A tenant's, the newest first; `before` an id continues a list."""
+    """Return a tenant's entries, newest first; `before` is the id to continue from."""
     rows = connection.execute(
         f"SELECT {_SHOWN} FROM quarantine WHERE tenant=? AND id < ? ORDER BY id DESC LIMIT ?",
         (tenant, before if before is not None else 2**62, limit),
@@ -46,7 +47,7 @@ def entries(
 
 
 def entry(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> QuarantineEntry | None:
-    """One of a tenant's, with its data; None when there is none."""
+    """Return one of a tenant's entries with its data; None if not found."""
     row = connection.execute(
         f"SELECT {_SHOWN}, data FROM quarantine WHERE id=? AND tenant=?", (entry_id, tenant)
     ).fetchone()
@@ -54,7 +55,7 @@ def entry(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> Quar
 
 
 def retry(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> Kind | None:
-    """Put one back in line for delivery, under its number and time of arrival; its kind, if it was."""
+    """Queue an entry for delivery again, with its number and arrival time; return its kind."""
     found = _take(connection, entry_id, tenant)
     if found is None:
         return None
@@ -76,12 +77,13 @@ def retry(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> Kind
     )
     gauges.add(connection, gauges.PENDING, kind, len(data))
     gauges.add(connection, gauges.UNSEALED, kind, len(data))
+    tenant_bytes.add(connection, tenant, pending=len(data))
     count(connection, "retried", kind, found.records)
     return kind
 
 
 def drop(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> bool:
-    """Forget one for good; whether it was there. It stays counted as quarantined."""
+    """Delete an entry and return whether it existed. It stays counted as quarantined."""
     found = _take(connection, entry_id, tenant)
     if found is not None:
         count(connection, "dropped", Kind(found.kind), found.records)
@@ -94,16 +96,23 @@ def drop_old(
     tenants: frozenset[str],
     *,
     are_meant: bool,
+    kept: Sequence[tuple[int, int]] = (),
 ) -> int:
-    """Forget what some tenants, or all but those, had before a moment; how many records."""
+    """Drop old entries of `tenants`, or of all others; return the number of records."""
     found = connection.execute(
-        "SELECT id, tenant, records FROM quarantine WHERE quarantined_unix_nano < ?",
+        "SELECT id, tenant, records, quarantined_unix_nano FROM quarantine"
+        " WHERE quarantined_unix_nano < ?",
         (before_unix_nano,),
     ).fetchall()
-    mine = [row for row in found if (row[1] in tenants) == are_meant]
-    for entry_id, tenant, _ in mine:
+    mine = [
+        row
+        for row in found
+        if (row[1] in tenants) == are_meant
+        and not any(start <= row[3] < end for start, end in kept)
+    ]
+    for entry_id, tenant, _, _ in mine:
         drop(connection, entry_id, tenant=tenant)
-    return sum(records for _, _, records in mine)
+    return sum(records for _, _, records, _ in mine)
 
 
 def _take(connection: sqlite3.Connection, entry_id: int, tenant: str) -> QuarantineEntry | None:
@@ -111,6 +120,7 @@ def _take(connection: sqlite3.Connection, entry_id: int, tenant: str) -> Quarant
     if found is not None:
         connection.execute("DELETE FROM quarantine WHERE id=?", (entry_id,))
         gauges.add(connection, gauges.QUARANTINED, Kind(found.kind), -found.size)
+        tenant_bytes.add(connection, tenant, quarantined=-found.size)
     return found
 
 

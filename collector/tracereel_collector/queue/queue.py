@@ -1,14 +1,16 @@
-"""The queue as the rest of the collector sees it: append, take a batch, mark it done, look in."""
+"""Public interface of the durable queue: append, deliver batches, inspect, quarantine."""
 
 import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import structlog
 
 from tracereel_collector.errors import QueueUnavailableError, StartupError, ThrottledError
 from tracereel_collector.model import (
@@ -16,23 +18,33 @@ from tracereel_collector.model import (
     Batch,
     Body,
     Kind,
-    Marks,
     Quarantined,
     QuarantineEntry,
     QueuedBody,
     Receipt,
-    Waiting,
+    WaitingEvents,
 )
-from tracereel_collector.queue import batches, deleted, gauges, quarantine, waiting
-from tracereel_collector.queue.append import REJECTED, Appender, count
+from tracereel_collector.queue import (
+    batches,
+    gauges,
+    quarantine,
+    tenant_bytes,
+    waiting,
+)
+from tracereel_collector.queue.append import REJECTED, Appender
 from tracereel_collector.queue.database import connect, open_or_set_aside
+from tracereel_collector.queue.erasure import QueueErasure
 from tracereel_collector.queue.following import QueueFollower
+from tracereel_collector.queue.free_pages import give_back
+from tracereel_collector.queue.interprocess_lock import InterprocessLock
 from tracereel_collector.queue.rescue import take_over
 from tracereel_collector.queue.reserve import FreeSpace, Reserve
-from tracereel_collector.queue.sleepers import Sleepers
-from tracereel_collector.queue.turns import Turns
-from tracereel_collector.queue.writer import CommitThread
+from tracereel_collector.queue.waiters import Sleepers
+from tracereel_collector.queue.writer import FREE_SPACE, CommitThread
+from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy
 from tracereel_collector.telemetry import Pressure
+
+log = structlog.get_logger(__name__)
 
 COUNTERS = (
     *("received", "rejected", "appended", "stored"),
@@ -41,21 +53,23 @@ COUNTERS = (
 RESERVE_BYTES = 16 * 1024 * 1024
 FORGET_EVERY_SECONDS = 1.0
 LOOK_AGAIN_SECONDS = 0.1
+SHORTEN_SECONDS = 0.05
+"""Time limit for shrinking the file in each `tidy`."""
 NUMBERS_LEFT_OUT = 1_000_000
 _TOUCH = "UPDATE meta SET value = value WHERE key = 'next_sequence_number'"
 
 
 class Ring(Protocol):
-    """How a guest tells the owner."""
+    """Callback by which a guest process notifies the owner."""
 
     def __call__(self, kinds: set[Kind], /, *, hurry: bool) -> None:
-        """Bodies of these kinds were appended, or are waited for."""
+        """Report that bodies of these kinds were appended, or are needed soon (`hurry`)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """How much the queue takes and keeps."""
+    """Size and time limits of the queue."""
 
     commit_bytes: int
     max_pending_bytes: int
@@ -64,10 +78,11 @@ class QueueLimits:
 
 
 class DurableQueue:
-    """One SQLite file; every method may be called from any thread.
+    """Durable queue in one SQLite file; thread-safe.
 
-    Several processes may have it open: the one that owns it makes, mends and empties it, the guests
-    append. `shared` makes them take turns; `ring` tells the owner what a guest has appended.
+    Several processes may open it: the owner creates, repairs and delivers it, guests only append.
+    `shared` serialises their writes; `ring` notifies the owner of a guest's appends.
+    `now_unix_nano` provides timestamps; `steady_nano` measures time windows and must not step.
     """
 
     def __init__(
@@ -76,16 +91,19 @@ class DurableQueue:
         limits: QueueLimits,
         *,
         now_unix_nano: Callable[[], int] = time.time_ns,
+        steady_nano: Callable[[], int] | None = None,
         free_bytes: Callable[[], int] | None = None,
         shared: bool = False,
         ring: Ring | None = None,
+        shares: SharePolicy = ONE_TENANT,
     ) -> None:
         self._path = path
         self._limits = limits
         self._free = FreeSpace(path.parent, free_bytes)
         self._now = now_unix_nano
         self._ring = ring
-        self._appender = Appender()
+        self._steady = steady_nano or now_unix_nano
+        self._appender = Appender(self._steady)
         self._fresh: set[Kind] = set()
         self._sleepers = Sleepers()
         self._hurried: set[Kind] = set()
@@ -95,10 +113,11 @@ class DurableQueue:
         self._trouble: str | None = None
         self.damaged_files: list[Path] = []
         self.rescued_bodies = 0
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._reserve = Reserve(path.with_name("reserve"), size=RESERVE_BYTES)
-        self._turns = Turns(path.with_name("turns")) if shared else None
+        self._turns = InterprocessLock(path.with_name("turns")) if shared else None
         self._connection = connect(path) if ring is not None else self._own(path)
+        self._door = tenant_bytes.TenantDoor(path, limits.max_pending_bytes, shares)
         self._reader = connect(path)
         self._reader_lock = threading.Lock()
         self.id = str(self._read("SELECT value FROM meta WHERE key='queue_id'")[0][0])
@@ -113,9 +132,17 @@ class DurableQueue:
             on_rollback=self._after_rollback,
         )
         self._writer.start()
+        self.erasure = QueueErasure(
+            self._writer,
+            self._reader,
+            self._reader_lock,
+            on_marked=self._appender.look_again,
+            steady_nano=self._steady,
+        )
+        """Deletion from the queue and its file."""
 
     def _own(self, path: Path) -> sqlite3.Connection:
-        connection, damaged = open_or_set_aside(path)
+        connection, damaged = open_or_set_aside(path, now_unix_nano=self._now)
         try:
             self.damaged_files = [rescue.aside for rescue in damaged]
             self.rescued_bodies = sum(
@@ -123,6 +150,7 @@ class DurableQueue:
             )
             connection.execute("BEGIN IMMEDIATE")
             gauges.measure(connection)
+            tenant_bytes.measure(connection)
             connection.execute("COMMIT")
         except sqlite3.OperationalError as error:
             connection.close()
@@ -132,28 +160,31 @@ class DurableQueue:
         return connection
 
     def close(self) -> None:
-        """Commit what waits and let go of the file; safe to call twice."""
+        """Commit waiting jobs and close the file; safe to call twice."""
         self._writer.stop()
         self._connection.close()
         with self._reader_lock:
             self._reader.close()
+        self._door.close()
         if self._turns is not None:
             self._turns.close()
             self._turns = None
 
-    # The door
+    # Appending
 
     def append(self, body: Body) -> "Future[Receipt]":
-        """Keep a body; the future resolves once it is on disk and numbered.
+        """Append a body; the future resolves once it is on disk and numbered.
 
         Raises:
-            ThrottledError: undelivered bytes are at their limit.
+            ThrottledError: undelivered bytes, of all tenants or this one, are at their limit.
             QueueUnavailableError: the disk is full or the queue is closed.
         """
-        self._refuse_when_full(len(body.data))
-        return self._writer.submit(
-            lambda connection: self._append(connection, body), size=len(body.data)
-        )
+        size, tenant = len(body.data), body.tenant
+        self._refuse_when_full(size)
+        self._door.check(tenant, size, self._bytes, waiting=self._writer.waiting_bytes)
+        appended = self._writer.submit(lambda connection: self._append(connection, body), size=size)
+        self._door.follow(appended, tenant, size)
+        return appended
 
     def _append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
         receipt = self._appender.append(connection, body)
@@ -169,7 +200,7 @@ class DurableQueue:
     def _refuse_when_full(self, size: int) -> None:
         if self._disk_full:
             if not self._reserve.keep():
-                raise QueueUnavailableError("the disk is full", hint="free space in the data dir")
+                raise QueueUnavailableError("the disk is full", hint=FREE_SPACE)
             self._disk_full = False
         if self._free.bytes < self._limits.min_free_bytes:
             raise QueueUnavailableError(
@@ -180,6 +211,7 @@ class DurableQueue:
         if self._is_over(size) and time.monotonic() - self._looked_at > LOOK_AGAIN_SECONDS:
             self._look()  # another process may have made room
         if self._is_over(size):
+            self._door.count_full()
             raise ThrottledError(
                 f"{self._bytes.pending} bytes wait for the store,"
                 f" the limit is {self._limits.max_pending_bytes}",
@@ -187,37 +219,36 @@ class DurableQueue:
             )
 
     def _is_over(self, size: int) -> bool:
-        # What is in quarantine stays until somebody looks: it takes its share of the same limit.
+        # Quarantined bytes stay until retried, dropped or expired: they count towards the same limit.
         held = self._bytes.pending + self._bytes.quarantined + self._writer.waiting_bytes
         return held + size > self._limits.max_pending_bytes
 
-    @property
-    def accepts(self) -> bool:
-        """Whether an append would be taken now."""
+    def refusal(self) -> str | None:
+        """Return why an append would be refused now, with a hint; None if accepted."""
         try:
             self._refuse_when_full(0)
-        except (ThrottledError, QueueUnavailableError):
-            return False
+        except (ThrottledError, QueueUnavailableError) as error:
+            return f"{error.message}; {error.hint}"
         if self._trouble is not None:
-            # The last commit failed: one that changes nothing but is written tells how it is now.
+            # The last commit failed: write a no-op to find out whether commits work again.
             self._writer.submit(lambda connection: connection.execute(_TOUCH))
-        return self._trouble is None
+        return self._trouble
 
     # Delivery
 
     def wait_for_bytes(self, kind: Kind, at_least: int, *, timeout: float) -> int:
-        """Sleep until so many unsealed bytes of a kind wait, somebody hurries, or time is over."""
+        """Wait for enough unsealed bytes of a kind, for `hurry`, or for `timeout`."""
 
         def is_enough() -> bool:
             waiting = self._bytes.unsealed.get(kind, 0)
-            # Who hurries for what has gone already must not keep a thread running in circles.
+            # Without waiting bytes a hurry is ignored: it would make the delivery thread spin.
             return waiting >= at_least or (waiting > 0 and kind in self._hurried)
 
         self._sleepers.sleep_until(is_enough, timeout=timeout)
         return self._bytes.unsealed.get(kind, 0)
 
     def hurry(self, kind: Kind) -> None:
-        """Somebody waits for the store: let the next batch go as it is."""
+        """Deliver the next batch of a kind without waiting for more bytes."""
         if self._ring is not None:
             self._ring({kind}, hurry=True)
             return
@@ -225,13 +256,13 @@ class DurableQueue:
         self._sleepers.look()
 
     def heard(self, hurried: set[Kind]) -> None:
-        """Another process has appended; some of its kinds are waited for."""
+        """Refresh the gauges after another process appended, and hurry some kinds."""
         self._look()
         self._hurried.update(hurried)
         self._sleepers.look()
 
     def has_open_batch(self, kind: Kind) -> bool:
-        """Whether a sealed batch waits to be delivered (again)."""
+        """Return whether a sealed batch waits for delivery or for a retry."""
         return bool(
             self._read(
                 "SELECT 1 FROM batches WHERE kind=? AND done_unix_nano IS NULL LIMIT 1", kind
@@ -239,7 +270,7 @@ class DurableQueue:
         )
 
     def next_batch(self, kind: Kind, *, max_records: int, max_bytes: int) -> Batch | None:
-        """The oldest batch not yet done; a new one is sealed from what waits when there is none."""
+        """Return the oldest open batch, or seal a new one; None if no bodies wait."""
 
         def work(connection: sqlite3.Connection) -> Batch | None:
             batch = batches.open_or_seal(
@@ -256,39 +287,50 @@ class DurableQueue:
         return result
 
     def bodies_of(self, batch: Batch) -> list[QueuedBody]:
-        """The bodies of a batch, in order; those damaged on disk are left out."""
+        """Return the bodies of a batch in order, without those damaged on disk."""
         with self._reader_lock:
             return batches.read_bodies(self._reader, batch)
 
     def done(self, batch: Batch, *, stored: int, quarantined: list[Quarantined]) -> None:
-        """Write down that a batch is in the store, less what was quarantined."""
+        """Record that a batch is in the store, except for its quarantined records."""
 
         def work(connection: sqlite3.Connection) -> None:
-            now = self._now()
-            batches.mark_done(connection, batch, quarantined=quarantined, stored=stored, now=now)
-            self._forget(connection, now)
+            batches.mark_done(
+                connection,
+                batch,
+                quarantined=quarantined,
+                stored=stored,
+                now=self._now(),
+                steady=self._steady(),
+            )
+            self._forget(connection)
 
         self._writer.submit(work).result()
 
     def tidy(self) -> None:
-        """Let go of what has been delivered and kept long enough."""
-        if time.monotonic() - self._forgotten_at > FORGET_EVERY_SECONDS:
-            self._writer.submit(lambda connection: self._forget(connection, self._now())).result()
+        """Delete delivered bodies after their retention time, and shrink the file."""
+        if time.monotonic() - self._forgotten_at <= FORGET_EVERY_SECONDS:
+            return
+        self._writer.submit(self._forget).result()
+        until = time.monotonic() + SHORTEN_SECONDS
+        while self._writer.submit(give_back).result() and time.monotonic() < until:
+            pass
 
-    def _forget(self, connection: sqlite3.Connection, now: int) -> None:
+    def _forget(self, connection: sqlite3.Connection) -> None:
         if time.monotonic() - self._forgotten_at > FORGET_EVERY_SECONDS:
             self._forgotten_at = time.monotonic()
-            batches.forget_old(connection, now=now, retain_seconds=self._limits.retain_seconds)
+            retained = self._limits.retain_seconds
+            batches.forget_old(connection, now=self._steady(), retain_seconds=retained)
 
     def number_after(self, highest: int) -> None:
-        """Give no number that the store already has: this file may be new, or an old copy."""
+        """Skip sequence numbers that the store already has. The file may be new or an old copy."""
 
         def work(connection: sqlite3.Connection) -> None:
             (following,) = connection.execute(
                 "SELECT value FROM meta WHERE key='next_sequence_number'"
             ).fetchone()
             if following <= highest:
-                # The rows of one request may share their first number: leave room for the rest.
+                # The rows of one request may share their first number: leave room for the others.
                 connection.execute(
                     "UPDATE meta SET value=? WHERE key='next_sequence_number'",
                     (highest + NUMBERS_LEFT_OUT,),
@@ -296,10 +338,10 @@ class DurableQueue:
 
         self._writer.submit(work).result()
 
-    # Looking in
+    # Inspection and quarantine
 
     def counters(self) -> dict[tuple[str, str], int]:
-        """The conservation counters by name and kind, as committed."""
+        """Return the committed conservation counters by name and kind."""
         counts = {(name, kind.value): 0 for name in COUNTERS for kind in Kind}
         for name, kind, value in self._read("SELECT name, kind, value FROM counters"):
             if name in COUNTERS or name.startswith(REJECTED):
@@ -307,7 +349,7 @@ class DurableQueue:
         return counts
 
     def pressure(self) -> Pressure:
-        """How late delivery is and how much room is left."""
+        """Return the delivery lag and the remaining capacity."""
         oldest = gauges.oldest_unix_nano(self._read)
         return Pressure(
             oldest_seconds=0.0 if oldest is None else max(0.0, (self._now() - oldest) / 1e9),
@@ -318,29 +360,29 @@ class DurableQueue:
         )
 
     def session_mismatches(self) -> int:
-        """Events flagged because they claim a session of somebody else's, as committed."""
+        """Return the committed number of events flagged for claiming another user's session."""
         found = self._read("SELECT sum(value) FROM counters WHERE name=?", SESSION_FLAG)
         return int(found[0][0] or 0)
 
     @property
     def quarantined_bytes(self) -> int:
-        """Bytes set aside, for somebody to look at."""
+        """Bytes in quarantine."""
         return self._bytes.quarantined
 
     def quarantined(
         self, *, tenant: str, before: int | None = None, limit: int = 100
     ) -> list[QuarantineEntry]:
-        """A tenant's quarantined records, the newest first; `before` an id continues a list."""
+        """Return a tenant's quarantined records, newest first; `before` is the id to continue from."""
         with self._reader_lock:
             return quarantine.entries(self._reader, tenant=tenant, before=before, limit=limit)
 
     def quarantine_entry(self, entry_id: int, *, tenant: str) -> QuarantineEntry | None:
-        """One of a tenant's quarantined records, with its data."""
+        """Return one of a tenant's quarantined records with its data; None if not found."""
         with self._reader_lock:
             return quarantine.entry(self._reader, entry_id, tenant=tenant)
 
     def retry_quarantined(self, entry_id: int, *, tenant: str) -> bool:
-        """Let delivery try a quarantined record again; whether there is such a record."""
+        """Queue a quarantined record for delivery again; return whether it existed."""
 
         def work(connection: sqlite3.Connection) -> Kind | None:
             kind = quarantine.retry(connection, entry_id, tenant=tenant)
@@ -351,7 +393,7 @@ class DurableQueue:
         return self._writer.submit(work).result() is not None
 
     def drop_quarantined(self, entry_id: int, *, tenant: str) -> bool:
-        """Forget a quarantined record for good; whether there was such a record."""
+        """Delete a quarantined record; return whether it existed."""
         return bool(
             self._writer.submit(
                 lambda connection: quarantine.drop(connection, entry_id, tenant=tenant)
@@ -359,28 +401,36 @@ class DurableQueue:
         )
 
     def drop_old_quarantined(
-        self, before_unix_nano: int, tenants: frozenset[str], *, are_meant: bool
+        self,
+        before_unix_nano: int,
+        tenants: frozenset[str],
+        *,
+        are_meant: bool,
+        kept: Sequence[tuple[int, int]] = (),
     ) -> int:
-        """Forget what is here since before a moment, of some tenants or of all but those."""
+        """Drop old quarantined records of `tenants` (or of all others, see `are_meant`).
+
+        Records quarantined within an interval of `kept` stay.
+        """
         return int(
             self._writer.submit(
                 lambda connection: quarantine.drop_old(
-                    connection, before_unix_nano, tenants, are_meant=are_meant
+                    connection, before_unix_nano, tenants, are_meant=are_meant, kept=kept
                 )
             ).result()
         )
 
-    def events_waiting(self, *, tenant: str, trace_id: str) -> Waiting:
-        """How many events of a run are here and not yet in the store."""
+    def events_waiting(self, *, tenant: str, trace_id: str) -> WaitingEvents:
+        """Return how many events of a run are queued and not yet in the store."""
         return waiting.events_waiting(self._read, tenant=tenant, trace_id=trace_id)
 
     def newest_body(self, kind: Kind) -> int | None:
-        """The last body of a kind that is still here; None when there is none."""
+        """Return the id of the newest body of a kind; None if there is none."""
         newest: int | None = self._read("SELECT max(id) FROM bodies WHERE kind=?", kind)[0][0]
         return newest
 
     def is_delivered(self, kind: Kind, body_id: int) -> bool:
-        """Whether a body's batch is in the store."""
+        """Return whether a body's batch is in the store."""
         sealed = self._read(
             "SELECT done_unix_nano FROM batches WHERE kind=? AND ? BETWEEN first_body AND last_body",
             kind,
@@ -388,63 +438,14 @@ class DurableQueue:
         )
         if sealed:
             return sealed[0][0] is not None
-        # No batch has it: it waits unsealed, or was delivered so long ago that it is forgotten.
+        # No batch has it: it is unsealed, or was delivered long ago and deleted.
         return not self._read("SELECT 1 FROM bodies WHERE id=?", body_id)
 
-    # Deletion
-
-    def mark_deleted(self, tenant: str, marks: Marks) -> int:
-        """Take no more of something for a while; the last body that came before."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            newest = deleted.mark(connection, tenant, marks, now=self._now())
-            self._appender.look_again()
-            return newest
-
-        return int(self._writer.submit(work).result())
-
-    def is_marked(self, tenant: str, marks: Marks) -> bool:
-        """Whether one of these was deleted lately."""
-        return any(
-            self._read("SELECT 1 FROM deleted WHERE tenant=? AND what=? AND id=?", tenant, *pair)
-            for pair in marks.pairs()
-        )
-
-    def mentions(self, tenant: str, marks: Marks) -> bool:
-        """Whether something that waits, or is in quarantine, would be deleted."""
-        with self._reader_lock:
-            return deleted.mentions(self._reader, tenant, marks)
-
-    def undelivered(self, tenant: str, *, up_to: int) -> int:
-        """How many of a tenant's bodies wait, of those that had come by a moment."""
-        with self._reader_lock:
-            return deleted.undelivered(self._reader, tenant, up_to=up_to)
-
-    def purge(self, tenant: str, marks: Marks, *, up_to: int) -> int:
-        """Let go of what is deleted, and write over the place where it was.
-
-        Returns how many records were in quarantine. What waits is not touched: deliver it first.
-        """
-
-        def work(connection: sqlite3.Connection) -> int:
-            left = deleted.purge(connection, tenant, marks, up_to=up_to)
-            for kind, (records, size) in left.items():
-                gauges.add(connection, gauges.QUARANTINED, kind, -size)
-                count(connection, "dropped", kind, records)
-            return sum(records for records, _ in left.values())
-
-        quarantined = int(self._writer.submit(work).result())
-        while self._writer.submit(deleted.fill_free_pages).result():
-            pass
-        with self._reader_lock:
-            self._reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        return quarantined
-
     def follow(self, *kinds: Kind) -> QueueFollower:
-        """Read along what is appended of some kinds, by whichever process."""
+        """Return a reader of appended bodies of some kinds, whichever process appended them."""
         return QueueFollower(self._path, kinds=kinds)
 
-    # Inside
+    # Internals
 
     def _read(self, query: str, *parameters: object) -> list[Any]:
         with self._reader_lock:
@@ -460,7 +461,7 @@ class DurableQueue:
         try:
             self._bytes = gauges.read(connection)
         except sqlite3.Error:
-            pass  # what was committed stays committed; the next one reads again
+            pass  # the commit stands; the gauges are read again after the next one
         fresh, self._fresh = self._fresh, set()
         if self._ring is not None and fresh:
             self._ring(fresh, hurry=False)
@@ -472,5 +473,7 @@ class DurableQueue:
         if isinstance(error, sqlite3.Error):
             self._trouble = str(error)
         if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
+            if not self._disk_full:
+                log.error("disk_full", path=str(self._path.parent), advice=FREE_SPACE)
             self._disk_full = True
             self._reserve.give_up()

@@ -1,4 +1,4 @@
-"""Puts what a damaged queue still held into the new one, and counts what it cost."""
+"""Copy the readable contents of a damaged queue into a new one; count losses."""
 
 import sqlite3
 from collections import Counter
@@ -9,7 +9,7 @@ from tracereel_collector.queue.database import Rescued, rescued_mark
 
 
 def take_over(connection: sqlite3.Connection, appender: Appender, rescued: Rescued) -> int:
-    """Take over bodies, quarantine, ledger and counters in one transaction; how many bodies."""
+    """Copy bodies, quarantine, ledgers and counters in one transaction; return the number of bodies."""
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(
         "UPDATE meta SET value=max(value, ?) WHERE key='next_sequence_number'",
@@ -17,7 +17,7 @@ def take_over(connection: sqlite3.Connection, appender: Appender, rescued: Rescu
     )
     waited = _waited(rescued)
     for name, kind, value in rescued.counters:
-        # What waited is counted when it is appended here, or as damaged below.
+        # Undelivered records are counted when they are appended here, or as damaged below.
         twice = waited[kind] if name in ("received", "appended") else 0
         count(connection, name, Kind(kind), value - twice)
     bodies = 0
@@ -39,14 +39,14 @@ def take_over(connection: sqlite3.Connection, appender: Appender, rescued: Rescu
         "INSERT OR IGNORE INTO quarantine VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rescued.quarantine
     )
     connection.executemany("INSERT OR REPLACE INTO emitters VALUES (?, ?, ?, ?)", rescued.emitters)
-    # In the same transaction: a crash before this line starts the rescue again.
+    # In the same transaction: after a crash before the commit, the rescue starts again.
     connection.execute("INSERT INTO meta VALUES (?, 1)", (rescued_mark(rescued.aside),))
     connection.execute("COMMIT")
     return bodies
 
 
 def _waited(rescued: Rescued) -> Counter[str]:
-    """Records that were acknowledged and not delivered, by kind, as the counters say."""
+    """Return the acknowledged and undelivered records by kind, according to the counters."""
     signs = {"appended": 1, "stored": -1, "duplicate": -1, "quarantined": -1, "retried": 1}
     waited: Counter[str] = Counter()
     for name, kind, value in rescued.counters:

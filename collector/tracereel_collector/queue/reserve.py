@@ -1,4 +1,4 @@
-"""A file kept for bad days: given up when the disk is full, so that deletes and commits still fit."""
+"""Reserve file, deleted when the disk is full so that commits still fit."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ LOOK_EVERY_SECONDS = 0.25
 
 
 class FreeSpace:
-    """How much of the disk is free, asked a few times a second at most."""
+    """Free disk space, cached for `LOOK_EVERY_SECONDS`."""
 
     def __init__(self, folder: Path, ask: Callable[[], int] | None = None) -> None:
         self._ask = ask or (lambda: shutil.disk_usage(folder).free)
@@ -19,7 +19,7 @@ class FreeSpace:
 
     @property
     def bytes(self) -> int:
-        """Bytes free for us, as of a moment ago."""
+        """Free bytes, at most `LOOK_EVERY_SECONDS` old."""
         if time.monotonic() - self._looked_at > LOOK_EVERY_SECONDS:
             self._bytes = self._ask()
             self._looked_at = time.monotonic()
@@ -27,7 +27,7 @@ class FreeSpace:
 
 
 class Reserve:
-    """Some megabytes of real disk blocks that can be handed back at once."""
+    """File of allocated disk blocks that can be released at once."""
 
     def __init__(self, path: Path, *, size: int) -> None:
         self._path = path
@@ -35,11 +35,11 @@ class Reserve:
 
     @property
     def kept(self) -> bool:
-        """Whether the reserve is in place."""
+        """Whether the reserve exists."""
         return self._path.exists()
 
     def keep(self) -> bool:
-        """Take the reserve if the disk has room for it and as much again; True when it is held."""
+        """Create the reserve if twice its size is free; return whether it exists."""
         if self.kept:
             return True
         if shutil.disk_usage(self._path.parent).free < 2 * self._size:
@@ -55,5 +55,5 @@ class Reserve:
         return True
 
     def give_up(self) -> None:
-        """Hand the blocks back."""
+        """Delete the reserve to release its blocks."""
         self._path.unlink(missing_ok=True)

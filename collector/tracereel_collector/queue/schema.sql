@@ -61,3 +61,9 @@ CREATE TABLE IF NOT EXISTS gauges (
     value INTEGER NOT NULL,
     PRIMARY KEY (name, kind)
 ) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS tenant_bytes (
+    tenant TEXT PRIMARY KEY,
+    pending INTEGER NOT NULL,
+    quarantined INTEGER NOT NULL
+) WITHOUT ROWID;

@@ -1,8 +1,7 @@
-"""Who owns a session: within a tenant, the first user seen. Events that claim another are flagged.
+"""Session owners: the first user seen within a tenant. Events of other users are flagged.
 
-Kept in the transaction that appends, so that workers and crashes agree on who was first. Bounded: a
-session nobody spoke of for 30 days is forgotten, and beyond 500,000 the oldest are; whoever comes
-next then owns it.
+Owners are stored in the append transaction, so that all workers agree after a crash too. A session is
+forgotten after 30 silent days, or as the oldest of more than 500,000; its next user becomes the owner.
 """
 
 import hashlib
@@ -19,10 +18,10 @@ from tracereel_collector.model import SESSION_FLAG, Owner
 SESSION_SECONDS: Final = 30 * 24 * 3600
 MAX_SESSIONS: Final = 500_000
 COUNT_EVERY: Final = 10_000
-"""New sessions between two looks at how many there are."""
+"""New sessions between two checks of the table's size."""
 CACHED: Final = 20_000
 _TOUCH_NANO: Final = 3600 * 1_000_000_000
-"""A session's last time is written down anew when it is older than this."""
+"""Age at which a session's last time is updated."""
 _FLAGGED: Final = b',"%b":true}' % SESSION_FLAG.encode()
 
 
@@ -35,25 +34,25 @@ _CLAIMS: Final = msgspec.json.Decoder(_Claims)
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the table where there is none yet."""
+    """Create the table if it does not exist."""
     connection.executescript(resources.files(__package__).joinpath("sessions.sql").read_text())
 
 
-class Sessions:
-    """Finds the claims that are not the owner's; remembers owners between transactions."""
+class SessionOwners:
+    """Finds claims by users who are not the session's owner; caches owners."""
 
     def __init__(self) -> None:
         self._owners: OrderedDict[tuple[str, str], tuple[bytes, int]] = OrderedDict()
         self._new = COUNT_EVERY
 
     def forget(self) -> None:
-        """After a rollback, what is remembered may be ahead of the file."""
+        """Clear the cache: after a rollback it may be ahead of the file."""
         self._owners.clear()
 
     def mismatches(
         self, connection: sqlite3.Connection, tenant: str, owners: Iterable[Owner], now: int
     ) -> set[Owner]:
-        """The pairs of session and user in which the user is not the one seen first."""
+        """Return the pairs of session and user in which the user is not the owner."""
         return {
             (session, user)
             for session, user in owners
@@ -93,14 +92,14 @@ class Sessions:
 
 
 def forget_old(connection: sqlite3.Connection, *, now: int) -> None:
-    """Let go of sessions nobody has spoken of for long."""
+    """Delete sessions that were silent for `SESSION_SECONDS`."""
     connection.execute(
         "DELETE FROM sessions WHERE last_unix_nano < ?", (now - SESSION_SECONDS * 1_000_000_000,)
     )
 
 
 def flag(data: bytes, mismatched: set[Owner]) -> tuple[bytes, int]:
-    """A body with the flag on every event that makes one of these claims, and how many they are."""
+    """Flag every event that makes one of these claims; return the body and their number."""
     lines = data.split(b"\n")
     flagged = 0
     for index, line in enumerate(lines):

@@ -1,4 +1,4 @@
--- Digests only: who owned which session is nobody's business here, only whether it is the same one.
+-- Digests only: ownership needs a comparison, not the names of users and sessions.
 CREATE TABLE IF NOT EXISTS sessions (
     session BLOB PRIMARY KEY,
     owner BLOB NOT NULL,

@@ -1,4 +1,4 @@
-"""Copies of SQLite files taken while others write to them: one moment, whole, in one file."""
+"""Consistent copies of SQLite files that other processes write to."""
 
 import os
 import sqlite3
@@ -12,19 +12,19 @@ from tracereel_collector.errors import StartupError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
-    """What is written down of a queue, to be compared with what it becomes."""
+    """Summary of a queue, for comparison after a backup or restore."""
 
     queue_id: str
     next_sequence_number: int
     open_batches: int
-    """Sealed and not known to be in the store."""
+    """Batches sealed and not known to be in the store."""
     waiting_bodies: int
     counters: dict[str, int]
-    """By `name/kind`."""
+    """Counters by `name/kind`."""
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy a database as it is at this moment; writers are not kept waiting.
+    """Copy a database at a single point in time without blocking writers.
 
     Raises:
         StartupError: the file cannot be read, or the copy is not sound.
@@ -34,9 +34,9 @@ def copy_sqlite(source: Path, target: Path) -> None:
             closing(sqlite3.connect(f"file:{source}?mode=rw", uri=True)) as reading,
             closing(sqlite3.connect(target, isolation_level=None)) as copy,
         ):
-            # All pages in one step are one read transaction: never two moments in one copy.
+            # All pages in one step are one read transaction, so the copy is consistent.
             reading.backup(copy)
-            # One file, without a log beside it.
+            # A single file, without a WAL.
             copy.execute("PRAGMA journal_mode=DELETE").fetchall()
             found = copy.execute("PRAGMA quick_check(1)").fetchall()
     except sqlite3.Error as error:
@@ -47,10 +47,10 @@ def copy_sqlite(source: Path, target: Path) -> None:
 
 
 def queue_facts(path: Path) -> QueueFacts:
-    """What a queue's file says of itself.
+    """Read the summary of a queue file.
 
     Raises:
-        StartupError: it is no queue.
+        StartupError: it is not a queue.
     """
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True)) as reading:
@@ -74,11 +74,29 @@ def queue_facts(path: Path) -> QueueFacts:
         raise StartupError(f"{path} cannot be read as a queue: {error}") from error
 
 
-def give_new_id(path: Path) -> None:
-    """Let a copied queue make tokens of its own.
+def newest_unix_nano(path: Path) -> int | None:
+    """Return the time of the newest arrival; None without a queue or data."""
+    if not path.is_file():
+        return None
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True)) as reading:
+            found = reading.execute(
+                "SELECT max(at) FROM (SELECT max(last_unix_nano) AS at FROM emitters"
+                " UNION ALL SELECT max(received_unix_nano) FROM digests"
+                " UNION ALL SELECT received_unix_nano FROM bodies"
+                " WHERE id = (SELECT max(id) FROM bodies)"
+                " UNION ALL SELECT max(quarantined_unix_nano) FROM quarantine)"
+            ).fetchone()[0]
+    except sqlite3.Error:
+        return None  # damage is handled when the queue is opened
+    return int(found) if found is not None else None
 
-    The original goes on numbering its batches: a store that has seen those would take new data under
-    the same tokens for data that it has.
+
+def give_new_id(path: Path) -> None:
+    """Assign a new id to a copied queue, so that its batch tokens are unique.
+
+    The original continues to number its batches: a store that has seen those would drop new data with
+    the same tokens as duplicates.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as copy:
         copy.execute("UPDATE meta SET value=? WHERE key='queue_id'", (str(uuid.uuid4()),))

@@ -1,16 +1,16 @@
-"""Which events of a run are acknowledged and not yet in the store: looked for in what waits."""
+"""Count of a run's events that are acknowledged but not yet in the store."""
 
 from collections.abc import Callable, Iterator
 
 import msgspec
 
-from tracereel_collector.model import Kind, Waiting
+from tracereel_collector.model import Kind, WaitingEvents
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Most bytes looked through; beyond, the answer says that it is not the whole."""
+"""Bytes searched at most; beyond this the result is marked as partial."""
 MAX_BODIES = 10_000
 _SLICE_BYTES = 4 * 1024 * 1024
-"""Looked through at once: readers of the queue take turns."""
+"""Bytes searched per query: readers of the queue share one lock."""
 _UNDELIVERED = (
     "SELECT id, bytes FROM bodies WHERE kind=?1 AND tenant=?2 AND id > coalesce("
     "(SELECT max(last_body) FROM batches WHERE kind=?1 AND done_unix_nano IS NOT NULL), 0)"
@@ -22,16 +22,16 @@ _HOLDING = (
 )
 
 
-class _Event(msgspec.Struct, gc=False):
+class _WaitingEvent(msgspec.Struct, gc=False):
     trace_id: str = ""
 
 
-_EVENT = msgspec.json.Decoder(_Event)
+_EVENT = msgspec.json.Decoder(_WaitingEvent)
 Read = Callable[..., list[tuple[object, ...]]]
 
 
-def events_waiting(read: Read, *, tenant: str, trace_id: str) -> Waiting:
-    """How many events of a run wait, as far as `MAX_BYTES` of what waits tell."""
+def events_waiting(read: Read, *, tenant: str, trace_id: str) -> WaitingEvents:
+    """Count the events of a run that wait, within the first `MAX_BYTES` that wait."""
     bodies = [
         (int(str(body)), int(str(size)))
         for body, size in read(_UNDELIVERED, Kind.EVENTS, tenant, MAX_BODIES + 1)
@@ -39,15 +39,15 @@ def events_waiting(read: Read, *, tenant: str, trace_id: str) -> Waiting:
     found = seen = 0
     for first, last, size in _slices(bodies[:MAX_BODIES]):
         if seen + size > MAX_BYTES and seen:
-            return Waiting(events=found, is_whole=False)
+            return WaitingEvents(events=found, is_whole=False)
         seen += size
         for (data,) in read(_HOLDING, Kind.EVENTS, tenant, first, last, trace_id):
             found += _count(data, trace_id)
-    return Waiting(events=found, is_whole=len(bodies) <= MAX_BODIES)
+    return WaitingEvents(events=found, is_whole=len(bodies) <= MAX_BODIES)
 
 
 def _slices(bodies: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """First id, last id and bytes of neighbouring bodies."""
+    """Yield first id, last id and bytes of groups of neighbouring bodies."""
     first, last, size = 0, 0, 0
     for body, length in bodies:
         if first and size + length > _SLICE_BYTES:

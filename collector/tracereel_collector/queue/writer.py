@@ -1,4 +1,4 @@
-"""One thread that owns the queue's writing connection: waiting jobs share one durable commit."""
+"""Thread that owns the queue's write connection and commits waiting jobs together."""
 
 import sqlite3
 import threading
@@ -9,13 +9,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from tracereel_collector import crash
 from tracereel_collector.errors import QueueUnavailableError, ThrottledError
+from tracereel_collector.runtime import failpoints
 from tracereel_collector.telemetry import name_thread
 
 Work = Callable[[sqlite3.Connection], Any]
 
 MAX_WAITING_BYTES = 256 * 1024 * 1024
+FREE_SPACE = "free space in the data dir"
+"""Hint for a full disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class _Job:
 
 
 class CommitThread:
-    """Runs jobs in transactions, many to a commit; a job's future resolves after the commit."""
+    """Runs jobs in shared transactions; a job's future resolves after the commit."""
 
     def __init__(
         self,
@@ -51,11 +53,11 @@ class CommitThread:
         self._thread = threading.Thread(target=self._run, name="queue-commit", daemon=True)
 
     def start(self) -> None:
-        """Begin to work off jobs."""
+        """Start the thread."""
         self._thread.start()
 
     def submit(self, work: Work, *, size: int = 0) -> "Future[Any]":
-        """Ask for a piece of work in the next transaction.
+        """Submit a job for the next transaction.
 
         Raises:
             ThrottledError: too many bytes wait for a commit already.
@@ -73,7 +75,7 @@ class CommitThread:
         return job.done
 
     def stop(self) -> None:
-        """Commit what waits, then end; safe to call twice."""
+        """Commit waiting jobs, then stop the thread; safe to call twice."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -82,7 +84,7 @@ class CommitThread:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of jobs that no transaction has taken yet."""
+        """Bytes of jobs that are not in a transaction yet."""
         return self._waiting_bytes
 
     def _run(self) -> None:
@@ -103,7 +105,7 @@ class CommitThread:
         while self._jobs and size < self._commit_bytes:
             job = self._jobs.popleft()
             size += job.size
-            # Whoever asked may have gone away; from here on nobody can, so that answering is safe.
+            # A caller may have cancelled; from here on it cannot, so that setting a result is safe.
             if job.done.set_running_or_notify_cancel():
                 taken.append(job)
         self._waiting_bytes -= size
@@ -112,18 +114,18 @@ class CommitThread:
     def _commit(self, jobs: list[_Job]) -> None:
         try:
             with self._turn():
-                if self._connection.in_transaction:  # the disk failed so badly that this did too
+                if self._connection.in_transaction:  # an earlier rollback failed too
                     self._connection.execute("ROLLBACK")
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._on_begin(self._connection)
                 results = [job.work(self._connection) for job in jobs]
-                crash.here("before_commit")
+                failpoints.here("before_commit")
                 self._connection.execute("COMMIT")
-                crash.here("after_commit")
-        except Exception as error:  # noqa: BLE001 - every waiting request must get an answer
+                failpoints.here("after_commit")
+        except Exception as error:  # noqa: BLE001 - every waiting job must be resolved
             self._roll_back(error)
             if len(jobs) > 1:
-                # One job's trouble must not sink the others: each gets a transaction of its own.
+                # One failing job must not fail the others: retry each in its own transaction.
                 for job in jobs:
                     self._commit([job])
             else:
@@ -144,5 +146,6 @@ class CommitThread:
 
 def _as_collector_error(error: Exception) -> Exception:
     if isinstance(error, sqlite3.Error):
-        return QueueUnavailableError(f"the queue cannot keep data now: {error}")
+        hint = FREE_SPACE if "full" in str(error) else None
+        return QueueUnavailableError(f"the queue cannot keep data now: {error}", hint=hint)
     return error

@@ -1,1 +1,1 @@
-"""The only room that knows ClickHouse: schema, migrations, inserts of raw bodies, selects."""
+"""ClickHouse access, the only package with it: schema, migrations, inserts of bodies, queries."""

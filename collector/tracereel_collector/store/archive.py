@@ -1,4 +1,4 @@
-"""The whole database into one file that ClickHouse writes, and out of it again."""
+"""Backup of the whole database into one file that ClickHouse writes, and its restore."""
 
 import time
 from collections.abc import Mapping
@@ -13,33 +13,33 @@ _DONE: Final = frozenset({"BACKUP_CREATED", "RESTORED"})
 
 
 class Asks(Protocol):
-    """What this needs of a store."""
+    """Store interface that backups use."""
 
     def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; the answer's bytes in a ClickHouse format."""
+        """Run a bound query; return the response's bytes in a ClickHouse format."""
         ...
 
 
 def write_archive(store: Asks, *, database: str, place: str) -> None:
-    """Write all tables and views to a place, in ClickHouse's words: `File('x.tar')`, `Disk(…)`.
+    """Back up all tables and views to a ClickHouse destination: `File('x.tar')`, `Disk(…)`.
 
     Raises:
-        StoreUnavailableError: it failed; the message says why.
+        StoreUnavailableError: it failed; the message has the reason.
     """
     _wait(store, f"BACKUP DATABASE `{database}` TO {place} ASYNC")
 
 
 def read_archive(store: Asks, *, database: str, place: str, into: str) -> None:
-    """Make the tables and views of an archive anew, with their rows, in a database of any name.
+    """Restore the tables and views of an archive into a database of any name.
 
     Raises:
-        StoreUnavailableError: it failed; the message says why.
+        StoreUnavailableError: it failed; the message has the reason.
     """
     _wait(store, f"RESTORE DATABASE `{database}` AS `{into}` FROM {place} ASYNC")
 
 
 def _wait(store: Asks, statement: str) -> None:
-    """In the background of the engine: no request, and no limit of one, lasts as long."""
+    """Run in the engine's background and poll. It exceeds the time limit of a request."""
     backup_id, status = store.select(statement, {}, fmt="TabSeparated").decode().split()
     error = ""
     while status in _UNDER_WAY:
@@ -47,7 +47,7 @@ def _wait(store: Asks, statement: str) -> None:
         found = store.select(_STATE, {"id": backup_id}, fmt="TabSeparated").decode()
         status, _, error = found.rstrip("\n").partition("\t")
     if status not in _DONE:
-        # Behind the message stands where in ClickHouse it happened.
+        # The part after the message is a stack trace.
         said = (
             error.partition(", Stack trace")[0] or status or "the store was started anew meanwhile"
         )

@@ -1,4 +1,4 @@
-"""The store over clickhouse-connect: the same code for the embedded engine and for a server."""
+"""ClickHouse store over clickhouse-connect, for the embedded engine and for a server."""
 
 import logging
 import threading
@@ -23,7 +23,6 @@ from tracereel_collector.errors import (
     UnknownRefusalError,
 )
 from tracereel_collector.model import Kind, QueuedBody
-from tracereel_collector.store.canonical import canonical
 from tracereel_collector.store.envelope import messages_of_requests, rows_of_events
 from tracereel_collector.store.error_codes import (
     BAD_ARGUMENTS,
@@ -34,39 +33,40 @@ from tracereel_collector.store.error_codes import (
 )
 from tracereel_collector.store.otlp_signals import LOGS_SCHEMA, METRICS_SCHEMA
 from tracereel_collector.store.otlp_types import PROTO_SCHEMA
+from tracereel_collector.store.reserialize import canonical
 from tracereel_collector.store.sql import query
 from tracereel_collector.store.tab_separated import rows_of
 
 _INSERT = {
     "async_insert": 0,
-    # On a cluster the views write to distributed tables: done means done on the shards.
+    # On a cluster the views write to distributed tables: wait until the shards have the rows.
     "distributed_foreground_insert": 1,
     "insert_deduplicate": 1,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
-    # The blocks of a retried insert must be cut as they were the first time.
+    # A retried insert must be split into the same blocks, or deduplication fails.
     "input_format_parallel_parsing": 0,
     "max_insert_threads": 1,
     "min_insert_block_size_rows": 0,
     "min_insert_block_size_bytes": 0,
 }
+_NUMBERED = {
+    Kind.EVENTS: ("agent_events", "sequence_number", "ingested_at"),
+    Kind.SPANS: ("otel_spans", "SequenceNumber", "IngestedAt"),
+    Kind.LOGS: ("otel_logs", "SequenceNumber", "IngestedAt"),
+}
+"""Kinds with one row per record: table, number column, arrival column."""
+_LOOKED_UP = 4_000
+"""Bodies per lookup: a server accepts parameters of up to 128 KiB."""
 _CHANGE = {
     "mutations_sync": 2,
     "distributed_foreground_insert": 1,
     "distributed_product_mode": "global",
 }
-_FILL = {
-    **_CHANGE,
-    # What is missing is worked out anew each time: nothing of it was inserted before.
-    "insert_deduplicate": 0,
-    # Others are waiting for their answers meanwhile.
-    "max_threads": 1,
-    "max_insert_threads": 1,
-}
 _PROTOBUF = {
     "format_schema_source": "string",
     "format_schema_message_name": "Body",
     "input_format_protobuf_oneof_presence": 1,
-    # Lists and maps in attributes become JSON text; a slash stays a slash.
+    # Lists and maps in attributes become JSON text, in which slashes are not escaped.
     "output_format_json_escape_forward_slashes": 0,
 }
 
@@ -75,27 +75,27 @@ _LINES = {
     Kind.HEARTBEATS: "heartbeats_in",
     Kind.SCORES: "scores_in",
 }
-"""Where bodies of JSON lines go."""
+"""Tables that bodies of JSON lines are inserted into."""
 _OTLP = {
     Kind.SPANS: ("otlp_traces_in", PROTO_SCHEMA),
     Kind.LOGS: ("otlp_logs_in", LOGS_SCHEMA),
     Kind.METRICS: ("otlp_metrics_in", METRICS_SCHEMA),
 }
-"""Where the requests of each signal go, and how the engine reads them."""
+"""Tables that OTLP requests are inserted into, and their protobuf schemas."""
 
-# It logs serialisation errors with tracebacks that can show what people recorded.
+# The driver logs serialisation errors with tracebacks that can contain recorded content.
 logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
 
 
 class BadDataError(PermanentError):
-    """ClickHouse refused an insert for what it contains: a smaller part of it may be fine."""
+    """ClickHouse refused an insert for its content; a smaller part may pass."""
 
     code = "bad_data"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAddress:
-    """Where ClickHouse's HTTP interface is."""
+    """Address of ClickHouse's HTTP interface."""
 
     host: str
     port: int
@@ -106,7 +106,7 @@ class StoreAddress:
 
     @classmethod
     def parse(cls, dsn: str) -> "StoreAddress":
-        """Read `clickhouse[s]://user:password@host:port/database`.
+        """Parse `clickhouse[s]://user:password@host:port/database`.
 
         Raises:
             StartupError: a part is missing or not a number.
@@ -132,7 +132,7 @@ class StoreAddress:
 
 
 class ClickHouseStore:
-    """Inserts and selects; every method may be called from any thread, each on a client of its own."""
+    """Inserts and selects over a bounded pool of clients; thread-safe."""
 
     def __init__(
         self,
@@ -146,24 +146,24 @@ class ClickHouseStore:
         self._read_settings = {
             "max_execution_time": int(query_seconds),
             "max_memory_usage": query_memory_bytes,
-            # On a cluster, a question within a question is of all shards too, and asked once.
+            # On a cluster, subqueries must cover all shards too and run once.
             "distributed_product_mode": "global",
         }
         self._timeout = query_seconds
-        self._pool = NoRedirects(**get_pool_manager_options(maxsize=max_clients))
+        self._pool = NoRedirectPool(**get_pool_manager_options(maxsize=max_clients))
         self._idle: list[Client] = []
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(max_clients)
 
     def prepare(self) -> None:
-        """Make the database; what is in it comes from migrations."""
+        """Create the database; migrations create its contents."""
         with self._client(database="default") as client:
             client.command(
                 f"CREATE DATABASE IF NOT EXISTS `{self._address.database}` ENGINE = Atomic"
             )
 
     def close(self) -> None:
-        """Let go of idle connections."""
+        """Close idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for client in idle:
@@ -171,26 +171,17 @@ class ClickHouseStore:
         self._pool.clear()
 
     def command(self, statement: str) -> None:
-        """Run a statement that returns nothing."""
+        """Run a statement without a result."""
         with self._client() as client:
             client.command(statement)
 
     def change(self, statement: str, parameters: Mapping[str, Any]) -> None:
-        """Run a bound statement that changes rows; returns when they have changed."""
+        """Run a bound statement that changes rows; return when it is applied."""
         with self._client() as client:
             client.command(statement, parameters=dict(parameters), settings=_CHANGE)
 
-    def fill(self, statement: str, parameters: Mapping[str, Any], *, name: str) -> None:
-        """Run a bound INSERT … SELECT beside everything else; on a server, one of a name at a time.
-
-        It ends before this gives it up, so that it is over whenever it is tried again.
-        """
-        settings = {**_FILL, "max_execution_time": int(self._timeout), "query_id": name}
-        with self._client() as client:
-            client.command(statement, parameters=dict(parameters), settings=settings)
-
     def put(self, table: str, columns: Sequence[str], data: bytes, *, fmt: str) -> None:
-        """Insert rows as they are, however often the same."""
+        """Insert rows without deduplication."""
         settings = {"async_insert": 0, "insert_deduplicate": 0}
         with self._client() as client:
             client.raw_insert(table, columns, insert_block=data, fmt=fmt, settings=settings)
@@ -202,7 +193,7 @@ class ClickHouseStore:
         return rows_of(data)
 
     def select(self, statement: str, parameters: Mapping[str, Any], *, fmt: str) -> bytes:
-        """Run a bound query and return the answer's bytes in a ClickHouse format."""
+        """Run a bound query; return the response's bytes in a ClickHouse format."""
         with self._client() as client:
             return bytes(
                 client.raw_query(
@@ -211,14 +202,14 @@ class ClickHouseStore:
             )
 
     def ping(self) -> bool:
-        """Whether the store answers a query now."""
+        """Return whether the store responds to a query."""
         try:
             return self.rows("SELECT 1") == [("1",)]
         except StoreUnavailableError:
             return False
 
     def highest_number(self) -> int:
-        """The highest sequence number that any stored row carries; 0 when there is none."""
+        """Return the highest sequence number of any stored row; 0 if there is none."""
         found = [
             int(self.rows(f"SELECT max({column}) FROM {table}")[0][0])
             for table, column in self.rows(query("numbered_tables"))
@@ -226,12 +217,12 @@ class ClickHouseStore:
         return max(found, default=0)
 
     def insert(self, kind: Kind, bodies: Sequence[QueuedBody], *, token: str) -> None:
-        """Store bodies of one kind, once per token however often it is called.
+        """Insert bodies of one kind; at most once per token.
 
         Raises:
-            BadDataError: the content cannot be stored; nothing of it was.
-            StoreUnavailableError: try again, with the same bodies and token.
-            UnknownRefusalError: the same, but should it stay so, it may be for the content.
+            BadDataError: the content is refused; nothing was stored.
+            StoreUnavailableError: retry with the same bodies and token.
+            UnknownRefusalError: the same, but if it persists, the content may be the cause.
         """
         settings: dict[str, Any] = {**_INSERT, "insert_deduplication_token": token}
         if kind in _LINES:
@@ -242,11 +233,42 @@ class ClickHouseStore:
         try:
             self._insert_block(table, messages_of_requests(bodies), "Protobuf", settings)
         except BadDataError:
-            # Nothing of it was stored, so that the token is still free.
+            # Nothing was stored, so the token is still unused.
             rewritten = canonical(bodies)
             if all(new.data == old.data for new, old in zip(rewritten, bodies, strict=True)):
                 raise
             self._insert_block(table, messages_of_requests(rewritten), "Protobuf", settings)
+
+    def missing(self, kind: Kind, bodies: Sequence[QueuedBody]) -> list[QueuedBody]:
+        """Return the bodies of which no row is stored.
+
+        Empty for kinds whose rows are merged, and for replicated tables.
+
+        Raises:
+            StoreUnavailableError: the store cannot be queried.
+        """
+        if kind not in _NUMBERED or not bodies:
+            return []
+        table, number, arrival = _NUMBERED[kind]
+        engine = self.select(query("table_engine"), {"table": table}, fmt="TabSeparated")
+        if rows_of(engine) != [("MergeTree",)]:
+            # Replicas commit a token and its part in one transaction, and the queried one may lag.
+            return []
+        stored: set[int] = set()
+        for begin in range(0, len(bodies), _LOOKED_UP):
+            part = bodies[begin : begin + _LOOKED_UP]
+            arrived = [body.received_unix_nano for body in part]
+            parameters = {
+                "table": table,
+                "number": number,
+                "arrival": arrival,
+                "first": min(arrived),
+                "last": max(arrived),
+                "numbers": [body.first_sequence_number for body in part],
+            }
+            found = self.select(query("stored_bodies"), parameters, fmt="TabSeparated")
+            stored.update(int(row[0]) for row in rows_of(found))
+        return [body for body in bodies if body.first_sequence_number not in stored]
 
     def _insert_block(self, table: str, block: bytes, fmt: str, settings: dict[str, Any]) -> None:
         with self._client() as client:
@@ -294,12 +316,12 @@ class ClickHouseStore:
         )
 
 
-class NoRedirects(PoolManager):
-    """Connections to the store alone: an address that it names is not the one that was configured."""
+class NoRedirectPool(PoolManager):
+    """Pool that follows no redirects: requests go only to the configured address."""
 
     def urlopen(self, method: str, url: str, *args: Any, **given: Any) -> Any:
-        """As urllib3 does it, but where an answer points elsewhere, that is the answer."""
-        del args  # only whether to follow
+        """Send a request; return a redirect as the response."""
+        del args  # holds only `redirect`
         return super().urlopen(method, url, **{**given, "redirect": False})
 
 

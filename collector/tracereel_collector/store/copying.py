@@ -1,20 +1,20 @@
-"""Copies one store into another, partition by partition, so that it can be interrupted and go on.
+"""Copy of one store into another, partition by partition, so that it can be resumed.
 
-A partition is written into a table beside its own, counted there, and takes its place in one step:
-views behind the table are not asked, and whatever was there of an earlier try is gone.
+A partition is written into a temporary table, counted there, and replaces the target's partition in
+one step: views on the table are not triggered, and rows of earlier attempts are removed.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tracereel_collector import crash
 from tracereel_collector.errors import StartupError, StoreUnavailableError
+from tracereel_collector.runtime import failpoints
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.sql import MERGE_TREE_SETTINGS, query
 from tracereel_collector.store.tab_separated import rows_of
-from tracereel_collector.store.tables import Table, count_all, missing_rows, stored_tables
+from tracereel_collector.store.tables import Table, count_all, stored_tables, wrong_counts
 
 SLICE_BYTES: Final = 48 * 1024 * 1024
 BESIDE: Final = "copy_of_"
@@ -29,11 +29,11 @@ _BEGUN: Final = "(begun)"
 _FINISHED: Final = "(finished)"
 
 Tell = Callable[[int, int], None]
-"""So many rows are done, of so many."""
+"""Progress callback: rows done, rows in total."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _CopyPart:
     partition: str
     name: str
     rows: int
@@ -41,7 +41,7 @@ class _Part:
 
 
 class StoreCopy:
-    """From one store that nobody changes meanwhile into another that nobody else writes to."""
+    """Copies a store that does not change into another that has no other writer."""
 
     def __init__(self, source: ClickHouseStore, target: ClickHouseStore, *, tell: Tell) -> None:
         self._source = source
@@ -54,11 +54,11 @@ class StoreCopy:
         )[0][0]
 
     def run(self) -> dict[str, tuple[int, int]]:
-        """Copy what is missing; rows of each table there and here, which are the same.
+        """Copy missing partitions; return the equal row counts of target and source by table.
 
         Raises:
             StartupError: the target has rows that are not of this copy.
-            StoreUnavailableError: a store does not answer, or counts differ; running it again goes on.
+            StoreUnavailableError: a store is unavailable or counts differ; run again to resume.
         """
         migrate(self._source)
         self._target.prepare()
@@ -71,7 +71,7 @@ class StoreCopy:
         if (_BEGUN, "") not in notes:
             self._refuse_foreign_rows({table.name for table in tables})
             self._note(_BEGUN)
-        # Parts must stay what they are until they are read.
+        # Merges would replace parts before they are read.
         self._source.command("SYSTEM STOP MERGES")
         try:
             parts = {table.name: self._parts(table) for table in tables}
@@ -85,7 +85,7 @@ class StoreCopy:
         return compared
 
     def _copy_table(
-        self, table: Table, parts: list[_Part], notes: dict[tuple[str, str], int]
+        self, table: Table, parts: list[_CopyPart], notes: dict[tuple[str, str], int]
     ) -> None:
         beside = f"{BESIDE}{table.name}"
         columns = [
@@ -114,21 +114,21 @@ class StoreCopy:
                 self._copy_part(table.name, part, columns, into=beside)
             copy = Table(beside, table.engine, table.partition_key)
             arrived = _count(self._target, copy, partition)
-            if arrived != rows and not (table.forgets and arrived < rows):
+            if arrived != rows:
                 raise StoreUnavailableError(
                     f"{table.name}, partition {partition}: {rows} rows were read and {arrived} arrived",
                     hint="run it again",
                 )
-            # First the note: a partition that is there without one is somebody else's.
+            # The note comes first: a partition without a note counts as foreign.
             self._note(table.name, partition, rows)
             self._target.command(
                 f"ALTER TABLE `{table.name}` REPLACE PARTITION ID '{partition}' FROM `{beside}`"
             )
-            crash.here("partition_copied")
+            failpoints.here("partition_copied")
         self._target.command(f"DROP TABLE IF EXISTS `{beside}` SYNC")
 
-    def _copy_part(self, table: str, part: _Part, columns: list[str], *, into: str) -> None:
-        """In slices that fit into memory here, and into one request there."""
+    def _copy_part(self, table: str, part: _CopyPart, columns: list[str], *, into: str) -> None:
+        """Copy a part in slices that fit into memory and into one request."""
         names = ", ".join(f"`{name}`" for name in columns)
         for first, last in _slices(part):
             data = self._source.select(
@@ -140,9 +140,9 @@ class StoreCopy:
             self._target.put(into, columns, data, fmt="Native")
             self._told(last - first)
 
-    def _parts(self, table: Table) -> list[_Part]:
+    def _parts(self, table: Table) -> list[_CopyPart]:
         found = self._source.select(query("copy_slices"), {"table": table.name}, fmt="TabSeparated")
-        return [_Part(a, b, int(rows), int(size)) for a, b, rows, size in rows_of(found)]
+        return [_CopyPart(a, b, int(rows), int(size)) for a, b, rows, size in rows_of(found)]
 
     def _compared(self) -> dict[str, tuple[int, int]]:
         there, here = count_all(self._target), count_all(self._source)
@@ -152,7 +152,7 @@ class StoreCopy:
             if name not in _NOT_COPIED
         }
         copied = {name: pair[0] for name, pair in both.items()}
-        if wrong := missing_rows(self._target, {name: here[name] for name in both}, copied):
+        if wrong := wrong_counts({name: here[name] for name in both}, copied):
             raise StoreUnavailableError(
                 f"the stores differ (table: rows here, rows there): {wrong}",
                 hint="once a collector has used the target, they do",
@@ -204,7 +204,7 @@ def _count(store: ClickHouseStore, table: Table, partition: str) -> int:
     )
 
 
-def _slices(part: _Part) -> Iterator[tuple[int, int]]:
+def _slices(part: _CopyPart) -> Iterator[tuple[int, int]]:
     step = max(1, SLICE_BYTES * part.rows // max(1, part.size))
     for first in range(0, part.rows, step):
         yield first, min(part.rows, first + step)

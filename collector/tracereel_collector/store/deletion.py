@@ -1,4 +1,4 @@
-"""Removes the rows of runs from every table that has some, and waits until they are gone."""
+"""Deletion of the rows of runs from every table, waiting until they are removed."""
 
 import re
 from collections.abc import Mapping
@@ -12,44 +12,44 @@ from tracereel_collector.store.shards import SHARDED, Shards
 from tracereel_collector.store.sql import query
 
 MAX_TRACES = 5_000
-"""Runs in one statement; a user with more is deleted in several."""
+"""Runs per statement; a user with more is deleted in several statements."""
 MAX_NAMES = 5_000
-"""Names of spans or agents in one statement."""
+"""Names of spans or agents per statement."""
 MAX_ROUNDS = 200
-"""Such statements in one deletion; the next goes on with what is left."""
+"""Statements per deletion; the next deletion continues with the rest."""
 _OTEL_ID = re.compile(r"[0-9a-f]{32}")
 _Shared = tuple[str, int, list[str]]
 
 
 class Changes(Protocol):
-    """What deletion needs of the store."""
+    """Store interface that deletion uses."""
 
     def rows(self, statement: str, /) -> list[tuple[str, ...]]:
         """Run a query and return its rows as text."""
         ...
 
     def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; the answer's bytes in a ClickHouse format."""
+        """Run a bound query; return the response's bytes in a ClickHouse format."""
         ...
 
     def change(self, statement: str, parameters: Mapping[str, Any], /) -> None:
-        """Run a bound statement that changes rows; returns when they have changed."""
+        """Run a bound statement that changes rows; return when it is applied."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runs:
-    """Runs of a tenant, with the OpenTelemetry traces that are theirs alone and those they share."""
+class RunsToDelete:
+    """Runs of a tenant, with the OpenTelemetry traces that are theirs alone or shared."""
 
     tenant: str
     ids: list[str]
     otel: list[str]
     shared: list[str]
     spans: list[str]
-    """Their spans in traces that other runs are part of too."""
+    """Their spans in traces that are shared with other runs."""
 
     def parameters(self) -> dict[str, Any]:
-        """As the statements want them."""
+        """Return the query parameters of the statements."""
         return {
             "tenant": self.tenant,
             "ids": sorted({*self.ids, *self.otel}),
@@ -60,27 +60,27 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """A table that may have rows of runs."""
+class _TableWithRuns:
+    """Table that may have rows of runs."""
 
     table: str
-    """Rows of all shards are read from it."""
+    """Table to read, which covers all shards."""
     changed: str
-    """The table as a statement names it that changes its rows."""
+    """Table as named in a statement that changes rows."""
     where: str
 
 
-def runs_of(store: Changes, tenant: str, ids: list[str]) -> Runs:
-    """What belongs to some runs."""
+def runs_of(store: Changes, tenant: str, ids: list[str]) -> RunsToDelete:
+    """Return the runs with their OpenTelemetry traces and spans."""
     answer = store.select(
         query("otel_traces_of_runs"), {"tenant": tenant, "ids": ids}, fmt="JSONCompactEachRow"
     )
     found = msgspec.json.Decoder(_Shared).decode_lines(answer)
-    # An id that no event speaks of may be an OpenTelemetry trace itself.
+    # An id without events may be an OpenTelemetry trace id itself.
     own = {name.lower() for name in ids if _OTEL_ID.fullmatch(name.lower())}
     own |= {name for name, is_shared, _ in found if not is_shared}
     shared = {name for name, is_shared, _ in found if is_shared}
-    return Runs(
+    return RunsToDelete(
         tenant=tenant,
         ids=ids,
         otel=sorted(own - shared),
@@ -90,7 +90,7 @@ def runs_of(store: Changes, tenant: str, ids: list[str]) -> Runs:
 
 
 def traces_of_user(store: Changes, tenant: str, user_id: str, *, done: set[str]) -> list[str]:
-    """Runs of a user that are not done yet; all of them, unless there are very many."""
+    """Return runs of a user that are not in `done`, at most `MAX_TRACES`."""
     answer = store.select(
         query("traces_of_user"),
         {"tenant": tenant, "user_id": user_id, "limit": MAX_TRACES + len(done)},
@@ -100,15 +100,15 @@ def traces_of_user(store: Changes, tenant: str, user_id: str, *, done: set[str])
     return [name for name in found if name not in done][:MAX_TRACES]
 
 
-def spans_of_user(store: Changes, tenant: str, user_id: str) -> Runs:
-    """Spans of a user in traces that other runs are part of too."""
+def spans_of_user(store: Changes, tenant: str, user_id: str) -> RunsToDelete:
+    """Return the spans of a user in traces that are shared with other runs."""
     answer = store.select(
         query("spans_of_user"),
         {"tenant": tenant, "user_id": user_id, "limit": MAX_TRACES},
         fmt="JSONCompactEachRow",
     )
     found = msgspec.json.Decoder(tuple[str, str]).decode_lines(answer)
-    return Runs(
+    return RunsToDelete(
         tenant=tenant,
         ids=[],
         otel=[],
@@ -117,26 +117,26 @@ def spans_of_user(store: Changes, tenant: str, user_id: str) -> Runs:
     )
 
 
-def count_rows(store: Changes, runs: Runs) -> dict[str, int]:
-    """How many rows each table has of some runs; tables without any are left out."""
+def count_rows(store: Changes, runs: RunsToDelete) -> dict[str, int]:
+    """Return the number of rows of the runs by table, without empty tables."""
     return {place.table: rows for place, rows in _counted(store, runs)}
 
 
-def delete_rows(store: Changes, runs: Runs) -> dict[str, int]:
-    """Remove them; returns how many there were in each table."""
+def delete_rows(store: Changes, runs: RunsToDelete) -> dict[str, int]:
+    """Delete the rows of the runs; return their number by table."""
     counted = _counted(store, runs)
     for place, _ in counted:
         if place.table in FORGET:
-            # Right before, so that a deletion that is tried again finds nothing to subtract twice.
+            # Directly before the delete: a repeated deletion then finds no rows to subtract again.
             store.change(FORGET[place.table], runs.parameters())
         store.change(f"ALTER TABLE {place.changed} DELETE WHERE {place.where}", runs.parameters())
-    # Always, should an earlier deletion have stopped here.
+    # Unconditional, because an earlier deletion may have been interrupted here.
     _forget_names(store, runs.tenant)
     return {place.table: rows for place, rows in counted}
 
 
-def _counted(store: Changes, runs: Runs) -> list[tuple[_Place, int]]:
-    """The places that have rows of some runs, with their number."""
+def _counted(store: Changes, runs: RunsToDelete) -> list[tuple[_TableWithRuns, int]]:
+    """Return the tables that have rows of the runs, with the number of rows."""
     found = []
     for place in _places(store):
         answer = store.select(
@@ -148,10 +148,10 @@ def _counted(store: Changes, runs: Runs) -> list[tuple[_Place, int]]:
     return [(place, rows) for place, rows in found if rows]
 
 
-def _places(store: Changes) -> list[_Place]:
+def _places(store: Changes) -> list[_TableWithRuns]:
     shards = Shards.of(store.rows(SHARDED))
     return [
-        _Place(
+        _TableWithRuns(
             table=shards.name(kept),
             changed=shards.changed(shards.name(kept)),
             where=_where(tenant, trace, spans == "1"),
@@ -161,9 +161,9 @@ def _places(store: Changes) -> list[_Place]:
 
 
 def _forget_names(store: Changes, tenant: str) -> None:
-    """Names of spans and agents stand apart from them; those that none bears any more go too.
+    """Delete names of spans and agents that no row uses any more.
 
-    They are asked for first: a replicated table takes no statement that has a question in it.
+    They are selected first: a mutation of a replicated table must not contain a subquery.
     """
     shards = Shards.of(store.rows(SHARDED))
     for _ in range(MAX_ROUNDS):
@@ -176,7 +176,7 @@ def _forget_names(store: Changes, tenant: str) -> None:
         emptied = _names(store, "emptied_agents", tenant=tenant, after=after, limit=MAX_NAMES)
         if not emptied:
             break
-        # The large table is asked only about these, and most deletions empty nobody.
+        # Query the large table only about these; most deletions leave no agent empty.
         still = set(_names(store, "agents_with_events", tenant=tenant, names=emptied))
         gone = [name for name in emptied if name not in still]
         for table in ("agent_hours", "agent_minutes"):
@@ -207,7 +207,7 @@ def _forget(
 
 
 def _where(tenant: str, trace: str, has_spans: bool) -> str:
-    """Which rows; the names are those of our own tables, the values are bound."""
+    """Return the condition; names are from our own tables, values are bound."""
     if trace == "trace_id":
         return f"`{tenant}` = {{tenant:String}} AND trace_id IN {{ids:Array(String)}}"
     which = "TraceId IN {otel:Array(String)}"

@@ -1,4 +1,4 @@
-"""Wraps raw bodies for an insert: a few header bytes in front of each, the body itself untouched."""
+"""Encoding of raw bodies for an insert: a short header before each unchanged body."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from tracereel_collector.model import QueuedBody
 
 
 def rows_of_events(bodies: Iterable[QueuedBody]) -> bytes:
-    """Rows of the doors that take lines, in RowBinary: tenant, first number, time of arrival, body."""
+    """Encode bodies of JSON lines as RowBinary: tenant, first number, arrival time, body."""
     parts: list[bytes] = []
     for body in bodies:
         tenant = body.tenant.encode()
@@ -22,7 +22,7 @@ def rows_of_events(bodies: Iterable[QueuedBody]) -> bytes:
 
 
 def messages_of_requests(bodies: Iterable[QueuedBody]) -> bytes:
-    """`otlp_*_in` rows as length-delimited `Body` messages around the OTLP requests."""
+    """Encode OTLP requests as length-delimited `Body` messages for the `otlp_*_in` tables."""
     parts: list[bytes] = []
     for body in bodies:
         tenant = body.tenant.encode()

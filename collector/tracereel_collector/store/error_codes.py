@@ -1,15 +1,15 @@
-"""What ClickHouse's error codes say of an insert: bad data, a bad moment, or nobody knows."""
+"""Classification of ClickHouse error codes of inserts: bad data, temporary, or unknown."""
 
 from typing import Final
 
 DATA_ERRORS: Final = frozenset(
     {6, 26, 27, 32, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 246, 407, 436, 444, 469, 636}
 )
-"""This data, not this moment: parsing, conversion, the schema of a body."""
+"""Errors of the data: parsing, conversion, the schema of a body."""
 
 MEMORY_LIMIT: Final = 241
 BAD_ARGUMENTS, INVALID_PROTOBUF = 36, "Invalid protobuf data"
-"""A code that means many things, and the one of them that is about the data."""
+"""Ambiguous code, and the message that identifies bad data."""
 
 MOMENT_ERRORS: Final = {
     60: "UNKNOWN_TABLE",
@@ -53,4 +53,4 @@ MOMENT_ERRORS: Final = {
     516: "AUTHENTICATION_FAILED",
     999: "KEEPER_EXCEPTION",
 }
-"""This moment, not this data: tried again for as long as it takes."""
+"""Temporary errors, retried without limit."""

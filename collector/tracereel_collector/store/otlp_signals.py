@@ -1,4 +1,4 @@
-"""OTLP's logs and metrics in the forms the engine needs, on top of the values of `otlp_types`."""
+"""OTLP logs and metrics as protobuf schemas, column types and SQL, based on `otlp_types`."""
 
 from tracereel_collector.store.otlp_types import (
     ATTRIBUTES,
@@ -10,7 +10,7 @@ from tracereel_collector.store.otlp_types import (
 )
 
 MAX_UNIX_NANO = 2**63 - 1
-"""The last moment `DateTime64(9)` can hold, in the year 2262."""
+"""Last time that `DateTime64(9)` can represent, in the year 2262."""
 
 _COMMON = (
     'syntax = "proto3";\n'
@@ -107,7 +107,7 @@ _EXEMPLARS = (
 
 
 def _present(name: str, number: int) -> str:
-    """A number that may be absent, and the column that says so."""
+    """Return the columns of an optional number: its presence and its value."""
     return f"has_{name} Enum8('none' = 0, '{name}' = {number}), {name} Float64"
 
 
@@ -142,12 +142,12 @@ _METRIC = (
 
 
 def time(nanoseconds: str) -> str:
-    """SQL for a moment; what does not fit is the last one that does."""
+    """Return SQL for a time, limited to the last representable one."""
     return f"fromUnixTimestamp64Nano(toInt64(least({nanoseconds}, {MAX_UNIX_NANO})))"
 
 
 def identifier(value: str, length: int) -> str:
-    """SQL for a trace or span id in hex; an invalid one is none, as OTLP says."""
+    """Return SQL for a trace or span id in hex; empty if invalid."""
     zeros = "\\0" * length
     valid = f"length({value}) = {length} AND {value} != '{zeros}'"
     return f"if({valid}, lower(hex({value})), '')"
@@ -181,7 +181,7 @@ _NO_POINT = {
     "temporality": "toInt32(0)",
     "is_monotonic": "false",
 }
-"""A point of any type: its fields, and what they are where the type has none."""
+"""Fields of a point of any type, with their defaults for types without the field."""
 
 _NUMBERS = {
     "is_int": "p.value = 'as_int'",
@@ -226,7 +226,7 @@ _POINTS_BY_TYPE = {
 
 
 def _points(metric: str) -> str:
-    """SQL for all points of a metric, whatever its type, as tuples of one shape."""
+    """Return SQL for the points of a metric of any type, as uniform tuples."""
     lists = [
         f"arrayMap(p -> ('{kind}', {', '.join((_NO_POINT | fields).values())}),"
         f" {metric}.{kind}.data_points)"
@@ -260,4 +260,4 @@ FRAGMENTS = {
     "exemplar_span_id": identifier("e.span_id", 8),
     "exemplar_trace_id": identifier("e.trace_id", 16),
 }
-"""What the `.sql` files of logs and metrics call `$name`."""
+"""Values of `$name` in the `.sql` files of logs and metrics."""

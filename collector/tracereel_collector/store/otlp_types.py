@@ -1,8 +1,8 @@
-"""OTLP's messages in the three forms the engine needs: protobuf schema, column types, map expressions.
+"""OTLP messages in three forms for the engine: protobuf schema, column types, map expressions.
 
 A protobuf schema for ClickHouse cannot be recursive, so `AnyValue` is unrolled `DEPTH` levels deep;
-the door has written deeper values as JSON text already.
-`oneof` presence tells a zero, a false and an empty string from a value that is not there.
+deeper values were converted to JSON text when they were received.
+`oneof` presence distinguishes zero, false and the empty string from a missing value.
 """
 
 from tracereel_collector.model import OTLP_DEPTH
@@ -19,7 +19,7 @@ _SCALARS = (
 
 
 def _value_message(level: int) -> str:
-    """`Value<level>` and the list and map messages it needs; level 0 holds scalars only."""
+    """Return `Value<level>` and its list and map messages; level 0 holds scalars only."""
     fields = [f"{proto} {name} = {number};" for name, number, proto, _ in _SCALARS]
     inner = ""
     if level:
@@ -35,7 +35,7 @@ def _value_message(level: int) -> str:
 
 
 VALUE_MESSAGES = _value_message(DEPTH)
-"""`AnyValue` in protobuf's language, as `Value<DEPTH>`."""
+"""`AnyValue` as protobuf messages, named `Value<DEPTH>`."""
 
 PROTO_SCHEMA = (
     'syntax = "proto3";\n'
@@ -92,7 +92,7 @@ REQUEST_TYPE = (
 
 
 def _json(value: str, level: int) -> str:
-    """SQL for a value as JSON text."""
+    """Return SQL for a value as JSON text."""
     return _text_by_kind(
         value,
         level,
@@ -104,9 +104,9 @@ def _json(value: str, level: int) -> str:
 
 
 def value_text(value: str) -> str:
-    """SQL for a value as people read it.
+    """Return SQL for a value as readable text.
 
-    Strings stand as they are, bytes as base64, lists and maps as JSON, absent values as ''.
+    Strings stay as they are, bytes become base64, lists and maps JSON, missing values ''.
     """
     return _text_by_kind(
         value,
@@ -142,20 +142,20 @@ def _text_by_kind(
 
 
 def _double(value: str, *, quote: str) -> str:
-    """SQL for a number as text; what JSON has no number for has the names OTLP/JSON gives it."""
+    """Return SQL for a number as text; NaN and infinities have their OTLP/JSON names."""
     names = [f"'{quote}{name}{quote}'" for name in ("NaN", "Infinity", "-Infinity")]
     text = f"toString({value})"
     return f"transform({text}, ['nan', 'inf', '-inf'], [{', '.join(names)}], {text})"
 
 
 def _joined(begin: str, end: str, name: str, each: str, values: str) -> str:
-    """SQL for a list of texts between brackets, with commas."""
+    """Return SQL for a comma-separated list of texts in brackets."""
     texts = f"arrayStringConcat(arrayMap({name} -> {each}, {values}), ',')"
     return f"concat('{begin}', {texts}, '{end}')"
 
 
 def attribute_map(attributes: str) -> str:
-    """SQL that turns a list of key-values into the exporter's `Map(String, String)`."""
+    """Return SQL that converts a list of key-values into the exporter's `Map(String, String)`."""
     return (
         f"mapFromArrays(arrayMap(a -> toLowCardinality(a.key), {attributes}),"
         f" arrayMap(a -> {value_text('a.value')}, {attributes}))"
@@ -163,22 +163,22 @@ def attribute_map(attributes: str) -> str:
 
 
 def attribute_maps(lists: str) -> str:
-    """SQL that turns an array of such lists into an array of maps.
+    """Return SQL that converts an array of such lists into an array of maps.
 
-    Analysing the expression costs the engine more than running it on a small batch, so a view
-    has it once, for all its lists.
+    For a small batch, analysing the expression costs more than running it, so a view uses it only
+    once, for all its lists.
     """
     return f"arrayMap(attributes -> {attribute_map('attributes')}, {lists})"
 
 
 def _typed(attributes: str) -> str:
-    """SQL for name and type of those attributes that are no text."""
+    """Return SQL for name and type of the attributes that are not strings."""
     pairs = f"arrayMap(a -> (a.key, CAST(a.value.value AS Int8)), {attributes})"
     return f"arrayFilter(p -> p.2 > 1, {pairs})"
 
 
 def _attribute_types() -> str:
-    """SQL for the types of a span's attributes that are no text; the numbers are protobuf's."""
+    """Return SQL for the types of a span's non-string attributes; the numbers are protobuf's."""
     lists = [
         _typed("s.attributes"),
         _typed("rs.resource.attributes"),
@@ -195,4 +195,4 @@ FRAGMENTS = {
     "link_attributes": attribute_map("l.attributes"),
     "attribute_types": _attribute_types(),
 }
-"""What the `.sql` files call `$name`."""
+"""Values of `$name` in the `.sql` files."""

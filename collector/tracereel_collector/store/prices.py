@@ -1,7 +1,7 @@
-"""The price table: read from the built-in file and the user's own, kept in the store for queries.
+"""Price table: read from a built-in and an optional user file, stored for queries.
 
-Costs are worked out when they are asked for, not when a span is stored: a price that is corrected or
-added later holds for the past as well, and an insert pays nothing for it.
+Costs are calculated at read time, not at insert time: a price that is corrected or added later also
+applies to the past, and inserts stay cheap.
 """
 
 import csv
@@ -15,21 +15,21 @@ from importlib import resources
 from pathlib import Path
 
 from tracereel_collector.errors import StartupError
-from tracereel_collector.store.migrate import Runs
+from tracereel_collector.store.migrate import RunsStatements
 
 COLUMNS = (
     *("providers", "model", "valid_from", "input", "output"),
     *("cache_read", "cache_write", "source"),
 )
 MAX_PRICES = 10_000
-"""Most rows of a file: the table is joined with every model that was called."""
+"""Maximum number of rows of a file: the table is joined with every called model."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/@*+ -]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a million tokens of a model cost from a day on, in US dollars."""
+    """Price of a million tokens of a model from a day on, in US dollars."""
 
     provider: str
     model: str
@@ -42,10 +42,10 @@ class Price:
 
 
 def known_prices(own_file: Path | None) -> list[Price]:
-    """The built-in prices; a model that the user's file names has the prices of that file alone.
+    """Return the built-in prices; the user's file replaces all prices of the models it names.
 
     Raises:
-        StartupError: a row of the user's file cannot be used; the message names it.
+        StartupError: a row of the user's file is invalid; the message names it.
     """
     built_in = resources.files(__package__).joinpath("prices.csv").read_text(encoding="utf-8")
     prices = parse(built_in, name="prices.csv")
@@ -61,10 +61,10 @@ def known_prices(own_file: Path | None) -> list[Price]:
 
 
 def parse(text: str, *, name: str) -> list[Price]:
-    """The rows of a price file, one for each provider they name.
+    """Parse a price file into one price per row and provider.
 
     Raises:
-        StartupError: a row cannot be used.
+        StartupError: a row is invalid.
     """
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines or tuple(lines[0].split(",")) != COLUMNS:
@@ -105,8 +105,8 @@ def _dollars(text: str) -> float:
     return value
 
 
-def load_prices(store: Runs, prices: list[Price]) -> bool:
-    """Put a price table in force, unless it is already; whether anything changed."""
+def load_prices(store: RunsStatements, prices: list[Price]) -> bool:
+    """Store a price table unless it is current; return whether it changed."""
     digest = hashlib.sha256(repr(prices).encode()).hexdigest()[:32]
     rows = store.rows("SELECT max(Revision), argMax(Digest, Revision) FROM model_prices")
     revision = int(rows[0][0]) if rows else 0
@@ -123,7 +123,7 @@ def load_prices(store: Runs, prices: list[Price]) -> bool:
 
 
 def _literal(value: object) -> str:
-    """A value as SQL; names were checked when they were read."""
+    """Return a value as SQL; names were validated when they were parsed."""
     if value is None:
         return "NULL"
     return f"'{value}'" if isinstance(value, str) else repr(value)

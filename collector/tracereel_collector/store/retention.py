@@ -1,4 +1,4 @@
-"""How long rows are kept: a rule for each tenant, and the statements that remove what is older."""
+"""Retention: rules by tenant, and the statements that delete older rows."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from tracereel_collector.runtime.clock import Dating
 from tracereel_collector.store.shards import SHARDED, Shards
 from tracereel_collector.store.sql import query
 from tracereel_collector.store.tab_separated import rows_of
@@ -16,52 +17,52 @@ UNDATED: Final = (
     ("score_tellings", "tenant", "toDate(updated_at)"),
     ("span_names", "TenantId", "toDate(LastAt)"),
 )
-"""Small tables without partitions by day: the tenant's column, and the day of a row."""
+"""Small tables without daily partitions: name, tenant column, day of a row."""
 
 
 class Keeps(Protocol):
-    """What retention needs of the store."""
+    """Store interface that retention uses."""
 
     def rows(self, statement: str, /) -> list[tuple[str, ...]]:
         """Run a query and return its rows as text."""
         ...
 
     def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; the answer's bytes in a ClickHouse format."""
+        """Run a bound query; return the response's bytes in a ClickHouse format."""
         ...
 
     def change(self, statement: str, parameters: Mapping[str, Any], /) -> None:
-        """Run a bound statement that changes rows; returns when they have changed."""
+        """Run a bound statement that changes rows; return when it is applied."""
         ...
 
 
-class Rule(msgspec.Struct, array_like=True, frozen=True):
-    """One line of `retention_rules.sql`."""
+class RetentionPolicy(msgspec.Struct, array_like=True, frozen=True):
+    """Row of `retention_rules.sql`."""
 
     tenant: str
     days: int
-    """After the day of arrival; 0 is for ever."""
+    """Days after the day of arrival; 0 keeps rows for ever."""
     set_at: str
     set_by: str
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The first day that is kept, of every tenant; None where all are."""
+    """First day that is kept, by tenant; None keeps all."""
 
     by_tenant: Mapping[str, date | None]
     others: date | None
 
     @classmethod
-    def of(cls, rules: list[Rule], *, default_days: int, today: date) -> "Limits":
-        """What the rules mean today; tenants without one are kept as long as `default_days` says."""
+    def of(cls, rules: list[RetentionPolicy], *, default_days: int, today: date) -> "Limits":
+        """Apply rules to today; tenants without a rule get `default_days`."""
         return cls(
             {rule.tenant: _first_kept(rule.days, today) for rule in rules},
             _first_kept(default_days, today),
         )
 
     def groups(self) -> Iterator[tuple[date, list[str], bool]]:
-        """First day kept, tenants, and whether those are meant or all but those."""
+        """Yield first day kept, tenants, and True for these tenants or False for all others."""
         by_day: dict[date, list[str]] = {}
         for tenant, day in self.by_tenant.items():
             if day is not None:
@@ -74,54 +75,56 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A table whose rows have a tenant and a day."""
+    """Table whose rows have a tenant and a day."""
 
     table: str
-    """Rows of all shards are read from it."""
+    """Table to read, which covers all shards."""
     changed: str
-    """The table as a statement names it that changes its rows, on all shards where there are some."""
+    """Table as named in a statement that changes rows, on all shards of a cluster."""
     tenant: str
     day: str
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Rows of one table that are too old."""
+    """Expired rows of one table."""
 
     table: str
     changed: str
     where: str
     parameters: Mapping[str, Any]
     partitions: Mapping[str, int]
-    """How many are in each."""
+    """Number of expired rows by partition."""
 
     @property
     def rows(self) -> int:
-        """All of them."""
+        """Total number of expired rows."""
         return sum(self.partitions.values())
 
 
-def rules_of(store: Keeps) -> list[Rule]:
-    """The rules in force, by tenant."""
+def rules_of(store: Keeps) -> list[RetentionPolicy]:
+    """Return the current rules, ordered by tenant."""
     answer = store.select(query("retention_rules"), {}, fmt="JSONCompactEachRow")
-    return msgspec.json.Decoder(Rule, strict=False).decode_lines(answer)
+    return msgspec.json.Decoder(RetentionPolicy, strict=False).decode_lines(answer)
 
 
-def set_rule(store: Keeps, tenant: str, days: int | None, *, by: str) -> None:
-    """Keep a tenant's rows so many days, 0 for ever; None: as the collector is set."""
-    store.change(query("set_retention"), {"tenant": tenant, "days": days, "by": by})
+def set_rule(store: Keeps, tenant: str, days: int | None, *, by: str, now_unix_nano: int) -> None:
+    """Set a tenant's retention in days; 0 is for ever, None restores the default."""
+    store.change(
+        query("set_retention"), {"tenant": tenant, "days": days, "by": by, "now": now_unix_nano}
+    )
 
 
 def oldest_day(store: Keeps, tenant: str) -> str | None:
-    """The day of arrival of the oldest event or span."""
+    """Return the arrival day of the oldest event or span; None if there is none."""
     found = store.select(query("oldest_day"), {"tenant": tenant}, fmt="TabSeparated").decode()
     return None if found.strip() in ("", "\\N") else found.strip()
 
 
 def kept_tables(daily: Iterable[tuple[str, ...]], sharded: Iterable[tuple[str, ...]]) -> list[Kept]:
-    """Tables that keep rows by day, and the few without days, on one server or on all of a cluster.
+    """Return the tables with daily partitions and the undated ones.
 
-    A cluster's rows are in tables of another name on every shard, and are changed on all of them.
+    On a cluster each shard has the rows in a local table, and changes apply to all shards.
     """
     shards = Shards.of(sharded)
     return [
@@ -133,8 +136,8 @@ def kept_tables(daily: Iterable[tuple[str, ...]], sharded: Iterable[tuple[str, .
     ]
 
 
-def expired(store: Keeps, limits: Limits) -> Iterator[Expired]:
-    """What is too old, table by table as it is found."""
+def expired(store: Keeps, limits: Limits, dating: Dating) -> Iterator[Expired]:
+    """Yield the expired rows, table by table."""
     groups = list(limits.groups())
     if not groups:
         return
@@ -147,7 +150,7 @@ def expired(store: Keeps, limits: Limits) -> Iterator[Expired]:
             which = "IN" if are_meant else "NOT IN"
             conditions.append(
                 f"(`{tenant}` {which} {{tenants{number}:Array(String)}}"
-                f" AND {day} < {{day{number}:Date}})"
+                f" AND {day} < {{day{number}:Date}}{but_not(day, dating.kept_days(first_kept))})"
             )
             parameters |= {f"tenants{number}": tenants, f"day{number}": first_kept.isoformat()}
         where = " OR ".join(conditions)
@@ -161,7 +164,7 @@ def expired(store: Keeps, limits: Limits) -> Iterator[Expired]:
 
 
 def whole_partitions(store: Keeps, found: Expired) -> list[str]:
-    """Those in which nothing else is."""
+    """Return the partitions that contain only expired rows."""
     answer = store.select(
         f"SELECT _partition_id FROM `{found.table}` WHERE _partition_id IN {{found:Array(String)}}"
         f" GROUP BY 1 HAVING countIf({found.where}) = count()",
@@ -172,21 +175,28 @@ def whole_partitions(store: Keeps, found: Expired) -> list[str]:
 
 
 def drop_partitions(store: Keeps, found: Expired, partitions: list[str]) -> None:
-    """Remove them whole, which costs next to nothing."""
+    """Drop whole partitions, which is cheap."""
     each = ", ".join(f"DROP PARTITION ID '{_checked(name)}'" for name in partitions)
     store.change(f"ALTER TABLE {found.changed} {each}", {})
 
 
 def delete_rows(store: Keeps, found: Expired, partitions: Iterable[str]) -> None:
-    """Remove them from among others, which writes their partitions anew."""
+    """Delete rows from partitions with other rows, which rewrites the partitions."""
     each = ", ".join(
         f"DELETE IN PARTITION ID '{_checked(name)}' WHERE {found.where}" for name in partitions
     )
     store.change(f"ALTER TABLE {found.changed} {each}", found.parameters)
 
 
+def but_not(day: str, kept: Iterable[tuple[date, date]]) -> str:
+    """Return a condition that excludes ranges of days."""
+    return "".join(
+        f" AND NOT ({day} BETWEEN toDate('{first}') AND toDate('{last}'))" for first, last in kept
+    )
+
+
 def _checked(partition: str) -> str:
-    """As ClickHouse names them: digits, or `all` where there is but one."""
+    """Validate a partition id: digits, or `all` in an unpartitioned table."""
     if not partition.isalnum():
         raise ValueError(f"{partition!r} is not the id of a partition")
     return partition

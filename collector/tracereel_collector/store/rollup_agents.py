@@ -1,4 +1,4 @@
-"""SQL that sums up what each agent did, minute by minute; all of it can be subtracted again."""
+"""SQL of the per-minute rollup of agents; its sums can be subtracted again on deletion."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from tracereel_collector.store.rollup_costs import UNPRICED_COLUMNS, UNPRICED_OF
 from tracereel_collector.store.rollups import CLOSING, FROM_OTLP, in_reach, nano_usd
 
 STEPS_PER_OCTAVE: Final = 8
-"""Buckets of durations: each is 2^(1/8) times the one before, so that percentiles are within 5 %."""
+"""Duration buckets per factor of two. Each is 2^(1/8) times the last: percentiles are within 5 %."""
 
 _FAILED_AGENT = f"toInt64(event_type = '{semconv.EXECUTION_FAILED}')"
 _IS_CALL = f"event_type = '{semconv.LLM_CALLED}'"
@@ -18,12 +18,12 @@ _SPAN_MODEL = "if(ModelServed = '', ModelRequested, ModelServed)"
 
 
 def _bucket(milliseconds: str) -> str:
-    """SQL for the bucket of a duration; `bucket_bounds` in `query/buckets.py` is the way back."""
+    """Return SQL for the bucket of a duration; the inverse is `bucket_bounds` in `query/buckets.py`."""
     return f"toInt16(ceil(log2(greatest(toFloat64({milliseconds}), 0.001)) * {STEPS_PER_OCTAVE}))"
 
 
 def _counts(key: str, key_type: str, applies: str) -> str:
-    """SQL for how often each key occurs among the rows a condition applies to."""
+    """Return SQL that counts each key among the rows for which a condition holds."""
     kind = f"Map({key_type}, Int64)"
     return f"sumMap(if({applies}, CAST(map({key}, toInt64(1)), '{kind}'), CAST(map(), '{kind}')))"
 
@@ -159,35 +159,34 @@ _AGENT_SUMS: Final[dict[str, tuple[str, str, str, str]]] = {
         ),
         "calls by model",
     ),
+    "unpriced_tokens": (
+        "Map(String, Int64)",
+        "sumMap(CAST(unpriced, 'Map(String, Int64)'))",
+        f"sumMap(CAST({UNPRICED_OF_SPANS}, 'Map(String, Int64)'))",
+        "tokens of model calls without a cost: provider, tab, model, tab, kind of token",
+    ),
 }
-"""Column → type, SQL over events, SQL over spans, what it counts."""
+"""Columns: type, SQL over events, SQL over spans, comment."""
 
-AGENT_SUMS: Final = tuple(_AGENT_SUMS)
 _SPANS_OF_AGENTS = f"{FROM_OTLP} AND AgentName != '' AND ScopeName != 'tracereel'"
-_UNPRICED = "unpriced_tokens"
-"""A later sum, of tokens by model."""
-
-
-def _unpriced_sum(tokens: str) -> str:
-    return f",\n    sumMap(CAST({tokens}, 'Map(String, Int64)')) AS {_UNPRICED}"
 
 
 def _agent_sums(place: int) -> str:
     return ",\n    ".join(f"{sums[place]} AS {name}" for name, sums in _AGENT_SUMS.items())
 
 
-def _event_sums(where: str = "", *, more: str = "", columns: str = "") -> str:
+def _event_sums(where: str = "") -> str:
     return f"""SELECT
     tenant,
     toStartOfMinute({in_reach("timestamp")}) AS minute,
     agent,
     toStartOfMonth(ingested_at) AS month,
-    {_agent_sums(1)}{more}
+    {_agent_sums(1)}
 FROM
 (
     SELECT
         * EXCEPT payload,
-        {nano_usd("llm_cost_usd")} AS nano_usd,{columns}
+        {nano_usd("llm_cost_usd")} AS nano_usd,{UNPRICED_COLUMNS}
         if(agent_name = '', JSONExtractString(
             if(event_type = '{semconv.FALLBACK_TRIGGERED}', payload, ''), 'primary_agent'),
             toString(agent_name)) AS agent
@@ -197,24 +196,16 @@ WHERE agent != '' AND startsWith(event_type, 'agent.')
 GROUP BY tenant, minute, agent, month"""
 
 
-def _span_sums(where: str = "", *, more: str = "") -> str:
+def _span_sums(where: str = "") -> str:
     return f"""SELECT
     TenantId AS tenant,
     toStartOfMinute({in_reach("Timestamp")}) AS minute,
     AgentName AS agent,
     toStartOfMonth(IngestedAt) AS month,
-    {_agent_sums(2)}{more}
+    {_agent_sums(2)}
 FROM otel_spans
 WHERE {_SPANS_OF_AGENTS}{where}
 GROUP BY tenant, minute, agent, month"""
-
-
-def _priced_event_sums(where: str = "") -> str:
-    return _event_sums(where, more=_unpriced_sum("unpriced"), columns=UNPRICED_COLUMNS)
-
-
-def _priced_span_sums(where: str = "") -> str:
-    return _span_sums(where, more=_unpriced_sum(UNPRICED_OF_SPANS))
 
 
 def _subtracted(sums: str) -> str:
@@ -222,10 +213,7 @@ def _subtracted(sums: str) -> str:
         f"mapApply((k, v) -> (k, -v), a.{name}) AS {name}"
         if kind.startswith("Map")
         else f"-a.{name} AS {name}"
-        for name, kind in (
-            *((name, sums[0]) for name, sums in _AGENT_SUMS.items()),
-            (_UNPRICED, "Map"),
-        )
+        for name, (kind, *_) in _AGENT_SUMS.items()
     )
     return (
         f"INSERT INTO agent_minutes SELECT tenant, minute, agent, month, {taken} FROM ({sums}) AS a"
@@ -234,22 +222,20 @@ def _subtracted(sums: str) -> str:
 
 FORGET: Final = {
     "agent_events": _subtracted(
-        _priced_event_sums(" WHERE tenant = {tenant:String} AND trace_id IN {ids:Array(String)}")
+        _event_sums(" WHERE tenant = {tenant:String} AND trace_id IN {ids:Array(String)}")
     ),
     "otel_spans": _subtracted(
-        _priced_span_sums(" AND TenantId = {tenant:String} AND TraceId IN {otel:Array(String)}")
+        _span_sums(" AND TenantId = {tenant:String} AND TraceId IN {otel:Array(String)}")
     ),
 }
-"""Takes runs out of the sums again: each to be run once, just before their rows of that table go."""
+"""Statements that subtract runs from the rollup; run each once, directly before the delete."""
 
 FRAGMENTS: Final = {
     "event_agent_sums": _event_sums(),
     "span_agent_sums": _span_sums(),
-    "event_agent_sums_with_costs": _priced_event_sums(),
-    "span_agent_sums_with_costs": _priced_span_sums(),
     "agent_sum_definitions": ",\n    ".join(
         f"{name} SimpleAggregateFunction({'sumMap' if kind.startswith('Map') else 'sum'}, {kind})"
-        f" CODEC(ZSTD(1)) COMMENT '{comment}'"
+        f" COMMENT '{comment}' CODEC(ZSTD(1))"
         for name, (kind, _, _, comment) in _AGENT_SUMS.items()
     ),
     "agent_sums_again": ",\n    ".join(
@@ -257,11 +243,4 @@ FRAGMENTS: Final = {
         for name, (kind, *_) in _AGENT_SUMS.items()
     ),
 }
-"""What the `.sql` files call `$name`."""
-
-BACKFILL: Final = {
-    "is_call": _IS_CALL,
-    "is_span_of_call": _SPAN_CALL,
-    "spans_of_agents": _SPANS_OF_AGENTS,
-}
-"""The same, for the statements that fill in what was stored before."""
+"""Values of `$name` in the `.sql` files."""

@@ -1,11 +1,11 @@
-"""SQL that gathers what was said in a run, for search by words."""
+"""SQL that collects the texts of a run for full-text search."""
 
 from typing import Final
 
 from tracereel_collector.store.rollups import FROM_OTLP, in_reach
 
 MAX_TEXT: Final = 16_000
-"""Most of the texts of one event or span that is searched, in bytes."""
+"""Maximum bytes of text that are indexed per event or span."""
 
 _TEXT_FIELDS = (
     *("user_prompt", "input_summary", "output_summary", "reasoning", "error_message"),
@@ -13,7 +13,7 @@ _TEXT_FIELDS = (
     *("result_summary", "query", "tool_name", "input_messages", "output_messages"),
     *("arguments", "result", "content", "input_data", "output_data"),
 )
-"""Fields of events that people search in."""
+"""Fields of events that are searched."""
 
 EVENT_TEXTS: Final = f"""SELECT
     tenant,
@@ -78,4 +78,4 @@ WHERE piece != ''
 GROUP BY tenant, hour, trace_id, day"""
 
 FRAGMENTS: Final = {"event_texts": EVENT_TEXTS, "span_texts": SPAN_TEXTS}
-"""What the `.sql` files call `$name`."""
+"""Values of `$name` in the `.sql` files."""

@@ -1,19 +1,19 @@
-"""SQL that sums up runs for lists and searches, and what the other tables of that kind share with it.
+"""SQL of the run rollup for lists and searches, and helpers that other rollups share.
 
-The same SELECT feeds a table from each insert, fills it from what was stored before, and says what to
-take away again when a run is forgotten. None of it may throw, and none asks for the time.
+It runs in every insert: it must not throw and must not read the clock.
 """
 
 from typing import Final
 
 from tracereel import semconv
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
+from tracereel_collector.store.rollup_costs import NO_TOKENS, UNPRICED_COLUMNS, UNPRICED_OF_SPANS
 
 TAG_KINDS: Final = (
     *("agent", "pipeline", "model", "provider", "service", "session", "user"),
     *("error", "category", "code"),
 )
-"""What runs are found by; also the names of the facets."""
+"""Kinds of tags by which runs are found; also the names of the facets."""
 MAX_TAG: Final = 256
 MAX_PROMPT: Final = 300
 
@@ -23,7 +23,6 @@ CLOSING = (
     semconv.EXECUTION_CANCELLED,
 )
 FROM_OTLP = "Source = 'otlp'"
-_MOST_NANO_USD = 10**15
 
 
 def _tags(values: dict[str, str]) -> str:
@@ -35,36 +34,26 @@ def _tags(values: dict[str, str]) -> str:
 
 
 def nano_usd(cost: str) -> str:
-    """SQL for dollars as whole nanodollars: their sums do not depend on the order of adding."""
-    return f"toInt64({_bounded(cost)} * 1e9)"
-
-
-def rounded_nano_usd(cost: str) -> str:
-    """The same, to the nearest: 0.0009832 dollars are not 983199 of them."""
-    return f"toInt64(round({_bounded(cost)} * 1e9))"
-
-
-def _bounded(cost: str) -> str:
+    """Return SQL for dollars as integer nanodollars, whose sums do not depend on the order."""
     bounded = f"greatest(-1e6, least(1e6, ifNull({cost}, 0)))"
-    return f"if(isNaN({bounded}), 0, {bounded})"
+    # Rounded, because 0.0000157 * 1e9 is slightly less than 15700.
+    return f"toInt64(round(if(isNaN({bounded}), 0, {bounded}) * 1e9))"
 
 
 def _clock(nano: str, *, earliest: bool) -> str:
-    """SQL for a clock as a text whose greatest is the latest, or the earliest."""
-    # At least 2^56, so that every one has sixteen digits.
+    """Return SQL for a clock as text whose `max` is the latest or earliest."""
+    # At least 2^56, so that all have sixteen hex digits.
     number = f"greatest(toUInt64({nano}), 72057594037927936)"
     return f"hex(bitNot({number}))" if earliest else f"hex({number})"
 
 
 def in_reach(time: str) -> str:
-    """SQL for a time that fits into DateTime; clocks may say anything."""
+    """Return SQL for a time, limited to the range of DateTime. Clocks may be wrong."""
     seconds = f"intDiv(toUnixTimestamp64Nano({time}), 1000000000)"
     return f"toDateTime(greatest(0, least({seconds}, 4294967295)), 'UTC')"
 
 
-def event_summaries(*, cost: str, sums: str = "", columns: str = "") -> str:
-    """SQL that sums up runs from their events; later versions have more sums, over more columns."""
-    return f"""SELECT
+_EVENT_SUMMARIES: Final = f"""SELECT
     tenant,
     toStartOfHour({in_reach("timestamp")}) AS hour,
     trace_id,
@@ -73,13 +62,13 @@ def event_summaries(*, cost: str, sums: str = "", columns: str = "") -> str:
     max(timestamp) AS ended,
     max(if(event_type IN ('{semconv.PIPELINE_STARTED}', '{semconv.EXECUTION_STARTED}'),
         concat(if(event_type = '{semconv.PIPELINE_STARTED}', '2', '1'), {
-        _clock("hlc", earliest=True)
-    },
+    _clock("hlc", earliest=True)
+},
             if(pipeline_type = '', agent_name, pipeline_type), '\\t', prompt), '')) AS opening,
     max(if(event_type IN ('{semconv.PIPELINE_COMPLETED}', {", ".join(map(repr, CLOSING))}),
         concat(if(event_type = '{semconv.PIPELINE_COMPLETED}', '2', '1'), {
-        _clock("hlc", earliest=False)
-    },
+    _clock("hlc", earliest=False)
+},
             status), '')) AS closing,
     sum(toInt64(event_type = '{semconv.PIPELINE_STARTED}')
         - toInt64(event_type = '{semconv.PIPELINE_COMPLETED}')) AS pipelines_open,
@@ -104,27 +93,29 @@ def event_summaries(*, cost: str, sums: str = "", columns: str = "") -> str:
     groupUniqArrayArray(16)(if(span_id = '' OR otel_trace_id = trace_id, [], [otel_trace_id]))
         AS otel_trace_ids,
     {
-        _tags(
-            {
-                "agent": "agent_name",
-                "pipeline": "pipeline_type",
-                "model": "llm_model",
-                "provider": "llm_provider",
-                "service": "service",
-                "session": "session_id",
-                "user": "user_id",
-                "error": "error_type",
-                "category": "error_category",
-                "code": "error_code",
-                "emitter": "emitter_id",
-            }
-        )
-    } AS tags{sums}
+    _tags(
+        {
+            "agent": "agent_name",
+            "pipeline": "pipeline_type",
+            "model": "llm_model",
+            "provider": "llm_provider",
+            "service": "service",
+            "session": "session_id",
+            "user": "user_id",
+            "error": "error_type",
+            "category": "error_category",
+            "code": "error_code",
+            "emitter": "emitter_id",
+        }
+    )
+} AS tags,
+    sumMap(unpriced) AS call_unpriced,
+    {NO_TOKENS} AS span_unpriced
 FROM
 (
     SELECT
         * EXCEPT payload,
-        {cost} AS nano_usd,{columns}
+        {nano_usd("llm_cost_usd")} AS nano_usd,{UNPRICED_COLUMNS}
         left(multiIf(
             event_type = '{semconv.PIPELINE_STARTED}', JSONExtractString(payload, 'user_prompt'),
             event_type = '{semconv.EXECUTION_STARTED}', JSONExtractString(payload, 'input_summary'),
@@ -134,9 +125,7 @@ FROM
 GROUP BY tenant, hour, trace_id, day"""
 
 
-def span_summaries(*, cost: str, sums: str = "") -> str:
-    """The same from spans of other instrumentations."""
-    return f"""SELECT
+_SPAN_SUMMARIES: Final = f"""SELECT
     TenantId AS tenant,
     toStartOfHour({in_reach("Timestamp")}) AS hour,
     TraceId AS trace_id,
@@ -144,12 +133,12 @@ def span_summaries(*, cost: str, sums: str = "") -> str:
     toDateTime64(min(Timestamp), 9, 'UTC') AS started,
     fromUnixTimestamp64Nano(max(toUnixTimestamp64Nano(Timestamp) + toInt64(Duration)), 'UTC') AS ended,
     max(if(ParentSpanId = '', concat('0', {
-        _clock("toUnixTimestamp64Nano(Timestamp)", earliest=True)
-    },
+    _clock("toUnixTimestamp64Nano(Timestamp)", earliest=True)
+},
         SpanName, '\\t'), '')) AS opening,
     max(if(ParentSpanId = '', concat('0', {
-        _clock("toUnixTimestamp64Nano(Timestamp)", earliest=False)
-    },
+    _clock("toUnixTimestamp64Nano(Timestamp)", earliest=False)
+},
         if(StatusCode = 'Error', 'failed', 'success')), '')) AS closing,
     toInt64(0) AS pipelines_open,
     toInt64(0) AS executions_open,
@@ -166,31 +155,30 @@ def span_summaries(*, cost: str, sums: str = "") -> str:
     sum(ifNull(TotalTokens, 0)) AS span_tokens,
     toInt64(0) AS call_nano_usd,
     toInt64(0) AS execution_nano_usd,
-    sum({cost}) AS span_nano_usd,
+    sum({nano_usd("CostUsd")}) AS span_nano_usd,
     toFloat64(2) AS confidence,
     '' AS parent_trace_id,
     CAST([], 'Array(String)') AS otel_trace_ids,
     {
-        _tags(
-            {
-                "agent": "AgentName",
-                "pipeline": "WorkflowName",
-                "model": "if(ModelServed = '', ModelRequested, ModelServed)",
-                "provider": "Provider",
-                "service": "ServiceName",
-                "session": "SessionId",
-                "user": "UserId",
-                "error": "ErrorType",
-            }
-        )
-    } AS tags{sums}
+    _tags(
+        {
+            "agent": "AgentName",
+            "pipeline": "WorkflowName",
+            "model": "if(ModelServed = '', ModelRequested, ModelServed)",
+            "provider": "Provider",
+            "service": "ServiceName",
+            "session": "SessionId",
+            "user": "UserId",
+            "error": "ErrorType",
+        }
+    )
+} AS tags,
+    {NO_TOKENS} AS call_unpriced,
+    sumMap({UNPRICED_OF_SPANS}) AS span_unpriced
 FROM otel_spans
 WHERE {FROM_OTLP}
 GROUP BY tenant, hour, trace_id, day"""
 
 
-FRAGMENTS: Final = {
-    "event_summaries": event_summaries(cost=nano_usd("llm_cost_usd")),
-    "span_summaries": span_summaries(cost=nano_usd("CostUsd")),
-}
-"""What the `.sql` files call `$name`."""
+FRAGMENTS: Final = {"event_summaries": _EVENT_SUMMARIES, "span_summaries": _SPAN_SUMMARIES}
+"""Values of `$name` in the `.sql` files."""

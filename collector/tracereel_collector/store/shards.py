@@ -1,4 +1,4 @@
-"""Where the rows of a table are: in itself or, on a cluster, in one of another name on every shard."""
+"""Names of sharded tables. On a cluster, rows are in local tables."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from tracereel_collector.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """The tables that are spread over shards; none where there is one server."""
+    """Tables that are spread over shards; empty on a single server."""
 
     _names: Mapping[str, str]
-    """By the table that each shard keeps."""
+    """Distributed table by local table."""
     _places: Mapping[str, str]
-    """How a statement names a table whose rows it changes on all shards."""
+    """Table expression for changes on all shards, by distributed table."""
 
     @classmethod
     def of(cls, sharded: Iterable[tuple[str, ...]]) -> "Shards":
-        """From the rows of `sharded_tables.sql`."""
+        """Build from the rows of `sharded_tables.sql`."""
         found = list(sharded)
         return cls(
             {local: name for name, local, _ in found},
@@ -25,13 +25,13 @@ class Shards:
         )
 
     def name(self, kept: str) -> str:
-        """The table that reads the rows of all shards, of one that keeps some."""
+        """Return the table that reads all shards, for a local table."""
         return self._names.get(kept, kept)
 
     def changed(self, name: str) -> str:
-        """The table as a statement names it that changes its rows, wherever they are."""
+        """Return the table as named in a statement that changes rows, on all shards."""
         return self._places.get(name, f"`{name}`")
 
 
 SHARDED = query("sharded_tables")
-"""Asks which tables those are."""
+"""Query for the sharded tables."""

@@ -1,16 +1,16 @@
-"""Reads the `.sql` files: named queries as they are, migrations as numbered lists of statements."""
+"""Loader of the `.sql` files: named queries, and migrations as numbered lists of statements."""
 
 import hashlib
 import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from string import Template
 
 from tracereel_collector.store import (
     otlp_signals,
     rollup_agents,
-    rollup_costs,
     rollup_texts,
     rollups,
 )
@@ -22,7 +22,7 @@ MERGE_TREE_SETTINGS = (
     " min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1,"
     " old_parts_lifetime = 480"
 )
-"""Tokens are remembered, and what an insert or merge wrote survives a power cut."""
+"""Settings that keep tokens and make inserts and merges survive a power cut."""
 
 _VALUES = {
     **FRAGMENTS,
@@ -33,7 +33,6 @@ _VALUES = {
     **own_columns.FRAGMENTS,
     **rollups.FRAGMENTS,
     **rollup_agents.FRAGMENTS,
-    **rollup_costs.FRAGMENTS,
     **rollup_texts.FRAGMENTS,
     "merge_tree_settings": MERGE_TREE_SETTINGS,
     "max_unix_nano": "9223372036854775807",
@@ -42,7 +41,7 @@ _VALUES = {
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One numbered file of the schema."""
+    """Numbered file of the schema."""
 
     number: int
     name: str
@@ -50,9 +49,9 @@ class Migration:
     statements: tuple[str, ...]
 
 
-def migrations() -> list[Migration]:
-    """All migrations, in order."""
-    folder = resources.files(__package__).joinpath("schema")
+def migrations(folder: Traversable | None = None) -> list[Migration]:
+    """Return the migrations of a folder in order; default: those of this package."""
+    folder = folder or resources.files(__package__).joinpath("schema")
     found = []
     for file in sorted(folder.iterdir(), key=lambda each: each.name):
         number, _, name = file.name.removesuffix(".sql").partition("_")
@@ -67,10 +66,10 @@ def migrations() -> list[Migration]:
 
 @cache
 def query(name: str) -> str:
-    """A query by the name of its file in `queries/`, without the comments: those are for people.
+    """Return a query by the name of its file in `queries/`, without comment lines.
 
-    Driver and engine look through a statement each time it is asked; a semicolon in a comment makes
-    the driver do so word by word.
+    Driver and engine scan a statement at every call; a semicolon in a comment makes the driver
+    parse it word by word.
     """
     file = resources.files(__package__).joinpath("queries", f"{name}.sql")
     lines = file.read_text(encoding="utf-8").splitlines()

@@ -1,16 +1,16 @@
-"""Reading what the engine answers as tab-separated text."""
+"""Parsing of tab-separated responses."""
 
 
 def lines_of(data: bytes) -> list[str]:
-    """The lines of an answer.
+    """Return the lines of a response.
 
-    Only line feeds end them, which the engine escapes in values. Python's `splitlines` would end them
-    at a dozen other characters too, which names and texts of users may hold.
+    Only line feeds separate them; the engine escapes those in values. Python's `splitlines` would
+    also split at a dozen other characters, which user content may contain.
     """
     text = data.decode(errors="replace").removesuffix("\n")
     return text.split("\n") if text else []
 
 
 def rows_of(data: bytes) -> list[tuple[str, ...]]:
-    """The rows of an answer; escaped values stay escaped."""
+    """Return the rows of a response; escaped values stay escaped."""
     return [tuple(line.split("\t")) for line in lines_of(data)]

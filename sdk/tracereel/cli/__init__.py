@@ -1,4 +1,4 @@
-"""The `tracereel` command: reads the command line, loads the one command called, runs it."""
+"""`tracereel` command: parses the command line, loads one command and runs it."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ __all__ = ["Command", "build_parser", "main"]
 
 
 def build_parser(loaded: dict[str, Command] | None = None) -> argparse.ArgumentParser:
-    """The parser with every command listed; only the `loaded` ones have their options."""
+    """Build the parser with all commands; only `loaded` ones have their options."""
     parser = argparse.ArgumentParser(
         prog="tracereel", description="A flight recorder for AI agent pipelines."
     )
@@ -32,7 +32,7 @@ def build_parser(loaded: dict[str, Command] | None = None) -> argparse.ArgumentP
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status (0 done, 1 no, 2 could not try)."""
+    """Run one command; return 0 (done), 1 (negative result) or 2 (could not run)."""
     words = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in words if not word.startswith("-")), None)
     _survive_any_encoding()
@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) went away. Python flushes stdout once more at exit and would
-        # complain there, so what is left goes nowhere.
+        # The reader (head, less) has closed the pipe. Python flushes stdout again at exit, which
+        # would fail, so redirect it to the null device.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -59,7 +59,7 @@ def _run(name: str | None, words: list[str]) -> int:
     parser = build_parser({command.name: command} if command is not None else None)
     args, unknown = parser.parse_known_args(words)
     if unknown:
-        # By the command itself: its usage names the options that there are.
+        # Report by the command's parser, whose usage lists its options.
         complain = getattr(args, "complain", parser.error)
         complain(f"unrecognized arguments: {' '.join(unknown)}")
     if args.version:
@@ -79,7 +79,7 @@ def _run(name: str | None, words: list[str]) -> int:
 
 
 def _survive_any_encoding() -> None:
-    """A terminal that cannot show a character shows a substitute; the command does not fail."""
+    """Replace characters that the terminal's encoding does not support."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

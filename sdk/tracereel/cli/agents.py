@@ -1,4 +1,4 @@
-"""`tracereel agents`: what agents did over a window, as a table or one by one."""
+"""`tracereel agents`: show statistics of all agents or one over a time window."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,32 +11,32 @@ from tracereel.cli.connection import positive
 from tracereel.cli.progress import progress
 from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.steps import count, duration, money, number
-from tracereel.cli.tables import Cell, Column, table
+from tracereel.cli.tables import Cell, TableColumn, table
 from tracereel.cli.terminal import Terminal, clean
 from tracereel.client import Agent, Client
 from tracereel.client.filters import as_params
 
 LIMIT: Final = 50
 _BAD: Final = 0.1
-"""From this error rate on, it is shown in red."""
+"""Error rate from which on it is shown in red."""
 _COLUMNS: Final = (
-    Column("agent", needed=9, least=16),
-    Column("runs", right=True, least=9, needed=8),
-    Column("per min", right=True, least=9, needed=2),
-    Column("failed", right=True, least=9, needed=7),
-    Column("errors", right=True, least=9, needed=7),
-    Column("retries", right=True, least=9, needed=4),
-    Column("fallbacks", right=True, least=9, needed=3),
-    Column("p50", right=True, least=9, needed=5),
-    Column("p95", right=True, least=9, needed=6),
-    Column("sure", right=True, least=9, needed=3),
-    Column("tokens", right=True, least=9, needed=2),
-    Column("cost", right=True, least=9, needed=5),
+    TableColumn("agent", needed=9, least=16),
+    TableColumn("runs", right=True, least=9, needed=8),
+    TableColumn("per min", right=True, least=9, needed=2),
+    TableColumn("failed", right=True, least=9, needed=7),
+    TableColumn("errors", right=True, least=9, needed=7),
+    TableColumn("retries", right=True, least=9, needed=4),
+    TableColumn("fallbacks", right=True, least=9, needed=3),
+    TableColumn("p50", right=True, least=9, needed=5),
+    TableColumn("p95", right=True, least=9, needed=6),
+    TableColumn("confidence", right=True, least=9, needed=3),
+    TableColumn("tokens", right=True, least=9, needed=2),
+    TableColumn("cost", right=True, least=9, needed=5),
 )
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="One agent; all unless told.")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="One agent (default: all).")
     add_options(parser, json_help="Print the collector's JSON as it is, for machines.")
     add_window(parser)
     parser.add_argument(
@@ -68,7 +68,7 @@ def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
 
 
 def lines_of(agents: Sequence[Agent], terminal: Terminal) -> Iterator[str]:
-    """A line per agent."""
+    """Yield one table line per agent."""
     if not agents:
         yield "no agents in this window; --since 24h looks further back"
         return
@@ -94,7 +94,7 @@ def _row(agent: Agent) -> list[Cell | str]:
 
 
 def one_of(agent: Agent, terminal: Terminal) -> Iterator[str]:
-    """An agent in a few lines."""
+    """Yield a few lines about one agent."""
     latency = [
         f"{name} {duration(number(agent.latency, f'{name}_ms'))}"
         for name in ("p50", "p90", "p95", "p99")
@@ -108,10 +108,10 @@ def one_of(agent: Agent, terminal: Terminal) -> Iterator[str]:
     ]
     rows = [
         ("agent", agent.agent),
-        ("did", " · ".join(filter(None, ended))),
-        ("again", " · ".join(filter(None, _again(agent)))),
+        ("executed", " · ".join(filter(None, ended))),
+        ("retries", " · ".join(filter(None, _again(agent)))),
         ("latency", " · ".join(latency)),
-        ("sure", _share(agent.confidence)),
+        ("confidence", _share(agent.confidence)),
         ("calls", " · ".join(filter(None, _calls(agent)))),
         ("used", " · ".join(filter(None, [_tokens(agent), money(agent.cost_usd)]))),
         ("errors", _counted(agent.errors)),
@@ -119,8 +119,8 @@ def one_of(agent: Agent, terminal: Terminal) -> Iterator[str]:
     ]
     for label, value in rows:
         if value:
-            shown = terminal.fit(terminal.shown(clean(value)), terminal.width - 10)
-            yield f"{terminal.paint(f'{label:<9}', 'dim')} {shown}"
+            shown = terminal.fit(terminal.shown(clean(value)), terminal.width - 11)
+            yield f"{terminal.paint(f'{label:<10}', 'dim')} {shown}"
 
 
 def _again(agent: Agent) -> list[str]:

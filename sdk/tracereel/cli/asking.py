@@ -1,4 +1,4 @@
-"""What the commands that ask a collector share: options, errors as exit statuses, JSON as it came."""
+"""Shared parts of commands that query a collector: options, exit statuses, JSON output."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tracereel.cli import connection
-from tracereel.cli.terminal import Terminal, clean
+from tracereel.cli.terminal import Terminal, clean, harmless_json
 from tracereel.client import Client, ClientError, CollectorUnavailableError, NotFoundError
 
 EXIT_NO: Final = 1
@@ -28,13 +28,13 @@ _FILTERS: Final = {
     "attribute": "key=value, a field of an event or attribute of a span.",
 }
 _RANGES: Final = {
-    "duration_ms": "many milliseconds",
-    "cost_usd": "many US dollars",
-    "tokens": "many tokens",
-    "confidence": "sure, from 0 to 1",
+    "duration_ms": "duration in milliseconds",
+    "cost_usd": "cost in US dollars",
+    "tokens": "number of tokens",
+    "confidence": "confidence, from 0 to 1",
 }
 _LEAST: Final = ("errors", "retries", "fallbacks")
-"""Of whole runs: at least so many."""
+"""Counts of whole runs that have a minimum filter."""
 _OF_SCORES: Final = {
     "score": ("NAME", "Name of a score; may be given several times."),
     "score_category": ("CATEGORY", "Category that was given as a score; the same."),
@@ -48,18 +48,18 @@ def add_options(parser: argparse.ArgumentParser, *, json_help: str) -> None:
 
 
 def add_filters(parser: argparse.ArgumentParser, **other_help: str) -> None:
-    """Add what runs and live records are chosen by; some may mean something else there."""
+    """Add the filters for runs and live records; `other_help` overrides help texts."""
     chosen = parser.add_argument_group("filters")
     for name, text in (_FILTERS | other_help).items():
         chosen.add_argument(f"--{name}", action="append", metavar=name.upper(), help=text)
     chosen.add_argument("-q", "--text", dest="q", metavar="WORDS", help="Words that must be there.")
     for name, what in _RANGES.items():
-        for end, text in (("min", "At least"), ("max", "At most")):
-            _add_figure(chosen, f"{end}_{name}", f"{text} so {what}.")
+        for end, text in (("min", "Lowest"), ("max", "Highest")):
+            _add_figure(chosen, f"{end}_{name}", f"{text} {what}.")
 
 
 def add_run_filters(parser: argparse.ArgumentParser) -> None:
-    """Add what only whole runs are chosen by."""
+    """Add the filters that only apply to whole runs."""
     chosen = parser.add_argument_group("filters by what went wrong")
     for name in _LEAST:
         _add_figure(chosen, f"min_{name}", f"At least so many {name}.")
@@ -83,14 +83,14 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 
 
 def filters_of(args: argparse.Namespace, *more: str) -> dict[str, Any]:
-    """The filters that were given."""
+    """Return the filters that were given."""
     ranges = (f"{end}_{name}" for end in ("min", "max") for name in (*_RANGES, *_LEAST, "score"))
     names = (*_FILTERS, *_OF_SCORES, "q", *ranges, *more)
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 
 
 def asked(args: argparse.Namespace, work: Callable[[Client, Terminal], int]) -> int:
-    """Do something with a client; what goes wrong is one line and an exit status."""
+    """Run a function with a client; map errors to exit statuses."""
     settings = connection.config_of(args)
     try:
         client = Client(settings.endpoint, settings.api_key or "", TIMEOUT)
@@ -106,21 +106,25 @@ def asked(args: argparse.Namespace, work: Callable[[Client, Terminal], int]) -> 
 
 
 def failed(command: str, message: str, status: int) -> int:
-    """Say what went wrong; part of it may be the server's, so it is kept to one harmless line."""
+    """Print an error, maybe with server text, as one safe line; return the status."""
     print(f"tracereel {command}: {clean(message)}", file=sys.stderr)
     return status
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print for people."""
+    """Print lines of text."""
     for line in lines:
         print(line)
 
 
 def print_json(document: Any) -> None:
-    """Print for machines: one line, every character as it is."""
+    """Print a JSON document on one line, with terminal control characters escaped."""
     sys.stdout.flush()
-    text = document if isinstance(document, bytes) else json.dumps(document, ensure_ascii=False)
-    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    text = (
+        document.decode("utf-8", "replace")
+        if isinstance(document, bytes)
+        else json.dumps(document, ensure_ascii=False)
+    )
+    data = harmless_json(text).encode()
     sys.stdout.buffer.write(data if data.endswith(b"\n") else data + b"\n")
     sys.stdout.buffer.flush()

@@ -1,8 +1,10 @@
-"""What `tracereel doctor` looks at: each check says ok, warn or fail, and what to do about it."""
+"""Checks of `tracereel doctor`: each returns ok, warn or fail, and advice."""
 
 import contextlib
 import difflib
+import json
 import re
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,27 +15,27 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tracereel import config
+from tracereel._redact.rules import Redaction
 from tracereel.cli.connection import start_hint
 from tracereel.cli.version import installed_version
-from tracereel.client import Answer, ClientError, CollectorUnavailableError, ReplayClient
+from tracereel.client import Answer, Client, ClientError, CollectorUnavailableError
 from tracereel.errors import ConfigurationError
-from tracereel.redaction import Redaction
 
 Status = Literal["ok", "warn", "fail"]
 
 CLOCK_WARN_SECONDS: Final = 2.0
 CLOCK_FAIL_SECONDS: Final = 60.0
-"""Beyond this, the collector's clock is not followed and causal order rests on timestamps."""
+"""Clock difference in seconds that is reported as a failure."""
 
 _PREFIXES: Final = ("TRACEREEL_", "OTEL_")
 _SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|HEADERS|CREDENTIAL")
 _USERINFO: Final = re.compile(r"://[^/@\s]*@")
-_REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9._-]+).*extra\s*==\s*['\"]([^'\"]+)['\"]")
+_REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9._-]++).*extra\s*==\s*['\"]([^'\"]+)['\"]")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding."""
+    """Result of one check."""
 
     area: str
     name: str
@@ -43,7 +45,7 @@ class Check:
 
 
 def configured(given: Mapping[str, object], environ: Mapping[str, str]) -> Iterator[Check]:
-    """Every setting in force and where it came from; what is set but unknown or unusable."""
+    """Check all settings and report their sources; report unknown and invalid ones."""
     table = config.settings()
     for name, row in table.items():
         source = f"${row.env}" if environ.get(row.env, "").strip() else "default"
@@ -62,7 +64,7 @@ def configured(given: Mapping[str, object], environ: Mapping[str, str]) -> Itera
             source = "OpenTelemetry's variables"
         shown = _masked(str(value)) if row.secret and value is not None else value
         if isinstance(value, Redaction):
-            shown = "on" if value.built_in else "off"  # the words of its variable
+            shown = "on" if value.built_in else "off"  # as in its environment variable
         yield Check("configured", name, "ok", f"{'not set' if shown is None else shown} ({source})")
     known = {row.env for row in table.values()}
     for variable in sorted(environ):
@@ -70,8 +72,8 @@ def configured(given: Mapping[str, object], environ: Mapping[str, str]) -> Itera
             yield _other_variable(variable, environ[variable], known)
 
 
-def reachable(client: ReplayClient, installed: str | None) -> Iterator[Check]:
-    """Whether the collector answers, is ready, takes the key, and agrees about the time."""
+def reachable(client: Client, installed: str | None) -> Iterator[Check]:
+    """Check that the collector responds, is ready, accepts the key and agrees on the time."""
     try:
         health = client.get("/healthz")
     except ClientError as error:
@@ -92,13 +94,24 @@ def reachable(client: ReplayClient, installed: str | None) -> Iterator[Check]:
 
 
 def data_dir(path: Path | None) -> Iterator[Check]:
-    """Whether the collector's data directory, where one is named, can be written."""
+    """Check that the collector's data directory, if given, is writable and private."""
     if path is not None:
-        yield writable("data directory", path, "choose another --data-dir or change its owner")
+        found = writable("data directory", path, "choose another --data-dir or change its owner")
+        yield found
+        if found.status == "ok" and path.is_dir():
+            yield from _private(path)
+
+
+def _private(path: Path) -> Iterator[Check]:
+    """Warn if group or others may access a directory."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        detail = f"{path}: other users may access it (mode {mode:04o})"
+        yield Check("private", "data directory mode", "warn", detail, f"chmod 700 {path}")
 
 
 def writable(name: str, path: Path, advice: str) -> Check:
-    """Whether files can be made in a directory, or the directory itself can be made."""
+    """Check that files can be created in a directory, or the directory itself."""
     try:
         existing = next(place for place in (path, *path.parents) if place.exists())
         with tempfile.TemporaryFile(dir=existing):
@@ -111,7 +124,7 @@ def writable(name: str, path: Path, advice: str) -> Check:
 
 
 def installed_parts() -> Iterator[Check]:
-    """The installed version and which extras are complete."""
+    """Report the installed version and which extras are complete."""
     current = installed_version("tracereel")
     if current is None:
         advice = "pip install tracereel (or pip install -e . in a clone)"
@@ -160,7 +173,7 @@ def _version_agrees(health: Answer, installed: str | None) -> Iterator[Check]:
     yield Check("reachable", "version", "warn", detail, "upgrade the older one")
 
 
-def _ready(client: ReplayClient) -> Iterator[Check]:
+def _ready(client: Client) -> Iterator[Check]:
     try:
         ready, queries = client.get("/readyz"), client.get("/readyz/query")
         probe = client.get("/v1/replay/tracereel-doctor")
@@ -169,6 +182,7 @@ def _ready(client: ReplayClient) -> Iterator[Check]:
         return
     if ready.status == 200:
         yield Check("reachable", "ready", "ok", f"takes events: {_shown_body(ready)}")
+        yield from _trusted_clock(ready)
     else:
         advice = "events wait in the spool until it is; look at the collector's log"
         yield Check("reachable", "ready", "fail", f"/readyz: {_shown_body(ready)}", advice)
@@ -185,6 +199,18 @@ def _ready(client: ReplayClient) -> Iterator[Check]:
         yield Check("reachable", "api key", "fail", f"refused: {_shown_body(probe)}", advice)
     else:
         yield Check("reachable", "api key", "ok", "accepted")
+
+
+def _trusted_clock(ready: Answer) -> Iterator[Check]:
+    """Check that the collector trusts its own wall clock."""
+    try:
+        clock = json.loads(ready.body)["clock"]
+        state, jump, hint = clock["state"], float(clock["jump_seconds"]), clock.get("hint", "")
+    except (ValueError, KeyError, TypeError):
+        return  # older collectors do not report it
+    if state != "following":
+        detail = f"the collector does not believe its wall clock ({jump:+.0f} s); retention pauses"
+        yield Check("clock", "collector's clock", "warn", detail, str(hint))
 
 
 def _clock(answer: Answer) -> Check:

@@ -1,4 +1,4 @@
-"""The shape of a `tracereel` command, shared by the base commands and those other packages add."""
+"""Interface of a `tracereel` command, for base commands and those of other packages."""
 
 import argparse
 from collections.abc import Callable
@@ -10,8 +10,8 @@ class Command:
     """One subcommand.
 
     An entry point of the group `tracereel.commands` MUST name an instance of this class (or an
-    object with the same attributes). `configure` adds the command's own options to its parser;
-    `run` does the work and returns the exit status: 0 done, 1 the answer is no, 2 could not try.
+    object with the same attributes). `configure` adds the command's options to its parser. `run`
+    does the work and returns the exit status: 0 done, 1 negative result, 2 could not run.
     """
 
     name: str

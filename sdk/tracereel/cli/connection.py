@@ -1,31 +1,29 @@
-"""The options with which a command reaches the collector, read like every other setting."""
+"""Command-line options for the connection to the collector, and option types."""
 
 import argparse
 import math
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from tracereel import config
-
-if TYPE_CHECKING:
-    from tracereel.client import ReplayClient
 
 _START_HINT: Final = "start one with: tracereel serve"
 
 
 def start_hint(endpoint: str) -> str:
-    """How to start a collector at an address; on another port than usual, that is said too."""
+    """Return a hint that names the command to start a collector."""
     port = urlsplit(endpoint).port
     usual = urlsplit(config.DEFAULT_ENDPOINT).port
     return _START_HINT if port in (None, usual) else f"{_START_HINT} --port {port}"
 
 
 def program() -> str:
-    """How this program is called from here: by its name, or by its path where it is on none."""
+    """Return the command that runs this program: its name, its path or `python -m`."""
     if shutil.which("tracereel"):
         return "tracereel"
     script = Path(sys.executable).with_name("tracereel")
@@ -35,8 +33,8 @@ def program() -> str:
 
 
 def there(args: argparse.Namespace) -> str:
-    """What a command that is named to the user needs besides, to reach the collector of this one."""
-    return f" --endpoint {args.endpoint}" if args.endpoint else ""
+    """Return the endpoint option for suggested commands, or an empty string."""
+    return f" --endpoint {shlex.quote(args.endpoint)}" if args.endpoint else ""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,25 +52,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def config_of(args: argparse.Namespace) -> config.Config:
-    """The settings in force: the options given, else the environment, else the defaults.
+    """Return the settings: options, then the environment, then the defaults.
 
     Raises:
-        ConfigurationError: an option or a variable has a value that cannot be used.
+        ConfigurationError: an option or a variable has an invalid value.
     """
     names = config.settings().keys() & vars(args).keys()
     return config.load(**{name: getattr(args, name) for name in names})
 
 
-def client_of(settings: config.Config, *, timeout: float) -> "ReplayClient":
-    """A client for the collector that the settings name."""
-    # Its models take a while to make, and most commands, `serve` among them, ask for none.
-    from tracereel.client import ReplayClient
-
-    return ReplayClient(settings.endpoint, settings.api_key, timeout)
-
-
 def seconds(text: str) -> float:
-    """An option's duration: a finite number of seconds, zero or more."""
+    """Parse a finite number of seconds, at least 0."""
     try:
         value = float(text)
     except ValueError:
@@ -83,7 +73,7 @@ def seconds(text: str) -> float:
 
 
 def number(text: str) -> float:
-    """An option's figure: any number but infinity and what is none."""
+    """Parse a finite number."""
     try:
         value = float(text)
     except ValueError:
@@ -94,7 +84,7 @@ def number(text: str) -> float:
 
 
 def times(text: str) -> float:
-    """An option's factor: a number, zero or more."""
+    """Parse a factor, at least 0."""
     value = number(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is less than 0")
@@ -102,7 +92,7 @@ def times(text: str) -> float:
 
 
 def positive(text: str) -> int:
-    """An option's count: a whole number, one or more."""
+    """Parse a whole number, at least 1."""
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
     return int(text)

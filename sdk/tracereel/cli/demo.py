@@ -1,4 +1,4 @@
-"""`tracereel demo`: record a small agent pipeline, with no network but the way to the collector."""
+"""`tracereel demo`: record a small agent pipeline; only the collector is contacted."""
 
 import argparse
 import logging
@@ -6,16 +6,17 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import tracereel
 from tracereel.cli import connection
 from tracereel.cli.command import Command
 from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.stopping import Stopped, Stopper
-
-if TYPE_CHECKING:
-    from tracereel.config import Config
-    from tracereel.demo.run import RunReport
+from tracereel.config import Config
+from tracereel.demo.examples import EXAMPLES as KNOWN
+from tracereel.demo.run import RunReport
+from tracereel.metrics_server import start_metrics_server
 
 SERVICE: Final = "tracereel-demo"
 EVENT_LOGGER: Final = "tracereel.events"
@@ -23,13 +24,13 @@ DEFAULT_RUNS: Final = 5
 FLUSH_SECONDS: Final = 10.0
 MAX_PORT: Final = 65535
 UNANSWERED_SECONDS: Final = 2.0
-"""Nothing delivered by then: there is no collector, and nothing to wait for."""
+"""Seconds without any delivery after which no collector is assumed."""
 STOP_SECONDS: Final = 1.0
-"""After a signal: what cannot be delivered at once stays in the spool for the next process."""
+"""Seconds for delivery after a signal; the rest stays in the spool."""
 
 
 EXAMPLES: Final = ("appointment", "orchestrator", "questions")
-"""As in `tracereel.demo.examples`, which is not imported before it is needed. A test compares."""
+"""Example names, as in `tracereel.demo.examples`; a test compares them."""
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +65,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--metrics",
         type=_address,
         metavar="[HOST:]PORT",
-        help="Serve Prometheus metrics there (HOST: 127.0.0.1 unless told).",
+        help="Serve Prometheus metrics there (HOST: default 127.0.0.1).",
     )
     parser.add_argument(
         "--until-stdin-closes",
@@ -89,9 +90,6 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    # Imported here: the pipeline's decorators belong to this command alone.
-    import tracereel
-    from tracereel.demo.examples import EXAMPLES as KNOWN
 
     example = KNOWN[args.example]
     try:
@@ -115,7 +113,7 @@ def _run(args: argparse.Namespace) -> int:
             endpoint=args.endpoint,
             api_key=args.api_key,
             service=settings.service or SERVICE,
-            # So that `tracereel replay TRACE_ID --run` works; whoever says otherwise is heard.
+            # Enables `tracereel replay TRACE_ID --run`; the environment takes precedence.
             record=os.environ.get("TRACEREEL_RECORD") or "all",
         )
         state = f"recording to {settings.endpoint}" if settings.enabled else "recording is off"
@@ -132,7 +130,7 @@ def _run(args: argparse.Namespace) -> int:
             ):
                 _print_report(report, given_endpoint=args.endpoint, endpoint=settings.endpoint)
         except Stopped as stop:
-            # To be stopped is how a demo without end ends.
+            # A signal is the normal end of an endless demo.
             status = 0 if args.forever else 128 + stop.signal_number
             hurry = True
         try:
@@ -144,11 +142,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _serve_metrics(host: str, port: int) -> None:
-    from tracereel.metrics_server import start_metrics_server
-
     server = start_metrics_server(port, addr=host)
     if server is None:
-        # The reason is in the SDK's log, which a demo shows only if told.
+        # The reason is in the SDK's log, which the demo hides by default.
         print(
             f"no metrics: {host}:{port} cannot be listened on; is the port in use?",
             file=sys.stderr,
@@ -158,7 +154,7 @@ def _serve_metrics(host: str, port: int) -> None:
 
 
 def _stop_when_stdin_closes() -> None:
-    # The descriptor, not sys.stdin: a daemon thread inside a buffered read blocks the exit.
+    # The descriptor, not sys.stdin: a daemon thread inside of a buffered read blocks the exit.
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -178,8 +174,6 @@ def _print_report(report: "RunReport", *, given_endpoint: str | None, endpoint: 
 
 
 def _deliver(settings: "Config", *, hurry: bool) -> None:
-    import tracereel
-
     if not hurry and tracereel.flush(UNANSWERED_SECONDS).delivered:
         tracereel.flush(FLUSH_SECONDS)
     result = tracereel.shutdown(STOP_SECONDS)
@@ -195,7 +189,7 @@ def _deliver(settings: "Config", *, hurry: bool) -> None:
 
 
 def _set_up_logs(*, shown: bool) -> None:
-    """Show the SDK's event lines on stderr, or keep them out of the demo's output."""
+    """Show the SDK's event lines on stderr, or hide them."""
     if shown:
         logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     level = logging.INFO if shown else logging.CRITICAL + 1

@@ -1,4 +1,4 @@
-"""`tracereel diff`: two runs side by side, the steps that differ."""
+"""`tracereel diff`: compare two runs step by step."""
 
 import argparse
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
 
 
 def render(diff: Diff, terminal: Terminal) -> Iterator[str]:
-    """The lines to print for a comparison."""
+    """Yield the lines to print for a comparison."""
     rows = [
         ("a", _joined([text(diff.a, "trace_id"), text(diff.a, "state")])),
         ("b", _joined([text(diff.b, "trace_id"), text(diff.b, "state")])),
@@ -68,7 +68,7 @@ def render(diff: Diff, terminal: Terminal) -> Iterator[str]:
 
 
 def _fork(fork: Mapping[str, Any] | None) -> str:
-    """Where the branch leaves the other run, and what was changed in it."""
+    """Describe where a branch forked off, and its overrides."""
     if not fork:
         return ""
     at = f"from call {fork['at']} on" if fork.get("at") else ""
@@ -82,7 +82,7 @@ def _fork(fork: Mapping[str, Any] | None) -> str:
 
 
 def override_text(override: Mapping[str, Any]) -> str:
-    """One change of a fork in a few words: `search: result is []`."""
+    """Describe one override of a fork briefly: `search: result is []`."""
     said = [
         f"{name} is {override[name]}" for name in ("result", "raises", "chosen") if name in override
     ]
@@ -101,7 +101,7 @@ def _first(diff: Diff) -> str:
 
 
 def _named(kind: str | None, name: str | None) -> str:
-    """Kind and name of a step; `attempt 1 of …` says itself what it is."""
+    """Return kind and name of a step without repeating the kind."""
     own = bool(kind and name and name.startswith(f"{kind} "))
     return clean(f"{name}" if own else f"{kind} {name}")
 
@@ -130,7 +130,7 @@ def _step(step: Difference, terminal: Terminal) -> Iterator[str]:
 
 
 def _field(name: str, change: Any, indent: str, terminal: Terminal) -> Iterator[str]:
-    """What a field was and is; texts get a line each, where both would not fit on one."""
+    """Yield the old and new value of a field, on one line if they fit."""
     if not isinstance(change, dict):
         return
     indent = indent[: max(0, terminal.width // 3)]
@@ -146,7 +146,7 @@ def _field(name: str, change: Any, indent: str, terminal: Terminal) -> Iterator[
 
 
 def _changed(values: Mapping[str, float | None], shown: Any) -> str:
-    """`a → b` where they differ, else the one value."""
+    """Return `a → b` if they differ, else the single value."""
     was, now = number(values, "a"), number(values, "b")
     if was is None and now is None:
         return ""

@@ -1,4 +1,4 @@
-"""`tracereel doctor`: what is configured, reachable, writable, installed, and what to do."""
+"""`tracereel doctor`: check configuration, connection, directories and installation."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.spool_checks import spool
 from tracereel.cli.terminal import Terminal, clean
 from tracereel.cli.version import installed_version
-from tracereel.client import ClientError
+from tracereel.client import Client, ClientError
 from tracereel.errors import ConfigurationError
 
 TIMEOUT_SECONDS: Final = 5.0
@@ -53,7 +53,7 @@ def _examine(args: argparse.Namespace) -> Iterator[Check]:
     yield from checks.configured(given, os.environ)
     try:
         settings = config.load(**given)
-        client = connection.client_of(settings, timeout=TIMEOUT_SECONDS)
+        client = Client(settings.endpoint, settings.api_key or "", TIMEOUT_SECONDS)
     except (ConfigurationError, ClientError) as error:
         yield Check("reachable", "collector", "fail", str(error), "correct the settings first")
     else:

@@ -1,4 +1,4 @@
-"""A line on standard error that says how far something is; only on a terminal, and gone at the end."""
+"""Progress line on standard error; only on a terminal, removed at the end."""
 
 import sys
 import threading
@@ -10,7 +10,7 @@ from typing import Final, TextIO
 from tracereel.cli.terminal import Terminal
 
 WAIT_SECONDS: Final = 0.4
-"""What is done sooner needs no progress."""
+"""Seconds before the line is shown; fast work shows none."""
 EVERY_SECONDS: Final = 0.1
 _TURNS: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN_TURNS: Final = "|/-\\"
@@ -18,7 +18,7 @@ _BAR: Final = 24
 
 
 class Progress:
-    """How far something is: `told(done, total)` from the one who does it."""
+    """Progress line in a background thread; the worker reports counts to it."""
 
     def __init__(self, label: str, stream: TextIO) -> None:
         self._label = label
@@ -35,11 +35,11 @@ class Progress:
             self._thread.start()
 
     def told(self, done: int, total: int | None) -> None:
-        """So much is done, of so much where that is known."""
+        """Update the amount done, and the total if known."""
         self._done, self._total = done, total
 
     def stop(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -47,7 +47,7 @@ class Progress:
             self._write("\r\x1b[K")
 
     def line(self, turn: int) -> str:
-        """What the line says now."""
+        """Return the current text of the line."""
         turns = _TURNS if self._terminal.unicode else _PLAIN_TURNS
         parts = [turns[turn % len(turns)], self._label]
         if self._done is not None and self._total:
@@ -76,12 +76,12 @@ class Progress:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            self._stopping.set()  # nobody looks any more
+            self._stopping.set()  # the stream is closed
 
 
 @contextmanager
 def progress(label: str, stream: TextIO | None = None) -> Iterator[Progress]:
-    """Say how far the block is, while it runs."""
+    """Show a progress line while the block runs."""
     shown = Progress(label, stream or sys.stderr)
     try:
         yield shown

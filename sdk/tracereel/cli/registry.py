@@ -1,4 +1,4 @@
-"""Which commands exist and where each is loaded from; only the one called is imported."""
+"""Registry of commands and their modules; only the called one is imported."""
 
 import importlib
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _OWN_PACKAGES: Final = ("tracereel", "tracereel_collector")
 
 @dataclass(frozen=True, slots=True)
 class BaseCommand:
-    """A command of the base install: its help line and the module that holds `COMMAND`."""
+    """Command of the base install: its help line and the module with `COMMAND`."""
 
     help: str
     module: str
@@ -22,8 +22,8 @@ class BaseCommand:
 BASE_COMMANDS: Final = {
     "demo": BaseCommand("Run the demo agent pipeline and record it.", "tracereel.cli.demo"),
     "replay": BaseCommand("Show what happened in a run, step by step.", "tracereel.cli.replay"),
-    "dump": BaseCommand(
-        "Export recorded events, spans or scores as NDJSON or Parquet.", "tracereel.cli.dump"
+    "export": BaseCommand(
+        "Export recorded events, spans or scores as NDJSON or Parquet.", "tracereel.cli.export"
     ),
     "traces": BaseCommand("Find runs.", "tracereel.cli.traces"),
     "trace": BaseCommand("Show a run as a tree.", "tracereel.cli.trace"),
@@ -31,7 +31,7 @@ BASE_COMMANDS: Final = {
     "agents": BaseCommand("Show what agents did lately.", "tracereel.cli.agents"),
     "diff": BaseCommand("Compare two runs step by step.", "tracereel.cli.diff"),
     "sessions": BaseCommand("List conversations, or show one.", "tracereel.cli.sessions"),
-    "export": BaseCommand("Make a test of a recorded run.", "tracereel.cli.export"),
+    "test-from": BaseCommand("Make a pytest from a recorded run.", "tracereel.cli.make_test"),
     "doctor": BaseCommand(
         "Say what is configured, reachable, writable and installed.", "tracereel.cli.doctor"
     ),
@@ -48,19 +48,20 @@ COLLECTOR_COMMANDS: Final = {
     "backup": "Save queue, store and keys of one moment, also while the collector runs.",
     "restore": "Make a data directory out of a backup.",
     "retention": "Show or set how long rows are kept.",
+    "clock": "Show the trusted clock, or confirm a jump of the wall clock.",
     "migrate-store": "Copy the embedded store into a ClickHouse server.",
     "quarantine": "List, show, retry and drop what could not be stored.",
     "schema": "Print the tables, as statements for a ClickHouse server of one's own.",
 }
-"""Known commands of the collector; listed from here so that `--help` does not import it."""
+"""Commands of the collector, listed here so that `--help` does not import it."""
 
 
 class CommandUnavailableError(Exception):
-    """The command exists but what it needs is not installed; the message says what to do."""
+    """The package or extra of a command is not installed; the message names it."""
 
 
 def help_lines() -> dict[str, str]:
-    """Every command with its one-line help, without importing any of them."""
+    """Return the one-line help of every command without importing any of them."""
     lines = {**COLLECTOR_COMMANDS, **{name: base.help for name, base in BASE_COMMANDS.items()}}
     for point in entry_points(group=ENTRY_POINT_GROUP):
         package = point.module.partition(".")[0]
@@ -69,7 +70,7 @@ def help_lines() -> dict[str, str]:
 
 
 def load(name: str) -> Command:
-    """The command of that name, importing what holds it.
+    """Import and return a command by name.
 
     Raises:
         CommandUnavailableError: the command belongs to a package or extra that is not installed.
@@ -84,7 +85,7 @@ def load(name: str) -> Command:
 
 
 def missing_package(error: ImportError) -> bool:
-    """Whether an import failed because somebody else's package is absent (not through our bug)."""
+    """Return whether an import failed because a third-party package is missing."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return False
     return error.name == "tracereel_collector" or (
@@ -93,7 +94,7 @@ def missing_package(error: ImportError) -> bool:
 
 
 def unavailable(name: str, error: ImportError) -> CommandUnavailableError:
-    """What to tell the user when a command cannot be imported."""
+    """Return the error for a command that cannot be imported."""
     if missing_package(error):
         return CommandUnavailableError(_needs(name))
     return CommandUnavailableError(f"tracereel {name} cannot be loaded: {error}")

@@ -1,4 +1,4 @@
-"""`tracereel replay`: a recorded run as a timeline, played again, at a moment, or as JSON."""
+"""`tracereel replay`: show a recorded run, play it back, or re-execute it."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ from tracereel.cli.progress import progress
 from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.steps import count, duration, money
 from tracereel.cli.tail import line_of
-from tracereel.cli.terminal import Terminal, clean
+from tracereel.cli.terminal import Terminal, clean, quoted
 from tracereel.cli.timeline import render
 from tracereel.cli.tree import branches, line_of_step
 from tracereel.client import Client, ClientError, Replayable, RunState
@@ -49,7 +49,7 @@ def _run(args: argparse.Namespace) -> int:
     if Path(args.trace_id).is_file():
         print(
             f"tracereel replay: {clean(args.trace_id)} is a file, which can only be run again:"
-            f" tracereel replay {clean(args.trace_id)} --run",
+            f" tracereel replay {quoted(args.trace_id)} --run",
             file=sys.stderr,
         )
         return rerun.EXIT_COULD_NOT
@@ -63,7 +63,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _unread(args: argparse.Namespace) -> str | None:
-    """What is wrong with options of which one would not be read."""
+    """Return an error message for options that would be ignored."""
     if rerun.is_asked_for(args):
         shown = {"--play": args.play, "--at": args.at, "--json": args.json}
         for option, given in shown.items():
@@ -88,7 +88,7 @@ def _replay(args: argparse.Namespace, client: Client, terminal: Terminal) -> int
 
 
 def _replayable(client: Client, trace_id: str) -> Replayable | None:
-    """What is known of re-executions; nothing from a collector that does not know of them."""
+    """Return re-execution data, or None from a collector that does not support it."""
     try:
         return client.replayable(trace_id)
     except ClientError:

@@ -1,4 +1,4 @@
-"""What `tracereel replay` tells of re-execution: whether it can be done, what came of it, the branches."""
+"""Lines about re-execution for `tracereel replay`: feasibility, results and branches."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -13,9 +13,9 @@ _SAID: Final = {"yes": "can be run again", "partly": "can be run again in part"}
 
 
 def lines(found: Replayable, terminal: Terminal, there: str = "") -> Iterator[str]:
-    """The lines to print below a run that was recorded; none for others.
+    """Yield the lines below a run that has a tape; none otherwise.
 
-    `there` is what a command needs besides to reach the collector.
+    `there` is the endpoint option for suggested commands.
     """
     if not found.recorded:
         return
@@ -27,7 +27,7 @@ def lines(found: Replayable, terminal: Terminal, there: str = "") -> Iterator[st
         yield _row("", reason, terminal)
     if found.command:
         yield _row("", f"{found.command}{there}", terminal)
-    # Forks are told below, as branches.
+    # Forks are shown below as branches.
     replays = [each for each in found.replays if not each.get("branch")]
     for replay in replays[-MAX_SHOWN:]:
         yield from _replay(replay, terminal)

@@ -1,27 +1,33 @@
-"""`tracereel replay TRACE_ID --run`: re-execute a recorded run with the program's code of now."""
+"""`tracereel replay TRACE_ID --run`: re-execute a recorded run with the current code."""
 
 import argparse
 import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import tracereel
 from tracereel.cli import connection
 from tracereel.cli.asking import TIMEOUT
 from tracereel.cli.connection import positive
-from tracereel.cli.terminal import clean
+from tracereel.cli.terminal import clean, quoted
 from tracereel.client import (
     Client,
     ClientError,
     CollectorUnavailableError,
     TraceNotFoundError,
 )
-
-if TYPE_CHECKING:
-    from tracereel.tape import Override
-    from tracereel.tape.format import Tape
+from tracereel.tape import DivergenceError, NotAllowedError, Override, TapeEndedError, TapeError
+from tracereel.tape import fork as make_fork
+from tracereel.tape import format as tape_format
+from tracereel.tape import replay as make_replay
+from tracereel.tape.choosing import choice_like
+from tracereel.tape.entry import entry_point, load_function
+from tracereel.tape.format import Tape
+from tracereel.tape.guards import NetworkBlockedError
+from tracereel.tape.overrides import result_like
+from tracereel.tape.replaying import check, fetched
 
 EXIT_DIVERGED: Final = 1
 EXIT_COULD_NOT: Final = 2
@@ -90,7 +96,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def tape_of(args: argparse.Namespace) -> "Tape":
-    """The tape that a command names.
+    """Return the tape that a command names.
 
     Raises:
         TracereelError: there is none.
@@ -99,14 +105,11 @@ def tape_of(args: argparse.Namespace) -> "Tape":
 
 
 def _found(args: argparse.Namespace) -> "tuple[Tape, Client | None]":
-    """The tape that a command names: a file, or that of a trace in the collector, which is given too.
+    """Return the tape that a command names, and its collector's client, if any.
 
     Raises:
         TracereelError: there is none.
     """
-    from tracereel.tape import format as tape_format
-    from tracereel.tape.replaying import fetched
-
     if Path(args.trace_id).is_file():
         return tape_format.load(args.trace_id), None
     if Path(args.trace_id).suffix or "/" in args.trace_id:
@@ -117,15 +120,11 @@ def _found(args: argparse.Namespace) -> "tuple[Tape, Client | None]":
 
 
 def _overrides(args: argparse.Namespace, tape: "Tape") -> "list[Override]":
-    """The changes that options ask for.
+    """Return the overrides from the options.
 
     Raises:
-        TapeError: one of them says nothing.
+        TapeError: an option is malformed.
     """
-    from tracereel.tape import Override, TapeError
-    from tracereel.tape.choosing import choice_like
-    from tracereel.tape.overrides import result_like
-
     made = []
     for given, value in map(_pair, args.result):
         target = int(given) if given.isdigit() else given
@@ -147,8 +146,6 @@ def _overrides(args: argparse.Namespace, tape: "Tape") -> "list[Override]":
 
 
 def _pair(given: str) -> tuple[str, Any]:
-    from tracereel.tape import TapeError
-
     target, sign, text = given.partition("=")
     if not target or not sign:
         raise TapeError(f"{given!r} changes nothing; expected TARGET=JSON, as in search=[]")
@@ -159,14 +156,7 @@ def _pair(given: str) -> tuple[str, Any]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Re-execute a run and say what was found."""
-    from tracereel.tape import DivergenceError, NotAllowedError, TapeEndedError, TapeError
-    from tracereel.tape import fork as make_fork
-    from tracereel.tape import replay as make_replay
-    from tracereel.tape.entry import entry_point, load_function
-    from tracereel.tape.guards import NetworkBlockedError
-    from tracereel.tape.replaying import check
-
+    """Re-execute a run, print the report and return the exit status."""
     try:
         tape, client = _found(args)
         check(tape)
@@ -175,15 +165,15 @@ def run(args: argparse.Namespace) -> int:
                 f"a fork has no --mode {args.mode}: what is different in it is made for real"
             )
         if _forks(args) and client is not None:
-            # The branch goes where the run is, unless the program says otherwise when it is loaded.
+            # Record the branch in the run's collector, unless the program configures another.
             settings = connection.config_of(args)
             tracereel.configure(endpoint=settings.endpoint, api_key=settings.api_key)
-            # Also where the program configures itself and leaves that to the environment.
+            # For programs that configure themselves from the environment.
             os.environ["TRACEREEL_ENDPOINT"] = settings.endpoint
             if settings.api_key:
                 os.environ["TRACEREEL_API_KEY"] = settings.api_key
-        # Loaded out here: what a program does when it is loaded is not part of the run.
-        function = load_function(args.run) if args.run else entry_point(tape)
+        # Load before the replay starts: import-time work is not part of the run.
+        function = load_function(args.run) if args.run else entry_point(tape, _announce)
         overrides = _overrides(args, tape)
         if _forks(args):
             again = make_fork(
@@ -223,16 +213,19 @@ def run(args: argparse.Namespace) -> int:
         return _fail(str(error), EXIT_DIVERGED)
     except (NotAllowedError, NetworkBlockedError) as error:
         refused = str(error)
-    except Exception as error:  # noqa: BLE001 - the program's own, which the recorded run may have had too
+    except Exception as error:  # noqa: BLE001 - raised by the program, maybe also when recorded
         print(f"raised: {clean(repr(error))[:2000]}")
     for line in str(again.report).splitlines():
         print(" " * (len(line) - len(line.lstrip())) + clean(line))
     if _forks(args):
-        branch = again.tape.trace_id
-        print(f"recorded as {branch}")
+        try:
+            branch = again.tape.trace_id
+        except TapeError as error:
+            return _fail(refused or str(error), EXIT_DIVERGED)
+        print(f"recorded as {clean(branch)}")
         if client is not None:
-            there = connection.there(args)
-            print(f"compare: {connection.program()} diff {tape.trace_id} {branch}{there}")
+            runs = f"{quoted(tape.trace_id)} {quoted(branch)}"
+            print(f"compare: {connection.program()} diff {runs}{connection.there(args)}")
     if refused:
         return _fail(refused, EXIT_DIVERGED)
     if _forks(args):
@@ -245,7 +238,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def is_asked_for(args: argparse.Namespace) -> bool:
-    """Whether any option says that the run is to be re-executed."""
+    """Return whether any option requests a re-execution."""
     changes = args.result or args.choose or args.choose_any or args.argument
     others = args.allow or args.allow_network or args.freeze or args.mode != MODES[0]
     return bool(args.run is not None or _forks(args) or changes or others)
@@ -253,6 +246,10 @@ def is_asked_for(args: argparse.Namespace) -> bool:
 
 def _forks(args: argparse.Namespace) -> bool:
     return bool(args.fork or args.fork_at is not None)
+
+
+def _announce(line: str) -> None:
+    print(f"tracereel replay: {clean(line)}", file=sys.stderr, flush=True)
 
 
 def _fail(message: str, status: int) -> int:

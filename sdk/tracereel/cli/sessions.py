@@ -1,4 +1,4 @@
-"""`tracereel sessions`: conversations as a table, or one with its turns."""
+"""`tracereel sessions`: list conversations, or show one with its turns."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -11,26 +11,28 @@ from tracereel.cli.connection import positive
 from tracereel.cli.progress import progress
 from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.steps import duration, money
-from tracereel.cli.tables import Cell, Column, table
+from tracereel.cli.tables import Cell, TableColumn, table
 from tracereel.cli.terminal import Terminal, clean
 from tracereel.cli.traces import STATUS_STYLES, moment
 from tracereel.client import Client, Conversation, Session, Turn
 
 LIMIT: Final = 20
 _COLUMNS: Final = (
-    Column("last active", needed=6, least=19),
-    Column("turns", right=True, least=9, needed=7),
-    Column("failed", right=True, least=9, needed=6),
-    Column("user", needed=4, least=8),
-    Column("tokens", right=True, least=9, needed=2),
-    Column("cost", right=True, least=9, needed=5),
-    Column("began with", needed=3, least=12),
-    Column("session", needed=9, least=24),
+    TableColumn("last active", needed=6, least=19),
+    TableColumn("turns", right=True, least=9, needed=7),
+    TableColumn("failed", right=True, least=9, needed=6),
+    TableColumn("user", needed=4, least=8),
+    TableColumn("tokens", right=True, least=9, needed=2),
+    TableColumn("cost", right=True, least=9, needed=5),
+    TableColumn("began with", needed=3, least=12),
+    TableColumn("session", needed=9, least=24),
 )
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session_id", nargs="?", metavar="ID", help="One; all unless told.")
+    parser.add_argument(
+        "session_id", nargs="?", metavar="ID", help="One conversation (default: all)."
+    )
     add_options(parser, json_help="Print JSON: one conversation, or one a line.")
     add_window(parser)
     parser.add_argument("--user", metavar="USER", help="Only those of a user.")
@@ -72,7 +74,7 @@ def _one(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
 
 
 def lines_of(sessions: Sequence[Session], terminal: Terminal) -> Iterator[str]:
-    """A line per conversation."""
+    """Yield one table line per conversation."""
     if not sessions:
         yield "no conversations"
         return
@@ -93,7 +95,7 @@ def _row(session: Session) -> list[Cell | str]:
 
 
 def turns_of(conversation: Conversation, terminal: Terminal) -> Iterator[str]:
-    """What was asked and answered, turn by turn."""
+    """Yield prompts and responses of a conversation, turn by turn."""
     head = [f"session {conversation.session_id}", ", ".join(conversation.users)]
     yield _fitted(" · ".join(filter(None, head)), 0, terminal, "bold")
     for number, turn in enumerate(conversation.turns, 1):
@@ -128,7 +130,7 @@ def _turn(number: int, turn: Turn, terminal: Terminal) -> Iterator[str]:
 
 
 def _fitted(value: str, indent: int, terminal: Terminal, *styles: str) -> str:
-    # Spaces line the words up: only what was recorded is cleaned, and it has no line breaks then.
+    # Spaces align the columns, so only the recorded text is cleaned.
     label, gap, rest = value.partition("  ")
     shown = terminal.shown(
         clean(label) + gap + " " * (len(rest) - len(rest.lstrip())) + clean(rest)

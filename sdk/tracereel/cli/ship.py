@@ -4,14 +4,15 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
+from tracereel._export.leftovers import ship_leftovers
+from tracereel._export.shipper import FlushResult
 from tracereel.cli import connection
 from tracereel.cli.command import Command
 from tracereel.cli.registry import BASE_COMMANDS
-
-if TYPE_CHECKING:
-    from tracereel._shipper import FlushResult
+from tracereel.cli.spool_checks import waiting
 
 DEFAULT_TIMEOUT: Final = 30.0
 EXIT_COULD_NOT: Final = 2
@@ -26,6 +27,14 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         " (default: $TRACEREEL_SPOOL_DIR, else the user's state directory).",
     )
     parser.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="DIR",
+        help="Deliver this one directory of a spool, whatever key it was recorded under, to the"
+        " tenant of the key given here; `tracereel doctor` names directories that need it.",
+    )
+    parser.add_argument(
         "--timeout",
         type=connection.seconds,
         default=DEFAULT_TIMEOUT,
@@ -35,19 +44,26 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tracereel._shipper import ship_leftovers
-    from tracereel.cli.spool_checks import waiting
-
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     settings = connection.config_of(args)
     if args.spool_dir is not None and not settings.spool_dir.is_dir():
-        # Without this, a misspelt directory has nothing to deliver.
+        # Otherwise a misspelt directory would look like an empty spool.
         print(f"tracereel ship: there is no directory {settings.spool_dir}", file=sys.stderr)
         return EXIT_COULD_NOT
-    _, dead = waiting(settings.destination_dir)
+    if args.source is not None and not args.source.is_dir():
+        print(
+            f"tracereel ship: --from is {str(args.source)!r}; expected a directory of a spool, as"
+            " `tracereel doctor` names it",
+            file=sys.stderr,
+        )
+        return EXIT_COULD_NOT
+    directory = args.source or settings.destination_dir
+    _, dead = waiting(directory)
     if dead.events:
         print(f"shipping {dead} to {settings.endpoint}", file=sys.stderr)
-    result = ship_leftovers(settings, timeout=args.timeout, progress=_progress(dead.events))
+    result = ship_leftovers(
+        settings, timeout=args.timeout, progress=_progress(), source=args.source
+    )
     print(f"delivered {result.delivered}, spooled {result.spooled}, dropped {result.dropped}")
     if result.spooled:
         print(
@@ -59,21 +75,21 @@ def _run(args: argparse.Namespace) -> int:
     if result.dropped:
         print(
             f"tracereel ship: the collector refused {result.dropped} events; they and the reasons"
-            f" are kept in {settings.destination_dir}",
+            f" are kept in {directory}",
             file=sys.stderr,
         )
     return 1 if result.spooled or result.dropped else 0
 
 
-def _progress(total: int) -> "Callable[[FlushResult], None] | None":
-    """A line that counts up on a terminal; a log file is spared it."""
+def _progress() -> "Callable[[FlushResult], None] | None":
+    """Return a progress callback for a terminal; None for other outputs."""
     if not sys.stderr.isatty():
         return None
 
     def show(so_far: "FlushResult") -> None:
         end = "\n" if so_far.spooled == 0 else ""
         done = so_far.delivered + so_far.dropped
-        print(f"\r{done} of {total} events", end=end, file=sys.stderr, flush=True)
+        print(f"\r{done} of {done + so_far.spooled} events", end=end, file=sys.stderr, flush=True)
 
     return show
 

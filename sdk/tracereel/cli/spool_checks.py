@@ -1,13 +1,22 @@
-"""What waits in the spool: events of living and ended processes, for here and elsewhere."""
+"""Checks of the spool: waiting events of live and ended processes, by destination."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from tracereel._outbox import Outbox
-from tracereel._spool import LOCK_SUFFIX, REJECTED_SUFFIX, SEGMENT_SUFFIX, EmitterLock
+from tracereel._export import destinations
+from tracereel._export.destinations import Destination
+from tracereel._export.orphaned_spools import OrphanedSpools, is_orphan
+from tracereel._export.sender import DeliveryUnavailableError, KeyState, Sender
+from tracereel._export.spool import LOCK_SUFFIX, REJECTED_SUFFIX, SEGMENT_SUFFIX, EmitterLock
+from tracereel._export.spool_reader import SpoolReader
 from tracereel.cli.checks import Check, writable
 from tracereel.config import Config
+
+QUESTION_SECONDS: Final = 5.0
+"""Seconds to wait for the collector's response about a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +28,7 @@ class Waiting:
     emitters: int = 0
 
     def plus(self, events: int, size: int) -> "Waiting":
-        """This and one more emitter that has so much waiting."""
+        """Return a sum with one more emitter."""
         return Waiting(self.events + events, self.size + size, self.emitters + 1)
 
     def __str__(self) -> str:
@@ -27,7 +36,7 @@ class Waiting:
 
 
 def spool(settings: Config) -> Iterator[Check]:
-    """Whether the spool can be written, and what waits in it."""
+    """Check that the spool is writable, and report waiting events."""
     advice = "set TRACEREEL_SPOOL_DIR to a directory this user can write"
     yield writable("spool", settings.spool_dir, advice)
     living, dead = waiting(settings.destination_dir)
@@ -42,11 +51,14 @@ def spool(settings: Config) -> Iterator[Check]:
 
 
 def waiting(directory: Path) -> tuple[Waiting, Waiting]:
-    """What living and what ended emitters of one destination have not delivered yet."""
+    """Count undelivered events of live and of ended emitters of one destination."""
     living, dead = Waiting(), Waiting()
     for lock_path in sorted(directory.glob(f"*{LOCK_SUFFIX}")):
         emitter_id = lock_path.name.removesuffix(LOCK_SUFFIX)
-        events, size = Outbox(directory, emitter_id).count(), _segment_bytes(directory, emitter_id)
+        events, size = (
+            SpoolReader(directory, emitter_id).count(),
+            _segment_bytes(directory, emitter_id),
+        )
         if _is_dead(lock_path):
             dead = dead.plus(events, size)
         else:
@@ -55,7 +67,10 @@ def waiting(directory: Path) -> tuple[Waiting, Waiting]:
 
 
 def _is_dead(lock_path: Path) -> bool:
-    """Whether nobody holds the lock. It is held for an instant: a shipper then comes back later."""
+    """Return whether the lock is free.
+
+    The lock is taken for an instant; a concurrent shipper retries later.
+    """
     try:
         lock = EmitterLock.take(lock_path, create=False)
     except OSError:
@@ -82,14 +97,43 @@ def _size(path: Path) -> int:
 
 
 def _other_destinations(settings: Config) -> Iterator[Check]:
-    for directory in sorted(settings.spool_dir.glob("*/")):
-        if directory == settings.destination_dir:
-            continue
+    """Report events that wait for another key or endpoint, and how to deliver them."""
+    sender = Sender(settings, timeout=QUESTION_SECONDS)
+    try:
+        states = dict(OrphanedSpools(settings, sender).states())
+    except DeliveryUnavailableError:
+        states = {}
+    finally:
+        sender.close()
+    for directory, record in destinations.others(settings):
         _, dead = waiting(directory)
-        if dead.events:
-            detail = f"{dead} wait for another endpoint or key ({directory.name})"
-            advice = "run tracereel ship with that --endpoint and --api-key"
-            yield Check("writable", "spool, other destination", "warn", detail, advice)
+        if not dead.events:
+            continue
+        name, detail, advice = _stranded(settings, directory, record, states.get(directory))
+        yield Check("writable", name, "warn", f"{dead} {detail}", advice)
+
+
+def _stranded(
+    settings: Config, directory: Path, record: Destination | None, state: KeyState | None
+) -> tuple[str, str, str]:
+    """Return name, detail and advice for a spool directory that is not this destination's."""
+    if record is None:
+        detail = f"wait in {directory}; which endpoint and key they were for is not known"
+        advice = f"run: tracereel ship --from {shlex.quote(str(directory))}"
+        return "spool, stranded", detail, advice
+    if record.endpoint != settings.endpoint:
+        detail = f"wait for another endpoint, {record.endpoint}"
+        advice = f"run: tracereel ship --endpoint {shlex.quote(record.endpoint)}, with its key"
+        return "spool, other destination", detail, advice
+    if is_orphan(state):
+        return "spool, refused key", "wait under a key that is refused now", "run: tracereel ship"
+    tenant = f"tenant {record.tenant}" if record.tenant else "a tenant that is not known"
+    detail = f"wait in {directory} under another key, of {tenant}"
+    advice = (
+        f"run tracereel ship with that --api-key, or tracereel ship --from"
+        f" {shlex.quote(str(directory))} with another key of that tenant"
+    )
+    return "spool, stranded", detail, advice
 
 
 def _rejected(directory: Path) -> Iterator[Check]:

@@ -1,6 +1,6 @@
-"""One recorded event in words: its symbol, whose it is, and what happened.
+"""One recorded event as text: its symbol, name and description.
 
-Everything here takes data nobody checked: any field may be absent, of another type, or hostile.
+Input is unvalidated: any field may be missing, of another type, or hostile.
 """
 
 import json
@@ -15,27 +15,27 @@ Details = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """How one kind of event is shown."""
+class StepKind:
+    """Display of one kind of event."""
 
     symbol: str
     ascii_symbol: str
     style: str
     describe: Callable[[Details], list[str]]
     is_moment: bool = False
-    """It happens inside its span instead of being one."""
+    """Whether the event happens inside of its span instead of being the span."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What one line says, before indentation and colour."""
+    """Text of one line, before indentation and colour."""
 
     name: str
     parts: tuple[str, ...]
 
 
 def words_of(event: str, details: Details) -> Words:
-    """The name and the parts of the line for one event."""
+    """Return the name and the parts of the line for one event."""
     parts = [part for part in kind_of(event).describe(details) if part]
     name = text(details, "agent_name") or text(details, "pipeline_type")
     if event == "agent.fallback.triggered":
@@ -44,17 +44,17 @@ def words_of(event: str, details: Details) -> Words:
     return Words(name, tuple(parts))
 
 
-def kind_of(event: str) -> Kind:
-    """How an event of that type is shown; a type nobody knows is shown like a custom one."""
+def kind_of(event: str) -> StepKind:
+    """Return the display of an event type; unknown types are shown as custom ones."""
     if (kind := _KINDS.get(event)) is not None:
         return kind
     if "span" in event:
         return _SPAN
-    return Kind("•", ".", "cyan", lambda details: _custom(event, details), is_moment=True)
+    return StepKind("•", ".", "cyan", lambda details: _custom(event, details), is_moment=True)
 
 
 def text(details: Details, key: str) -> str:
-    """A field as clean text; empty when absent."""
+    """Return a field as clean text; empty if missing."""
     value = details.get(key)
     if value is None:
         return ""
@@ -64,7 +64,7 @@ def text(details: Details, key: str) -> str:
 
 
 def number(details: Details, key: str) -> float | None:
-    """A field as a finite number; None when it is anything else."""
+    """Return a field as a finite number; None otherwise."""
     value = details.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -75,24 +75,25 @@ def number(details: Details, key: str) -> float | None:
 
 
 def duration(milliseconds: float | None) -> str:
-    """A duration for people."""
+    """Format a duration; the unit is chosen by the rounded number."""
     if milliseconds is None:
         return ""
-    if abs(milliseconds) < 1_000:
-        return f"{milliseconds:.0f} ms"
-    if abs(milliseconds) < 60_000:
-        return f"{milliseconds / 1_000:.2f} s"
-    minutes, rest = divmod(milliseconds / 1_000, 60)
-    return f"{minutes:.0f} min {rest:.0f} s"
+    sign, size = ("-" if round(milliseconds, 0) < 0 else ""), abs(milliseconds)
+    if round(size, 0) < 1_000:
+        return f"{sign}{size:.0f} ms"
+    if round(size / 1_000, 2) < 60:
+        return f"{sign}{size / 1_000:.2f} s"
+    minutes, rest = divmod(round(size / 1_000, 0), 60)
+    return f"{sign}{minutes:.0f} min {rest:.0f} s"
 
 
 def money(dollars: float | None) -> str:
-    """A cost for people, as exact as model prices are."""
+    """Format a cost with up to six decimals."""
     return "" if dollars is None else "$" + f"{dollars:.6f}".rstrip("0").rstrip(".")
 
 
 def count(amount: float | None, unit: str, units: str) -> str:
-    """A whole number with its unit, singular or plural."""
+    """Format a whole number with its unit, singular or plural."""
     return "" if amount is None else f"{amount:.0f} {unit if amount == 1 else units}"
 
 
@@ -234,25 +235,25 @@ def _span(details: Details) -> list[str]:
 
 
 def _custom(event: str, details: Details) -> list[str]:
-    del details  # what a custom event carries is only its sender's business; --json shows it
+    del details  # the fields of a custom event are only shown with --json
     return [clean(event)]
 
 
-_SPAN: Final = Kind("─", "-", "dim", _span)
+_SPAN: Final = StepKind("─", "-", "dim", _span)
 
-_KINDS: Final[Mapping[str, Kind]] = {
-    "agent.execution.started": Kind("▶", ">", "blue", _started),
-    "agent.execution.completed": Kind("✔", "+", "green", _completed),
-    "agent.execution.failed": Kind("✖", "x", "red", _failed),
-    "agent.execution.cancelled": Kind("■", "=", "yellow", _cancelled),
-    "agent.decision.recorded": Kind("◆", "*", "magenta", _decision, is_moment=True),
-    "agent.retry.attempted": Kind("↻", "~", "yellow", _retry, is_moment=True),
-    "agent.fallback.triggered": Kind("↪", "^", "yellow", _fallback, is_moment=True),
-    "agent.pipeline.started": Kind("┌", "[", "bold", _pipeline_started),
-    "agent.pipeline.completed": Kind("└", "]", "bold", _pipeline_completed),
-    "agent.llm.called": Kind("✦", "@", "cyan", _llm),
-    "agent.tool.called": Kind("⚙", "#", "cyan", _tool),
-    "agent.step.completed": Kind("•", ".", "cyan", _step),
-    "agent.retrieval.completed": Kind("⌕", "?", "cyan", _retrieval),
-    "agent.message.normalized": Kind("✉", "m", "dim", _message, is_moment=True),
+_KINDS: Final[Mapping[str, StepKind]] = {
+    "agent.execution.started": StepKind("▶", ">", "blue", _started),
+    "agent.execution.completed": StepKind("✔", "+", "green", _completed),
+    "agent.execution.failed": StepKind("✖", "x", "red", _failed),
+    "agent.execution.cancelled": StepKind("■", "=", "yellow", _cancelled),
+    "agent.decision.recorded": StepKind("◆", "*", "magenta", _decision, is_moment=True),
+    "agent.retry.attempted": StepKind("↻", "~", "yellow", _retry, is_moment=True),
+    "agent.fallback.triggered": StepKind("↪", "^", "yellow", _fallback, is_moment=True),
+    "agent.pipeline.started": StepKind("┌", "[", "bold", _pipeline_started),
+    "agent.pipeline.completed": StepKind("└", "]", "bold", _pipeline_completed),
+    "agent.llm.called": StepKind("✦", "@", "cyan", _llm),
+    "agent.tool.called": StepKind("⚙", "#", "cyan", _tool),
+    "agent.step.completed": StepKind("•", ".", "cyan", _step),
+    "agent.retrieval.completed": StepKind("⌕", "?", "cyan", _retrieval),
+    "agent.message.normalized": StepKind("✉", "m", "dim", _message, is_moment=True),
 }

@@ -1,4 +1,4 @@
-"""Ending a command at a signal, at once and only where it waits, never in the middle of work."""
+"""Stopping a command by a signal, only while it waits."""
 
 import signal
 import time
@@ -11,7 +11,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asked the command to end; what it interrupts was cancelled, it did not fail."""
+    """A signal ended the command; the interrupted work counts as cancelled, not failed."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)
@@ -19,9 +19,9 @@ class Stopped(KeyboardInterrupt):
 
 
 class Stopper:
-    """Turns SIGINT and SIGTERM into `Stopped`, raised from its own waits.
+    """Conversion of SIGINT and SIGTERM to `Stopped`, raised only while waiting.
 
-    A handler that raised wherever it happened to run could tear a write or leave a lock held.
+    A handler that raises anywhere could interrupt a write or leave a lock held.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Stopper:
 
     @contextmanager
     def watching(self) -> Iterator["Stopper"]:
-        """Handle the signals inside the block; afterwards the earlier handlers are back."""
+        """Handle the signals inside of the block; restore the earlier handlers afterwards."""
         earlier = [(number, signal.signal(number, self._handle)) for number in SIGNALS]
         try:
             yield self
@@ -40,7 +40,7 @@ class Stopper:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """A signal inside the block raises `Stopped` there."""
+        """Raise `Stopped` if a signal arrives inside of the block."""
         self._waiting = True
         try:
             yield
@@ -48,7 +48,7 @@ class Stopper:
             self._waiting = False
 
     def sleep(self, seconds: float) -> None:
-        """Wait; a signal now or since the last wait raises `Stopped`."""
+        """Sleep; raise `Stopped` if a signal arrives or has arrived since the last sleep."""
         with self.interruptible():
             if self._signal is not None:
                 raise Stopped(self._signal)

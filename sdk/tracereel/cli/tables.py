@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: the widest columns give way first, the least needed go last."""
+"""Tables that fit the terminal: unimportant columns are left out, wide ones are narrowed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ _GAP: Final = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its title, and how it behaves where there is little room."""
+class TableColumn:
+    """Column with its title and its behaviour if space is short."""
 
     title: str
     right: bool = False
     least: int = 6
-    """It is not made narrower than this."""
+    """Minimum width."""
     needed: int = 1
-    """Of columns that do not fit, those with the lowest figure are left out; 9 always stays."""
+    """Priority: columns with the lowest are left out first; 9 always stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text and the styles it is painted in."""
+    """Text and its styles."""
 
     text: str
     styles: tuple[str, ...] = ()
 
 
 def table(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]], terminal: Terminal
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell | str]], terminal: Terminal
 ) -> Iterator[str]:
-    """The lines of a table, with a header; none of them is wider than the terminal."""
+    """Yield the lines of a table with a header, fitted to the terminal."""
     cells = [[_shown(cell, terminal) for cell in row] for row in rows]
     kept = _kept(columns, cells, terminal.width)
     widths = _widths(
@@ -54,8 +54,8 @@ def _shown(cell: Cell | str, terminal: Terminal) -> Cell:
     return Cell(terminal.shown(clean(made.text)), made.styles)
 
 
-def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
-    """Which columns are shown: not those without any text, nor those there is no room for."""
+def _kept(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
+    """Return the columns to show: those with any text that fit."""
     kept = [
         at
         for at, column in enumerate(columns)
@@ -75,19 +75,19 @@ def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int)
     return kept
 
 
-def _natural(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], at: int) -> int:
+def _natural(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], at: int) -> int:
     return max([len(columns[at].title), *(display_width(row[at].text) for row in rows)])
 
 
 def _widths(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], terminal: Terminal
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], terminal: Terminal
 ) -> list[int]:
     widths = [_natural(columns, rows, at) for at in range(len(columns))]
     room = terminal.width - len(_GAP) * (len(columns) - 1)
     while (over := sum(widths) - room) > 0:
         loose = [at for at, width in enumerate(widths) if width > columns[at].least]
         if not loose:
-            # Nothing can be narrower by rights: all give way alike, down to one column each.
+            # All columns are at their minimum: shrink them further, down to one character.
             loose = [at for at, width in enumerate(widths) if width > 1]
             if not loose:
                 break

@@ -1,4 +1,4 @@
-"""`tracereel tail`: what the collector acknowledges, a line each, as it comes."""
+"""`tracereel tail`: print each record that the collector acknowledges, live."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ from tracereel.cli.steps import kind_of, words_of
 from tracereel.cli.terminal import Terminal, clean, display_width
 from tracereel.cli.timeline import local_time
 from tracereel.client import Client, Step
-from tracereel.client.sse import Message
+from tracereel.client.streams import Message
 
 _SEPARATOR: Final = " · "
 _NAME_WIDTH: Final = 22
@@ -50,12 +50,12 @@ def _follow(args: argparse.Namespace, client: Client, terminal: Terminal) -> int
                 if left == 0:
                     return 0
         except KeyboardInterrupt:
-            return 0  # how one stops watching
+            return 0  # Ctrl-C is the normal way to stop
     return 0
 
 
 def _doubt(statuses: Sequence[str]) -> None:
-    """Records may say anything, so that a wrong word would be waited for in vain."""
+    """Warn about unusual statuses, because a typo would wait without any output."""
     for status in statuses:
         if status not in _STATUSES:
             print(
@@ -66,7 +66,7 @@ def _doubt(statuses: Sequence[str]) -> None:
 
 
 def line_of(step: Step, terminal: Terminal) -> str:
-    """One record in one line: when, who, what, and of which run."""
+    """Return one line for a record: time, name, description and run."""
     kind, words = kind_of(step.event), words_of(step.event, step.details)
     when = local_time(step.time)
     symbol = kind.symbol if terminal.unicode else kind.ascii_symbol

@@ -1,7 +1,8 @@
-"""What a terminal needs to show recorded data safely: clean text, display width, colour."""
+"""Safe display of recorded data on terminals: clean text, display width, colour."""
 
 import os
 import re
+import shlex
 import shutil
 import unicodedata
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ _ESCAPE_SEQUENCE: Final = re.compile(
     r"|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x1b\x9c]*(?:\x1b\\|\x9c)?"  # DCS and other strings
     r"|\x1b[ -/]*[0-~]?"
 )
+_ACTS_IN_JSON: Final = re.compile(
+    "[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Non-ASCII controls, direction marks, invisible characters and lone surrogates."""
 _SPACES: Final = re.compile(r"\s+")
 # Controls, invisible formatting (bidi overrides can rewrite a line), lone surrogates, separators.
 _UNSHOWABLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -37,8 +42,8 @@ _COLOURS: Final = {
 }
 
 
-class Stream(Protocol):
-    """What is asked of an output stream."""
+class TerminalStream(Protocol):
+    """Stream attributes that are used."""
 
     @property
     def encoding(self) -> str | None: ...
@@ -47,17 +52,17 @@ class Stream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """What the output can show."""
+    """Capabilities of the output."""
 
     width: int = DEFAULT_WIDTH
     colour: bool = False
     unicode: bool = True
 
     @classmethod
-    def of(cls, stream: Stream) -> "Terminal":
-        """The capabilities of a stream; colour only on a terminal and without NO_COLOR.
+    def of(cls, stream: TerminalStream) -> "Terminal":
+        """Return the capabilities of a stream; colour only on a terminal and without NO_COLOR.
 
-        A pipe or a file has no width of its own: there a line may be long.
+        A pipe or a file has no width, so lines may be long.
         """
         fallback = DEFAULT_WIDTH if stream.isatty() else PIPE_WIDTH
         return cls(
@@ -67,20 +72,24 @@ class Terminal:
         )
 
     def paint(self, text: str, *styles: str) -> str:
-        """The text in a colour, or unchanged where there is none."""
+        """Return the text in a colour, or unchanged without colour support."""
         if not self.colour or not styles:
             return text
         codes = ";".join(_COLOURS[style] for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m"
 
     def shown(self, text: str) -> str:
-        """Cleaned text as this terminal can show it.
+        """Return cleaned text with only the characters that this terminal supports.
 
-        Before it is measured: in ASCII accents are left out and other characters take one column.
+        Call it before measuring: in ASCII, accents are removed and other characters take one
+        column.
         """
         if self.unicode or text.isascii():
             return text
-        plain = unicodedata.normalize("NFKD", text.translate(_PLAIN))
+        # Normalise single characters: sorting many combining marks takes quadratic time.
+        plain = "".join(
+            c if c.isascii() else unicodedata.normalize("NFKD", c) for c in text.translate(_PLAIN)
+        )
         return "".join(
             c if c.isascii() and c.isprintable() else "?"
             for c in plain
@@ -88,7 +97,7 @@ class Terminal:
         )
 
     def fit(self, text: str, width: int) -> str:
-        """The text cut to so many columns, an ellipsis where something is missing."""
+        """Return the text cut to a number of columns, with an ellipsis if shortened."""
         if display_width(text) <= width:
             return text
         mark = ELLIPSIS if self.unicode else "..."
@@ -102,7 +111,7 @@ class Terminal:
 
 
 def clean(text: object) -> str:
-    """Recorded data as one line of text that cannot move the cursor or hide anything.
+    """Return recorded data as one line that cannot control the terminal or hide text.
 
     Recorded text comes from users and models: escape sequences, control characters, bidirectional
     overrides and lone surrogates are removed, line breaks become spaces.
@@ -114,8 +123,23 @@ def clean(text: object) -> str:
     return "".join(shown).strip()
 
 
+def harmless_json(text: str) -> str:
+    """Escape characters in JSON text that can control a terminal."""
+    return _ACTS_IN_JSON.sub(lambda found: _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def quoted(text: object) -> str:
+    """Return recorded data quoted as one shell word."""
+    return shlex.quote(clean(text))
+
+
 def display_width(text: str) -> int:
-    """How many terminal columns a cleaned text takes."""
+    """Return the number of terminal columns of a cleaned text."""
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 

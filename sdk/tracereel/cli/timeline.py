@@ -1,11 +1,11 @@
-"""A recorded run as lines of text: a header, then one line per event, indented by its causes."""
+"""Timeline of a recorded run: a header, then events indented by span depth."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from tracereel.cli.steps import (
-    Kind,
+    StepKind,
     Words,
     count,
     duration,
@@ -19,7 +19,7 @@ from tracereel.cli.terminal import Terminal, clean, display_width
 from tracereel.client import Replay, Step
 
 MAX_INDENT: Final = 8
-"""Deeper steps stay at this level: the line must keep room for words."""
+"""Maximum indentation level, so that lines keep room for text."""
 _NAME_WIDTH: Final = 22
 _SEPARATOR: Final = " · "
 _COUNTS: Final = {
@@ -30,11 +30,11 @@ _COUNTS: Final = {
     "retries": ("retry", "retries"),
     "fallbacks": ("fallback", "fallbacks"),
 }
-"""What the summary counts, in the order shown."""
+"""Counts of the summary, in display order."""
 
 
 def render(replay: Replay, terminal: Terminal) -> Iterator[str]:
-    """The lines to print for a run."""
+    """Yield the lines to print for a run."""
     for label, value in header(replay):
         shown = terminal.fit(terminal.shown(value), terminal.width - 10)
         yield f"{terminal.paint(f'{label:<9}', 'dim')} {shown}"
@@ -46,7 +46,7 @@ def render(replay: Replay, terminal: Terminal) -> Iterator[str]:
 
 
 def header(replay: Replay) -> list[tuple[str, str]]:
-    """What is known about the run as a whole, as label and value."""
+    """Return labels and values that describe the whole run."""
     summary, steps = replay.summary, replay.timeline
     started = _last(steps, "agent.pipeline.started")
     ended = _last(steps, "agent.pipeline.completed")
@@ -69,7 +69,7 @@ def header(replay: Replay) -> list[tuple[str, str]]:
 
 
 def depths(steps: Sequence[Step]) -> list[int]:
-    """How far each step is indented: by its span's ancestors, or by its kind without spans."""
+    """Return the indentation of each step: by its span's ancestors, or by kind without spans."""
     parents: dict[str, str] = {}
     for step in steps:
         span, parent = text(step.details, "span_id"), text(step.details, "parent_span_id")
@@ -89,7 +89,7 @@ def depths(steps: Sequence[Step]) -> list[int]:
 
 
 def _level(span: str, parents: Mapping[str, str], levels: dict[str, int]) -> int:
-    """How many recorded ancestors a span has; recorded links may be wrong and form a circle."""
+    """Return the number of recorded ancestors of a span; safe against cycles in bad data."""
     chain: list[str] = []
     seen: set[str] = set()
     current = span
@@ -117,7 +117,7 @@ def _line(step: Step, offset: str, depth: int, terminal: Terminal) -> str:
 
 
 def _fitted(words: Words, room: int, terminal: Terminal, *, name_width: int) -> tuple[str, str]:
-    """Name and words within the room there is, the name padded so that the words line up."""
+    """Return name and text cut to the room, the name padded to align the text."""
     name_width = min(name_width, max(1, room // 2))
     name = terminal.fit(terminal.shown(words.name), max(name_width, room // 3))
     padding = " " * max(0, name_width - display_width(name))
@@ -125,7 +125,7 @@ def _fitted(words: Words, room: int, terminal: Terminal, *, name_width: int) -> 
     return name + padding, terminal.fit(terminal.shown(_joined(words.parts)), left)
 
 
-def _painted(value: str, kind: Kind, terminal: Terminal, *, only: str | None = None) -> str:
+def _painted(value: str, kind: StepKind, terminal: Terminal, *, only: str | None = None) -> str:
     return terminal.paint(value, kind.style) if only in (None, kind.style) else value
 
 
@@ -143,7 +143,7 @@ def _offsets(steps: Sequence[Step]) -> list[str]:
 
 
 def local_time(value: str) -> str:
-    """The time of day of a moment, by the clock of this machine."""
+    """Format a time as local time of day."""
     moment = _moment(value)
     try:
         local = moment.astimezone() if moment is not None else None
@@ -165,7 +165,7 @@ def _last(steps: Sequence[Step], event: str) -> Mapping[str, Any]:
 
 
 def _usage(summary: Mapping[str, Any], steps: Sequence[Step], key: str) -> float | None:
-    """The summary's figure, else that of the model calls, else that of the agents around them."""
+    """Return the summary's value, else the sum of model calls, else the sum of agents."""
     if (total := number(summary, key)) is not None:
         return total
     for event in ("agent.llm.called", "agent.execution.completed"):

@@ -1,4 +1,4 @@
-"""`tracereel trace`: a run as a tree."""
+"""`tracereel trace`: show a run as a tree."""
 
 import argparse
 from typing import Final

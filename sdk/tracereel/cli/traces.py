@@ -1,4 +1,4 @@
-"""`tracereel traces`: the runs that filters choose, as a table."""
+"""`tracereel traces`: list runs that match filters."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from tracereel.cli.connection import positive
 from tracereel.cli.progress import progress
 from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.steps import duration, money
-from tracereel.cli.tables import Cell, Column, table
+from tracereel.cli.tables import Cell, TableColumn, table
 from tracereel.cli.terminal import Terminal
 from tracereel.client import Client, Run
 
@@ -44,17 +44,17 @@ STATUS_STYLES: Final = {
     "cancelled": "yellow",
 }
 _COLUMNS: Final = (
-    Column("started", needed=6, least=19),
-    Column("status", needed=8, least=9),
-    Column("took", right=True, needed=7, least=9),
-    Column("run", needed=5, least=6),
-    Column("agents", needed=3, least=8),
-    Column("errors", right=True, least=9, needed=5),
-    Column("retries", right=True, least=9, needed=2),
-    Column("tokens", right=True, least=9, needed=2),
-    Column("cost", right=True, least=9, needed=4),
-    Column("asked for", needed=1, least=12),
-    Column("trace", needed=9, least=40),
+    TableColumn("started", needed=6, least=19),
+    TableColumn("status", needed=8, least=9),
+    TableColumn("took", right=True, needed=7, least=9),
+    TableColumn("run", needed=5, least=6),
+    TableColumn("agents", needed=3, least=8),
+    TableColumn("errors", right=True, least=9, needed=5),
+    TableColumn("retries", right=True, least=9, needed=2),
+    TableColumn("tokens", right=True, least=9, needed=2),
+    TableColumn("cost", right=True, least=9, needed=4),
+    TableColumn("asked for", needed=1, least=12),
+    TableColumn("trace", needed=9, least=40),
 )
 
 
@@ -95,7 +95,7 @@ def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
 
 
 def lines_of(runs: Sequence[Run], terminal: Terminal) -> Iterator[str]:
-    """A line per run."""
+    """Yield one table line per run."""
     if not runs:
         yield "no runs"
         return
@@ -119,13 +119,13 @@ def _row(run: Run) -> list[Cell | str]:
 
 
 def status_cell(status: str | None) -> Cell:
-    """A status in its colour."""
+    """Return a status in its colour."""
     style = STATUS_STYLES.get(status or "")
     return Cell(status or "", (style,) if style else ())
 
 
 def moment(when: datetime | None) -> str:
-    """A moment by the clock of this machine, to the second."""
+    """Format a time as local date and time, to the second."""
     return "" if when is None else when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 

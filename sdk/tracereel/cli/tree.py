@@ -1,4 +1,4 @@
-"""A run's tree as lines of text: branches, then what each step did."""
+"""Tree of a run as text: branches, then a description of each step."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -9,7 +9,7 @@ from tracereel.cli.traces import STATUS_STYLES, moment
 from tracereel.client import Trace, TreeStep
 
 MAX_DEPTH: Final = 12
-"""Deeper steps stay at this level: the line must keep room for words."""
+"""Maximum depth that is drawn, so that lines keep room for text."""
 _SEPARATOR: Final = " · "
 _SYMBOLS: Final = {
     "pipeline": ("◇", "o"),
@@ -26,7 +26,7 @@ _TURN, _LAST, _PASS, _NONE = ("├─ ", "|- "), ("└─ ", "`- "), ("│  ", "
 
 
 def render(trace: Trace, terminal: Terminal) -> Iterator[str]:
-    """The lines to print for a run."""
+    """Yield the lines to print for a run."""
     for label, value in _header(trace):
         shown = terminal.fit(terminal.shown(value), terminal.width - 10)
         yield f"{terminal.paint(f'{label:<9}', 'dim')} {shown}"
@@ -37,10 +37,10 @@ def render(trace: Trace, terminal: Terminal) -> Iterator[str]:
 
 
 def branches(depths: Sequence[int], terminal: Terminal) -> list[str]:
-    """What is drawn before each step of a flat list in order, each behind its parent."""
+    """Return the branch prefix of each step, for depths in depth-first order."""
     at = 0 if terminal.unicode else 1
     deepest = min(MAX_DEPTH, terminal.width // 8)
-    more = [False] * (MAX_DEPTH + 2)  # whether a level goes on below
+    more = [False] * (MAX_DEPTH + 2)  # whether a level continues below
     drawn: list[str] = []
     for given in reversed(depths):
         depth = min(max(0, given), deepest)
@@ -80,7 +80,7 @@ def _header(trace: Trace) -> list[tuple[str, str]]:
 
 
 def line_of_step(step: TreeStep, branch: str, terminal: Terminal) -> str:
-    """One step in one line, behind its branch."""
+    """Return one line for a step, after its branch prefix."""
     at = 0 if terminal.unicode else 1
     symbol = _SYMBOLS.get(step.kind, _OTHER)[at]
     style = STATUS_STYLES.get(step.status)
@@ -110,7 +110,7 @@ def _words(step: TreeStep) -> list[str]:
 
 
 def _decided(step: TreeStep) -> str:
-    """What was decided last in a step that does not say it of itself."""
+    """Describe the last decision in a step that is not a decision itself."""
     if not step.decisions:
         return ""
     last = step.decisions[-1]

@@ -1,4 +1,4 @@
-"""`tracereel version`: the installed version."""
+"""`tracereel version`: print the installed version."""
 
 import argparse
 from importlib.metadata import PackageNotFoundError, version
@@ -9,7 +9,7 @@ from tracereel.cli.registry import BASE_COMMANDS
 
 
 def installed_version(distribution: str) -> str | None:
-    """The version of an installed distribution; None when it is not installed."""
+    """Return the version of an installed distribution; None if it is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:

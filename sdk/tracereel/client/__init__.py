@@ -1,6 +1,6 @@
-"""Ask a collector from code: replay, search, watch live, score, delete, export, SQL; sync and async.
+"""Client for the collector: replay, search, live tail, scores, deletion, export and SQL.
 
-`from tracereel.client import Client` needs nothing beyond the base install.
+Sync and async. `from tracereel.client import Client` needs only the base install.
 """
 
 from tracereel.client.aio import AsyncClient, AsyncEventStream
@@ -47,7 +47,7 @@ from tracereel.client.sync import Client
 from tracereel.client.transport import DEFAULT_TIMEOUT, Answer
 
 ReplayClient = Client
-"""The client's former name."""
+"""Former name of `Client`."""
 
 __all__ = [
     "DEFAULT_TIMEOUT",

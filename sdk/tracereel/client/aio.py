@@ -1,4 +1,4 @@
-"""The client for asyncio: the same questions, asked in a few threads of its own."""
+"""Asyncio client that runs the synchronous client in threads."""
 
 import asyncio
 import functools
@@ -16,7 +16,7 @@ from tracereel.client.transport import DEFAULT_TIMEOUT
 P = ParamSpec("P")
 Given = TypeVar("Given")
 THREADS: Final = 8
-"""Questions under way at once; more wait their turn."""
+"""Maximum number of concurrent requests; others wait."""
 MAX_STREAMS: Final = 32
 _OVER: Final = object()
 
@@ -56,7 +56,7 @@ def _streamed(
 
 
 class AsyncEventStream:
-    """An `EventStream` for `async for`; close it, or use it in an `async with` block."""
+    """`EventStream` for `async for`; close it, or use it in an `async with` block."""
 
     def __init__(self, stream: EventStream, slots: threading.BoundedSemaphore) -> None:
         self.stream = stream
@@ -73,7 +73,7 @@ class AsyncEventStream:
         self.stream.close()
 
     async def __aiter__(self) -> AsyncIterator[Step]:
-        """Every step; each stream waits in a thread of its own, of which there are so many."""
+        """Yield steps; each stream uses a thread, up to `MAX_STREAMS`."""
         if not self._slots.acquire(blocking=False):
             raise InvalidRequestError(
                 f"{MAX_STREAMS} streams are open already; close one, or make another client"
@@ -84,13 +84,13 @@ class AsyncEventStream:
             while (step := await loop.run_in_executor(thread, next, steps, _OVER)) is not _OVER:
                 yield step  # type: ignore[misc]
         finally:
-            self.stream.close()  # wakes the thread, wherever it waits
+            self.stream.close()  # wakes up the waiting thread
             thread.shutdown(wait=False)
             self._slots.release()
 
 
 class AsyncClient:
-    """A `Client` for asyncio. Close it, or use it in an `async with` block."""
+    """Asyncio client; close it, or use it in an `async with` block."""
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let go of the threads; what is under way ends by itself."""
+        """Release the threads; pending requests finish by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, work: Callable[[], Given]) -> Given:
-        """A blocking question, in one of the client's threads."""
+        """Run a blocking request in one of the client's threads."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     get = _in_thread(Client.get)

@@ -1,4 +1,4 @@
-"""What every part of the client stands on: requests, and answers as models."""
+"""Base of the client: requests, and responses parsed as models."""
 
 import json
 import re
@@ -15,17 +15,17 @@ from tracereel.client.errors import (
     UnexpectedAnswerError,
 )
 from tracereel.client.models import Model
-from tracereel.client.transport import DEFAULT_TIMEOUT, Answer, Params, Stream, Transport
+from tracereel.client.transport import DEFAULT_TIMEOUT, Answer, Params, ResponseStream, Transport
 
 Found = TypeVar("Found", bound=Model)
 _TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 STEP_NOT_FOUND: Final = "step_not_found"
 STREAM_SILENCE: Final = 60.0
-"""A stream says something every few seconds: after so long without a word it is dead."""
+"""Seconds without data after which a stream is dead; the collector sends every few seconds."""
 
 
 class Asking:
-    """Where the collector is, and how its answers are read."""
+    """Requests to a collector and parsing of responses."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Asking:
                 " (a run shows up once it is delivered and stored)"
             ) from error
 
-    def stream(self, path: str, params: Params, seen: str | None) -> Stream:
+    def stream(self, path: str, params: Params, seen: str | None) -> ResponseStream:
         headers = {"Accept": "text/event-stream"}
         if seen:
             headers["Last-Event-ID"] = seen
@@ -104,7 +104,7 @@ class Asking:
 
 
 def path_of(trace_id: str) -> str:
-    """A trace id as a part of a path."""
+    """Return a trace id as a path segment."""
     if _TRACE_ID.fullmatch(trace_id) is None:
         raise InvalidRequestError(
             f"trace_id: {trace_id!r} is not one; expected 1 to 128 letters, digits and _ . : -"

@@ -1,13 +1,13 @@
-"""What may go wrong between a client and the collector.
+"""Exceptions of the client.
 
 ClientError
- ├ InvalidRequestError        the endpoint, an id or a filter cannot be right; not worth sending again
- ├ CollectorUnavailableError  nobody answered, or the collector says to come back later (retryable)
- ├ AccessDeniedError          the API key is missing, not accepted, or may not do this
- ├ NotFoundError              the collector has nothing of that name
- │  └ TraceNotFoundError      it has no event of this trace
- ├ ConnectionLostError        a stream ended before it was over (retryable)
- └ UnexpectedAnswerError      an answer that this version cannot read
+ ├ InvalidRequestError        the endpoint, an id or a filter is invalid; do not retry
+ ├ CollectorUnavailableError  no response, or the collector is busy (retryable)
+ ├ AccessDeniedError          the API key is missing, invalid, or lacks the scope
+ ├ NotFoundError              the requested object does not exist
+ │  └ TraceNotFoundError      the collector has no event of this trace
+ ├ ConnectionLostError        a stream ended early (retryable)
+ └ UnexpectedAnswerError      a response that this version cannot read
 """
 
 from typing import ClassVar
@@ -16,49 +16,49 @@ from tracereel.errors import TracereelError
 
 
 class ClientError(TracereelError):
-    """A request to the collector did not give what was asked for."""
+    """Failed request to the collector."""
 
     retryable: ClassVar[bool] = False
     """Whether the same request may succeed later."""
 
 
 class InvalidRequestError(ClientError):
-    """The request cannot be right as it is: wrong endpoint, id, filter or statement."""
+    """Invalid request: wrong endpoint, id, filter or statement."""
 
 
 class CollectorUnavailableError(ClientError):
-    """Nobody answered, or the collector says to come back later."""
+    """No response, or a collector that is busy."""
 
     retryable: ClassVar[bool] = True
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds the collector asked to wait, where it said so."""
+        """Seconds to wait before a retry, as sent by the collector."""
 
 
 class AccessDeniedError(ClientError):
-    """The API key is missing, not accepted, or may not do this."""
+    """Missing or invalid API key, or one that lacks the scope."""
 
 
 class NotFoundError(ClientError):
-    """The collector has nothing of that name."""
+    """Requested object that does not exist."""
 
     def __init__(self, message: str, *, code: str = "not_found") -> None:
         super().__init__(message)
         self.code = code
-        """What the collector calls it; `step_not_found` where the run is there and the step is not."""
+        """Error code of the collector; `step_not_found` if the run exists but the step does not."""
 
 
 class TraceNotFoundError(NotFoundError):
-    """The collector has no event of this trace."""
+    """Trace without events in the collector."""
 
 
 class ConnectionLostError(ClientError):
-    """A stream ended before it was over."""
+    """Stream that ended early."""
 
     retryable: ClassVar[bool] = True
 
 
 class UnexpectedAnswerError(ClientError):
-    """An answer that this version cannot read."""
+    """Response that this version cannot read."""

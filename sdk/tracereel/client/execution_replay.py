@@ -1,4 +1,4 @@
-"""A run as plain dictionaries: `trace_id`, `timeline`, `summary`."""
+"""Replay of a run as plain dictionaries: `trace_id`, `timeline`, `summary`."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from tracereel.client.transport import DEFAULT_TIMEOUT
 
 
 class AgentExecutionReplay:
-    """Reads a run back for debugging, from coroutines (`replay`) and from plain code (`replay_sync`)."""
+    """Replays a run for debugging, from coroutines (`replay`) or plain code (`replay_sync`)."""
 
     def __init__(
         self,
@@ -21,19 +21,19 @@ class AgentExecutionReplay:
         self._options = (endpoint, api_key, timeout)
 
     async def replay(self, trace_id: str) -> dict[str, Any]:
-        """The run: `{"trace_id", "timeline": [{"time", "event", "details"}], "summary"}`.
+        """Return `{"trace_id", "timeline": [{"time", "event", "details"}], "summary"}` of a run.
 
         Raises:
-            ClientError: one of its kinds.
+            ClientError: the request failed.
         """
         async with AsyncClient(*self._options) as client:
             return _document((await client.replay(trace_id)).raw)
 
     def replay_sync(self, trace_id: str) -> dict[str, Any]:
-        """The same, for code that is not a coroutine.
+        """Return the same as `replay`, for code that is not a coroutine.
 
         Raises:
-            ClientError: one of its kinds.
+            ClientError: the request failed.
         """
         return _document(self._client.replay(trace_id).raw)
 

@@ -1,20 +1,20 @@
-"""What runs and live records are chosen by, as keyword arguments."""
+"""Keyword filters for runs and for the live tail."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
 Words = str | Sequence[str]
-"""One value, or several of which any will do."""
+"""One value, or several alternatives."""
 Moment = datetime | str
-"""A moment, or text that the collector understands."""
+"""Time, or text that the collector can parse."""
 
 
 class Filters(TypedDict, total=False):
-    """What both the search and the live tail know."""
+    """Filters of both the search and the live tail."""
 
     q: str
-    """Words, all of which must be there, and phrases in double quotes."""
+    """Words that must all occur; phrases are in double quotes."""
     status: Words
     agent: Words
     pipeline: Words
@@ -27,7 +27,7 @@ class Filters(TypedDict, total=False):
     category: Words
     code: Words
     attribute: Words
-    """`key=value`; several must all hold."""
+    """`key=value`; several must all match."""
     min_duration_ms: float
     max_duration_ms: float
     min_cost_usd: float
@@ -39,15 +39,15 @@ class Filters(TypedDict, total=False):
 
 
 class RunFilters(Filters, total=False):
-    """What runs are searched by."""
+    """Filters of the run search."""
 
     since: Moment
     until: Moment
     score: Words
-    """Names of scores; one score must be of such a name and all that is asked of it here."""
+    """Names of scores; one score must match this and all other score filters."""
     score_category: Words
     min_score: float
-    """`true` is 1, `false` 0."""
+    """Minimum value; `true` is 1, `false` is 0."""
     max_score: float
     min_errors: float
     min_retries: float
@@ -55,10 +55,10 @@ class RunFilters(Filters, total=False):
 
 
 class TailFilters(Filters, total=False):
-    """What live records are chosen by."""
+    """Filters of the live tail."""
 
     type: Words
-    """Event types; one that ends in a dot means all that begin so, `otel.span` the spans of others."""
+    """Event types; a trailing dot matches a prefix, `otel.span` matches spans of others."""
     trace: Words
 
 
@@ -66,10 +66,10 @@ _RENAMED: Final = {"since": "from", "until": "to"}
 
 
 def checked(filters: Mapping[str, Any], kind: type[Filters]) -> Mapping[str, Any]:
-    """The same; an older collector would not know of a misspelt filter, and find everything.
+    """Return the filters if all are known; an older collector would ignore a misspelt one.
 
     Raises:
-        TypeError: one of them does not exist.
+        TypeError: a filter does not exist.
     """
     known = kind.__annotations__.keys()
     if unknown := sorted(set(filters) - known):
@@ -78,7 +78,7 @@ def checked(filters: Mapping[str, Any], kind: type[Filters]) -> Mapping[str, Any
 
 
 def as_params(filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Filters as the parameters of a request."""
+    """Convert filters to request parameters."""
     return {
         _RENAMED.get(name, name): value.isoformat() if isinstance(value, datetime) else value
         for name, value in filters.items()

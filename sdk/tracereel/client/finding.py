@@ -1,4 +1,4 @@
-"""Many runs: searched page by page; and what agents and conversations amount to."""
+"""Client methods for searching runs, sessions and agents."""
 
 from collections.abc import Iterator
 from typing import Literal, Unpack
@@ -20,7 +20,7 @@ Sort = Literal["started_at", "duration_ms", "cost_usd", "tokens", "events", "err
 
 
 class Finding(Asking):
-    """Questions about many runs."""
+    """Requests about many runs."""
 
     def traces(
         self,
@@ -33,7 +33,7 @@ class Finding(Asking):
         histogram: int = 0,
         **filters: Unpack[RunFilters],
     ) -> RunPage:
-        """A page of the runs that filters choose, the newest first unless told otherwise."""
+        """Return a page of runs that match the filters, by default the newest first."""
         params = {
             **as_params(checked(filters, RunFilters)),
             "limit": limit,
@@ -54,7 +54,7 @@ class Finding(Asking):
         order: Literal["asc", "desc"] = "desc",
         **filters: Unpack[RunFilters],
     ) -> Iterator[Run]:
-        """Every run that filters choose (or the first `most`), page by page as they are wanted."""
+        """Yield matching runs (or the first `most`), fetching pages on demand."""
         cursor: str | None = None
         left = most
         while left is None or left > 0:
@@ -76,7 +76,7 @@ class Finding(Asking):
         limit: int = 50,
         cursor: str | None = None,
     ) -> SessionPage:
-        """A page of conversations, the one active last first."""
+        """Return a page of sessions, the most recently active first."""
         params = as_params({"since": since, "until": until, "user": user})
         params |= {"limit": limit, "cursor": cursor}
         return self.parsed(SessionPage, self.fetch("GET", "/v1/sessions", params).body)
@@ -89,7 +89,7 @@ class Finding(Asking):
         user: str | None = None,
         most: int | None = None,
     ) -> Iterator[Session]:
-        """Every conversation (or the first `most`), page by page as they are wanted."""
+        """Yield all sessions (or the first `most`), fetching pages on demand."""
         cursor: str | None = None
         left = most
         while left is None or left > 0:
@@ -102,14 +102,14 @@ class Finding(Asking):
                 return
 
     def session(self, session_id: str) -> Conversation:
-        """A conversation with its turns."""
+        """Return a session with its turns."""
         path = f"/v1/sessions/{quote(session_id, safe='')}"
         return self.parsed(Conversation, self.fetch("GET", path).body)
 
     def agents(
         self, *, since: Moment | None = None, until: Moment | None = None, limit: int = 100
     ) -> AgentPage:
-        """What each agent did, the busiest first, over the last hour unless told otherwise."""
+        """Return statistics per agent, the busiest first; default is the last hour."""
         params = as_params({"since": since, "until": until, "limit": limit})
         return self.parsed(AgentPage, self.fetch("GET", "/v1/agents", params).body)
 
@@ -121,7 +121,7 @@ class Finding(Asking):
         until: Moment | None = None,
         points: int = 60,
     ) -> Agent:
-        """What one agent did, in all and in steps of the window."""
+        """Return statistics of one agent, in total and as a time series."""
         params = as_params({"since": since, "until": until, "points": points})
         return self.parsed(
             Agent, self.fetch("GET", f"/v1/agents/{quote(name, safe='')}", params).body

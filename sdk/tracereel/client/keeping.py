@@ -1,26 +1,27 @@
-"""What is added to runs, taken away, and taken along: scores, deletion, export."""
+"""Client methods for scores, deletion and export."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Final, Literal
 from urllib.parse import quote
 
 from tracereel.client.base import Asking, path_of
 from tracereel.client.errors import InvalidRequestError, UnexpectedAnswerError
 from tracereel.client.filters import Moment, as_params
 from tracereel.client.models import Deleted, Score, ScoreAverage, ScorePage
-from tracereel.client.sse import lines
-from tracereel.client.transport import Params, Stream
+from tracereel.client.transport import Params, ResponseStream
 
 Progress = Callable[[int, int | None], None]
-"""Told how many rows are done (of Parquet: about), and of how many, where that is known."""
+"""Callback with the rows done (estimated for Parquet) and the total, if known."""
 Table = Literal["events", "spans", "scores"]
+MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+"""Maximum size of an exported row, as in the collector."""
 
 
 class Keeping(Asking):
-    """Scores, deletion, export."""
+    """Requests for scores, deletion and export."""
 
     def score(
         self,
@@ -36,7 +37,7 @@ class Keeping(Asking):
         author: str | None = None,
         id: str | None = None,  # noqa: A002 - the name of the field
     ) -> Mapping[str, Any]:
-        """Say what you think of a run or a step; the same `id` again changes it."""
+        """Add a score to a run or step; an existing `id` is updated."""
         path_of(trace_id)
         given = {
             "id": id,
@@ -67,7 +68,7 @@ class Keeping(Asking):
         limit: int = 100,
         before: int | None = None,
     ) -> ScorePage:
-        """A page of scores, the newest first; `q` are words of the comment, all of which must be there."""
+        """Return a page of scores, the newest first; `q` are words that the comment must contain."""
         params: Params = {
             "trace_id": trace_id,
             "name": name,
@@ -86,7 +87,7 @@ class Keeping(Asking):
     def all_scores(
         self, *, trace_id: str | None = None, name: str | None = None, agent: str | None = None
     ) -> Iterator[Score]:
-        """Every score, page by page."""
+        """Yield all scores, fetching pages on demand."""
         before: int | None = None
         while True:
             page = self.scores(trace_id=trace_id, name=name, agent=agent, before=before, limit=1000)
@@ -98,18 +99,18 @@ class Keeping(Asking):
     def score_averages(
         self, *, name: str | None = None, agent: str | None = None
     ) -> tuple[ScoreAverage, ...]:
-        """Averages per agent and name of the score."""
+        """Return averages per agent and score name."""
         document = self.document(
             self.fetch("GET", "/v1/scores/averages", {"name": name, "agent": agent}).body
         )
         return tuple(self.validated(ScoreAverage, each) for each in document.get("averages", ()))
 
     def delete_trace(self, trace_id: str) -> Deleted:
-        """Delete a run for good: from the tables and the queue, and what comes late; needs `admin`."""
+        """Delete a run permanently, including queued and late events; needs `admin`."""
         return self.parsed(Deleted, self.fetch("DELETE", f"/v1/traces/{path_of(trace_id)}").body)
 
     def delete_user(self, user_id: str) -> Deleted:
-        """Delete every run that names a user, for good; needs `admin`."""
+        """Delete all runs of a user permanently; needs `admin`."""
         if not user_id:
             raise InvalidRequestError("user_id: is empty; expected the user to delete")
         return self.parsed(
@@ -126,10 +127,10 @@ class Keeping(Asking):
         until: Moment | None = None,
         progress: Progress | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Every row of a table, one by one as they come."""
+        """Yield the rows of a table as they arrive."""
         with self.open_export(table, "ndjson", trace_id, agent, since, until) as stream:
             total = total_of(stream)
-            for done, line in enumerate(lines(stream.chunks()), 1):
+            for done, line in enumerate(_lines(stream.chunks()), 1):
                 try:
                     row = json.loads(line)
                 except (ValueError, RecursionError) as error:
@@ -150,7 +151,7 @@ class Keeping(Asking):
         until: Moment | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """Write a table to a file, which appears when it is whole; its size in bytes."""
+        """Write a table to a file atomically; return its size in bytes."""
         size = 0
         with (
             self.open_export(table, format, trace_id, agent, since, until) as stream,
@@ -175,11 +176,28 @@ class Keeping(Asking):
         agent: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
-    ) -> Stream:
-        """The bytes of a table as they come."""
+    ) -> ResponseStream:
+        """Open a stream of an exported table."""
         params = as_params({"table": table, "format": kind, "trace_id": trace_id, "agent": agent})
         params |= {"since": _moment(since), "until": _moment(until)}
         return self.transport.stream("GET", "/v1/export", params=params)
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines of chunked NDJSON; the last one may have no newline."""
+    parts: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            yield b"".join((*parts, line)).decode("utf-8", "replace")
+            parts, size = [], 0
+        parts.append(rest)
+        size += len(rest)
+        if size > MAX_LINE_BYTES:
+            raise UnexpectedAnswerError(f"a line of more than {MAX_LINE_BYTES} bytes came")
+    if size:
+        yield b"".join(parts).decode("utf-8", "replace")
 
 
 def _moment(value: Moment | None) -> str | None:
@@ -188,7 +206,7 @@ def _moment(value: Moment | None) -> str | None:
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[BinaryIO]:
-    """A file to write, which appears under its name when all of it is there."""
+    """Open a file for writing that appears under its name only when complete."""
     target = Path(path)
     part = target.with_name(f"{target.name}.part")
     try:
@@ -199,42 +217,44 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
-def total_of(stream: Stream) -> int | None:
-    """How many rows an export says it has."""
+def total_of(stream: ResponseStream) -> int | None:
+    """Return the number of rows of an export, or `None` if unknown."""
     return _whole(stream, "x-total-count")
 
 
-def _whole(stream: Stream, header: str) -> int | None:
+def _whole(stream: ResponseStream, header: str) -> int | None:
     said = stream.headers.get(header, "")
     return int(said) if said.isascii() and said.isdecimal() else None
 
 
 class Counting:
-    """How many rows of an export have come: by its lines or, of Parquet, about, by its bytes."""
+    """Row counter of an export: exact by lines, or estimated by bytes for Parquet."""
 
     def __init__(self, total: int | None, expected_bytes: int | None) -> None:
         self.total = total
         self.rows = 0
         self._expected = expected_bytes
         self._bytes = 0
+        self._in_line = False
 
     @classmethod
-    def of(cls, stream: Stream, kind: str) -> "Counting":
-        """For what an answer announces."""
+    def of(cls, stream: ResponseStream, kind: str) -> "Counting":
+        """Create a counter from the headers of a response."""
         estimated = _whole(stream, "x-estimated-bytes") or 1
         return cls(total_of(stream), None if kind == "ndjson" else estimated)
 
     def add(self, chunk: bytes) -> None:
-        """So much more has come."""
+        """Count a received chunk."""
         self._bytes += len(chunk)
         if self._expected is None:
             self.rows += chunk.count(b"\n")
+            self._in_line = not chunk.endswith(b"\n") if chunk else self._in_line
         else:
             share = min(1.0, self._bytes / self._expected)
             self.rows = int((self.total or 0) * share)
 
     def end(self) -> int:
-        """All of it has come."""
+        """Return the final number of rows."""
         if self._expected is not None:
             self.rows = self.total or 0
-        return self.rows
+        return self.rows + self._in_line

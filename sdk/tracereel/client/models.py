@@ -1,4 +1,4 @@
-"""What the collector answers, typed; fields that a newer collector adds are kept as they are."""
+"""Models of the collector's responses; unknown fields are kept."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Model(BaseModel):
-    """An answer, or a part of one: frozen, and lenient about what it does not know."""
+    """Base of response models: frozen, accepts unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 
@@ -22,26 +22,26 @@ class Step:
     time: str
     event: str
     details: Mapping[str, Any]
-    """The event as it was sent, with what the collector added."""
+    """Event as it was sent, with the fields that the collector added."""
     more: Mapping[str, Any] = field(default_factory=dict)
-    """What else the collector says of it: offsets, durations, the step it belongs to."""
+    """Other fields of the entry: offsets, durations, its step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A recorded run: its events in causal order and what they add up to."""
+    """Recorded run: events in causal order and a summary."""
 
     trace_id: str
     timeline: tuple[Step, ...]
     summary: Mapping[str, Any]
     raw: bytes
-    """The answer as the collector sent it."""
+    """Original response body."""
     next: str | None = None
-    """Where the next page begins; None on the last."""
+    """Position of the next page; None on the last one."""
 
 
 class Run(Model):
-    """A run as the search lists it."""
+    """Run in a search result."""
 
     trace_id: str
     name: str | None = None
@@ -69,17 +69,17 @@ class Run(Model):
 
 
 class RunPage(Model):
-    """A page of the search."""
+    """Page of search results."""
 
     traces: tuple[Run, ...]
     next: str | None = None
-    """The cursor of the next page; None on the last."""
+    """Cursor of the next page; None on the last one."""
     facets: Any = None
     histogram: Any = None
 
 
 class TreeStep(Model):
-    """One step of a run's tree; `depth` and `parent_id` say where it hangs."""
+    """Step of a run's tree, located by `depth` and `parent_id`."""
 
     id: str
     kind: str
@@ -106,7 +106,7 @@ class TreeStep(Model):
 
 @dataclass(frozen=True, slots=True)
 class OutlineStep:
-    """A step in outline: what a picture of a run needs of it."""
+    """Short form of a step, enough to draw a run."""
 
     id: str
     depth: int
@@ -125,7 +125,7 @@ class OutlineStep:
 
 
 class Outline(Model):
-    """The steps of a long run: lists of equal length, one a field, each step behind its parent."""
+    """Steps of a long run in columns of equal length; parents come first."""
 
     id: tuple[str, ...]
     depth: tuple[int, ...]
@@ -143,26 +143,26 @@ class Outline(Model):
     clock_shift_ms: tuple[float | None, ...]
 
     def __len__(self) -> int:
-        """How many steps there are."""
+        """Return the number of steps."""
         return len(self.id)
 
     def steps(self) -> Iterator[OutlineStep]:
-        """One step after the other."""
+        """Yield the steps."""
         columns = [getattr(self, each.name) for each in fields(OutlineStep)]
         return itertools.starmap(OutlineStep, zip(*columns, strict=True))
 
 
 class StepAlone(Model):
-    """A step without the run around it."""
+    """Step without the rest of its run."""
 
     trace_id: str
     step: TreeStep
     events: tuple[Mapping[str, Any], ...] = ()
-    """As they were sent, up to 200."""
+    """Events as they were sent, up to 200."""
 
 
 class Trace(Model):
-    """A run as a tree."""
+    """Run as a tree."""
 
     trace_id: str
     state: str | None = None
@@ -172,13 +172,13 @@ class Trace(Model):
     user_id: str | None = None
     steps: tuple[TreeStep, ...] = ()
     outline: Outline | None = None
-    """Instead of `steps`, where there are more than `outline_above`."""
+    """Steps in short form, instead of `steps`, if there are more than `outline_above`."""
     chains: tuple[Mapping[str, Any], ...] = ()
     summary: Mapping[str, Any] = {}
 
 
 class Completeness(Model):
-    """Whether all of a run is here, and what is missing."""
+    """Completeness of a run, and its missing events."""
 
     trace_id: str
     verdict: str
@@ -194,7 +194,7 @@ class Completeness(Model):
 
 
 class RunState(Model):
-    """How a run was at a moment."""
+    """State of a run at a point in time."""
 
     trace_id: str
     at: datetime | None = None
@@ -213,12 +213,12 @@ class RunState(Model):
 
 
 class Difference(Model):
-    """A step that is added, removed or changed from one run to the other."""
+    """Step that was added, removed or changed between two runs."""
 
     change: str
     """`added`, `removed`, `changed`, or `same`."""
     what: str | None = None
-    """The first field that differs."""
+    """First field that differs."""
     depth: int = 0
     kind: str = ""
     name: str = ""
@@ -233,7 +233,7 @@ class Difference(Model):
 
 
 class Diff(Model):
-    """Two runs compared."""
+    """Comparison of two runs."""
 
     a: Mapping[str, Any]
     b: Mapping[str, Any]
@@ -244,31 +244,33 @@ class Diff(Model):
     steps: tuple[Difference, ...] = ()
     truncated: bool = False
     fork: Mapping[str, Any] | None = None
-    """If one is a branch of the other: `branch`, `of`, at which call (`at`), and `overrides`."""
+    """Fork point if one run is a branch of the other: `branch`, `of`, call (`at`), `overrides`."""
 
 
 class Replayable(Model):
-    """Whether a run can be re-executed, and what came of it when it was."""
+    """Whether a run can be re-executed, and its past re-executions."""
 
     trace_id: str
     replayable: str
     """`yes`, `partly` or `no`."""
     recorded: bool = False
     reasons: tuple[str, ...] = ()
-    """Why not, or only partly."""
+    """Reasons for `no` or `partly`."""
     calls: int = 0
-    """Calls that a re-execution serves."""
+    """Number of calls that a re-execution serves from the tape."""
     entry: str | None = None
     command: str | None = None
     forked_from: Mapping[str, Any] | None = None
     replays: tuple[Mapping[str, Any], ...] = ()
-    """Re-executions, each with its `divergences`; those with a `branch` made a run of their own."""
+    """Re-executions with their `divergences`; those with a `branch` created a new run."""
     branches: Mapping[str, Any] | None = None
-    """The tree of branches that the run is in: `trace_id`, `name`, `at`, `overrides`, `branches`."""
+    """Tree of the run's branches: `trace_id`, `name`, `at`, `overrides`, `branches`."""
+    other_emitters: tuple[str, ...] = ()
+    """Processes with a separate tape for this run, beside the root tape."""
 
 
 class Session(Model):
-    """A conversation as it is listed."""
+    """Session in a list."""
 
     session_id: str
     name: str | None = None
@@ -285,21 +287,21 @@ class Session(Model):
 
 
 class SessionPage(Model):
-    """A page of conversations, the one active last first."""
+    """Page of sessions, the most recently active first."""
 
     sessions: tuple[Session, ...]
     next: str | None = None
 
 
 class Turn(Run):
-    """One run of a conversation: what was asked and answered, and the rounds in between."""
+    """One run of a session: prompt, response, and the rounds in between."""
 
     answer: str | None = None
     rounds: tuple[Mapping[str, Any], ...] = ()
 
 
 class Conversation(Model):
-    """A conversation with its turns, the oldest first."""
+    """Session with its turns, the oldest first."""
 
     session_id: str
     users: tuple[str, ...] = ()
@@ -308,7 +310,7 @@ class Conversation(Model):
 
 
 class Agent(Model):
-    """What an agent did over a window."""
+    """Statistics of an agent over a time window."""
 
     agent: str
     executions: int = 0
@@ -331,28 +333,28 @@ class Agent(Model):
 
 
 class AgentPage(Model):
-    """Agents over a window, the busiest first."""
+    """Agents over a time window, the busiest first."""
 
     agents: tuple[Agent, ...]
     window: Mapping[str, Any] = {}
 
 
 class Deleted(Model):
-    """What a deletion took away."""
+    """Result of a deletion."""
 
     status: str
     trace_id: str | None = None
     user_id: str | None = None
     traces: int | None = None
-    """How many runs, where they were of a user."""
+    """Number of deleted runs, if a user was deleted."""
     rows: Mapping[str, int] = {}
-    """How many rows of each table."""
+    """Number of deleted rows per table."""
     late_until: datetime | None = None
-    """What comes late is dropped until then."""
+    """Time until which late events are dropped."""
 
 
 class Score(Model):
-    """What somebody thinks of a run or a step."""
+    """Score of a run or step."""
 
     id: str
     trace_id: str
@@ -369,14 +371,14 @@ class Score(Model):
 
 
 class ScorePage(Model):
-    """A page of scores, the newest first."""
+    """Page of scores, the newest first."""
 
     scores: tuple[Score, ...]
     next: int | None = None
 
 
 class ScoreAverage(Model):
-    """The scores of one name and agent, together."""
+    """Aggregated scores of one name and agent."""
 
     name: str
     agent_name: str | None = None
@@ -388,14 +390,14 @@ class ScoreAverage(Model):
 
 
 class Column(Model):
-    """A column of an answer in SQL, with its ClickHouse type."""
+    """Column of an SQL result, with its ClickHouse type."""
 
     name: str
     type: str
 
 
 class SqlAnswer(Model):
-    """Rows of a question in SQL."""
+    """Result of an SQL query."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -403,6 +405,6 @@ class SqlAnswer(Model):
     limit_reached: bool = False
 
     def dicts(self) -> list[dict[str, Any]]:
-        """Each row by the names of its columns."""
+        """Return each row as a dictionary by column name."""
         names = [column.name for column in self.columns]
         return [dict(zip(names, row, strict=True)) for row in self.rows]

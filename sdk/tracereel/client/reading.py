@@ -1,4 +1,4 @@
-"""One run: told in order, played again, as a tree, checked for gaps, compared."""
+"""Client methods for one run: replay, state, tree, completeness and diff."""
 
 import json
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from tracereel.client.models import (
     Trace,
 )
 from tracereel.client.streams import EventStream
-from tracereel.client.transport import Params, Stream
+from tracereel.client.transport import Params, ResponseStream
 
 _OWN: Final = frozenset({"time", "event", "details"})
 
 
-class Reading(Asking):
-    """Questions about one run."""
+class ReadingMethods(Asking):
+    """Requests about one run."""
 
     def replay(
         self,
@@ -34,13 +34,16 @@ class Reading(Asking):
         after: str | None = None,
         linked: bool = True,
     ) -> Replay:
-        """A run told in causal order; with `limit` a page, whose `next` is `after` of the next."""
+        """Return a run in causal order.
+
+        With `limit` it is a page; pass its `next` as `after` for the next one.
+        """
         params: Params = {"limit": limit, "after": after, "linked": None if linked else False}
         answer = self.of_trace(f"/v1/replay/{path_of(trace_id)}", trace_id, params)
         return parse_replay(answer.body, self.endpoint)
 
     def steps(self, trace_id: str, *, page_size: int = 1000, linked: bool = True) -> Iterator[Step]:
-        """Every entry of a run's timeline, page by page, however long it is."""
+        """Yield all entries of a run's timeline, fetching pages on demand."""
         after: str | None = None
         while True:
             page = self.replay(trace_id, limit=page_size, after=after, linked=linked)
@@ -50,7 +53,7 @@ class Reading(Asking):
                 return
 
     def state(self, trace_id: str, at: Moment | float, *, linked: bool = True) -> RunState:
-        """How a run was at a moment: a time, or milliseconds after its beginning."""
+        """Return the state of a run at a time, or at milliseconds after its start."""
         params = {**as_params({"at": at}), "linked": None if linked else False}
         answer = self.of_trace(f"/v1/replay/{path_of(trace_id)}", trace_id, params)
         return self.parsed(RunState, answer.body)
@@ -58,10 +61,10 @@ class Reading(Asking):
     def replay_stream(
         self, trace_id: str, *, speed: float = 1.0, last_event_id: str | None = None
     ) -> EventStream:
-        """A run played again at its own pace, or `speed` times as fast; 0 is without pauses."""
+        """Stream a run at its original pace, or `speed` times as fast; 0 means no pauses."""
         path = f"/v1/replay/{path_of(trace_id)}"
 
-        def open_stream(seen: str | None) -> Stream:
+        def open_stream(seen: str | None) -> ResponseStream:
             try:
                 return self.stream(path, {"stream": 1, "speed": speed}, seen)
             except NotFoundError as error:
@@ -70,11 +73,11 @@ class Reading(Asking):
         return EventStream(open_stream, last_event_id=last_event_id)
 
     def tape(self, trace_id: str) -> bytes:
-        """What was recorded of a run for its re-execution, as NDJSON; `tracereel.replay` reads it."""
+        """Return the tape of a run as NDJSON, for `tracereel.replay`."""
         return self.of_trace(f"/v1/traces/{path_of(trace_id)}/tape", trace_id, {}).body
 
     def replayable(self, trace_id: str) -> Replayable:
-        """Whether a run can be re-executed, what came of it when it was, and its branches."""
+        """Return whether a run can be re-executed, its past re-executions and branches."""
         answer = self.of_trace(f"/v1/traces/{path_of(trace_id)}/replayable", trace_id, {})
         return self.parsed(Replayable, answer.body)
 
@@ -88,11 +91,11 @@ class Reading(Asking):
         budget_tokens: int | None = None,
         linked: bool = True,
     ) -> Trace:
-        """A run as a tree, or the part below a step.
+        """Return a run as a tree, or the subtree of a step.
 
-        With a budget it is what matters most, in so many bytes or tokens of a language model.
-        A run of more than `outline_above` steps comes in `outline`: a sixth of the bytes.
-        `linked=False` leaves out the runs that this one started.
+        A budget, in bytes or in tokens of a language model, limits it to the most important parts. A run of
+        more than `outline_above` steps is returned in `outline`, a sixth of the size. `linked=False` omits
+        the runs that this one started.
         """
         params: Params = {
             "step": step,
@@ -105,20 +108,20 @@ class Reading(Asking):
         return self.parsed(Trace, answer.body)
 
     def step_alone(self, trace_id: str, step: str) -> StepAlone:
-        """One step with its events and its own figures, without reading a long run around it."""
+        """Return one step with its events and statistics, without reading the whole run."""
         params: Params = {"step": step, "alone": True}
         answer = self.of_trace(f"/v1/traces/{path_of(trace_id)}", trace_id, params)
         return self.parsed(StepAlone, answer.body)
 
     def completeness(self, trace_id: str) -> Completeness:
-        """Whether all of a run has arrived, and what is missing."""
+        """Return whether all events of a run have arrived, and the missing ones."""
         answer = self.of_trace(f"/v1/traces/{path_of(trace_id)}/completeness", trace_id)
         return self.parsed(Completeness, answer.body)
 
     def diff(self, a: str, b: str, *, everything: bool = False) -> Diff:
-        """Two runs aligned on their trees: what is added, removed and changed from `a` to `b`.
+        """Compare the trees of two runs: steps added, removed and changed from `a` to `b`.
 
-        With `everything` the steps that are the same are listed too.
+        With `everything`, unchanged steps are listed too.
         """
         path = f"/v1/traces/{path_of(a)}/diff/{path_of(b)}"
         params: Params = {"everything": everything or None}
@@ -126,10 +129,10 @@ class Reading(Asking):
 
 
 def parse_replay(body: bytes, endpoint: str) -> Replay:
-    """A replay out of an answer.
+    """Parse a response as a replay.
 
     Raises:
-        UnexpectedAnswerError: it is none.
+        UnexpectedAnswerError: the response is not a replay.
     """
     try:
         document = json.loads(body)

@@ -1,10 +1,11 @@
-"""Streams that go on: the live tail and a replay as it happened, each behind the last event seen."""
+"""Event streams (live tail, replay) that reconnect after the last event."""
 
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
+from tracereel._runtime.sse_parser import SseParser
 from tracereel.client.errors import (
     ClientError,
     CollectorUnavailableError,
@@ -12,20 +13,29 @@ from tracereel.client.errors import (
     UnexpectedAnswerError,
 )
 from tracereel.client.models import Step
-from tracereel.client.sse import Message, messages
-from tracereel.client.transport import Stream
+from tracereel.client.transport import ResponseStream
 
 FIRST_PAUSE: Final = 0.5
 LAST_PAUSE: Final = 30.0
 TRIES: Final = 10
-"""How often in a row a stream is opened in vain before its error is passed on."""
-OPEN = Callable[[str | None], Stream]
+"""Maximum number of consecutive connections without a byte of the stream before the error is raised."""
+MAX_EVENT_BYTES: Final = 64 * 1024 * 1024
+"""Maximum size of an event, as in the collector."""
+OPEN = Callable[[str | None], ResponseStream]
+
+
+class Message(NamedTuple):
+    """One server-sent event, as text."""
+
+    event: str
+    data: str
+    id: str
 
 
 class EventStream:
-    """Steps as they come; opens its connection again when it breaks off.
+    """Iterator over steps that reconnects when the connection breaks.
 
-    Iterate over it, and close it (or use it in a `with` block) when done, from whichever thread.
+    Close it when done, or use it in a `with` block. It can be closed from any thread.
     """
 
     def __init__(
@@ -37,21 +47,23 @@ class EventStream:
         on_notice: Callable[[Message], None] | None = None,
     ) -> None:
         self.last_event_id = last_event_id
-        """How far the stream is: give it to a later one to go on from there."""
+        """Id of the last event; pass it to a new stream to resume."""
         self.lagged = 0
-        """How often this reader was too slow and had to open its stream again."""
+        """Number of times the reader was too slow and the stream was reopened."""
         self.gaps = 0
-        """How often the collector said that something may not have been shown."""
+        """Number of times the collector reported that events may be missing."""
         self.reconnects = 0
         self.ended_with: Mapping[str, Any] = {}
-        """The stream's last word: of a replay its summary, of a tail why it ended."""
+        """Final message: the summary of a replay, or the reason why a tail ended."""
         self._open_stream = open_stream
         self._reconnect = reconnect
         self._on_notice = on_notice
-        self._stream: Stream | None = None
+        self._stream: ResponseStream | None = None
         self._closed = threading.Event()
         self._over = False
         self._was_open = False
+        self._first_pause = FIRST_PAUSE
+        self._failures = 0
 
     def __enter__(self) -> Self:
         return self
@@ -60,46 +72,42 @@ class EventStream:
         self.close()
 
     def close(self) -> None:
-        """End the iteration; safe to call twice, from any thread."""
+        """End the iteration; safe to call again, from any thread."""
         self._closed.set()
         if self._stream is not None:
             self._stream.close()
 
     def __iter__(self) -> Iterator[Step]:
-        """Every step, until the stream is over or closed.
+        """Yield steps until the stream ends or is closed.
 
         Raises:
-            ClientError: it cannot be opened (any more).
+            ClientError: the stream cannot be opened or reopened.
         """
-        failures = 0
+        self._failures = 0
         while not self._closed.is_set() and not self._over:
             try:
                 self._stream = self._open_stream(self.last_event_id)
                 self._was_open = True
-                if self._closed.is_set():  # closed while it was being opened
+                if self._closed.is_set():  # closed while it was opened
                     self._stream.close()
                     return
-                for step in self._steps(self._stream):
-                    failures = 0
-                    yield step
+                yield from self._steps(self._stream)
             except ClientError as error:
                 if self._closed.is_set():
                     return
-                failures += 1
-                if not (self._reconnect and error.retryable) or failures >= TRIES:
+                self._failures += 1
+                if not (self._reconnect and error.retryable) or self._failures >= TRIES:
                     raise
                 if not self._was_open and _nobody_is_there(error):
-                    raise  # most likely a wrong address, or a collector that was never started
-                self._pause(error, failures)
+                    raise  # probably a wrong address, or a collector that was never started
+                self._pause(error)
                 self.reconnects += 1
             finally:
                 if self._stream is not None:
                     self._stream.close()
 
-    def _steps(self, stream: Stream) -> Iterator[Step]:
-        for message in messages(stream.chunks()):
-            if message.id:
-                self.last_event_id = message.id
+    def _steps(self, stream: ResponseStream) -> Iterator[Step]:
+        for message in self._messages(stream):
             if message.event == "end":
                 self.ended_with = _document(message)
                 self._notice(message)
@@ -116,27 +124,41 @@ class EventStream:
         if not self._over and not self._closed.is_set():
             raise ConnectionLostError("the stream ended before it was over")
 
+    def _messages(self, stream: ResponseStream) -> Iterator[Message]:
+        parser = SseParser(max_event_bytes=MAX_EVENT_BYTES)
+        for chunk in stream.chunks():
+            # Not only a step: a quiet tail has its opening alone until its connection is cut.
+            self._failures = 0
+            for event in parser.feed(chunk):
+                self.last_event_id = event.id or self.last_event_id
+                yield Message(event.event, event.data.decode("utf-8", "replace"), event.id)
+            self.last_event_id = parser.last_event_id or self.last_event_id
+            if parser.retry_ms is not None:
+                self._first_pause = min(max(FIRST_PAUSE, parser.retry_ms / 1000), LAST_PAUSE)
+            if parser.dropped:
+                raise UnexpectedAnswerError(f"an event of more than {MAX_EVENT_BYTES} bytes came")
+
     def _notice(self, message: Message) -> None:
         if self._on_notice is not None:
             self._on_notice(message)
 
-    def _pause(self, error: ClientError, failures: int) -> None:
-        pause = min(LAST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
+    def _pause(self, error: ClientError) -> None:
+        pause = min(LAST_PAUSE, self._first_pause * 2 ** (self._failures - 1))
         if isinstance(error, CollectorUnavailableError) and error.retry_after is not None:
             pause = max(pause, min(error.retry_after, LAST_PAUSE))
         self._closed.wait(pause)
 
 
 def _nobody_is_there(error: ClientError) -> bool:
-    """Whether no answer came at all; a collector that is starting or busy says when to come back."""
+    """Return whether no response came; a starting or busy collector sends `Retry-After`."""
     return isinstance(error, CollectorUnavailableError) and error.retry_after is None
 
 
 def step_of(message: Message) -> Step:
-    """A message of a stream as a step.
+    """Parse a message of a stream as a step.
 
     Raises:
-        UnexpectedAnswerError: it is none.
+        UnexpectedAnswerError: the message is not a step.
     """
     try:
         entry = json.loads(message.data)

@@ -1,4 +1,4 @@
-"""The client: every question that can be put to a collector, one method each."""
+"""Synchronous client with one method per request to a collector."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -8,21 +8,23 @@ from tracereel.client.filters import TailFilters, as_params, checked
 from tracereel.client.finding import Finding
 from tracereel.client.keeping import Keeping
 from tracereel.client.models import SqlAnswer
-from tracereel.client.reading import Reading
-from tracereel.client.sse import Message
-from tracereel.client.streams import EventStream
+from tracereel.client.reading import ReadingMethods
+from tracereel.client.streams import EventStream, Message
 from tracereel.client.transport import Answer, Params
 
 
-class Client(Reading, Finding, Keeping):
-    """Asks a collector; one connection per call, no state, safe to share between threads.
+class Client(ReadingMethods, Finding, Keeping):
+    """Client of a collector; one connection per call, stateless, safe to share between threads.
 
-    Endpoint and key come from `TRACEREEL_ENDPOINT` and `TRACEREEL_API_KEY` unless given.
-    Every method raises a `ClientError` of one of its kinds when it does not get its answer.
+    Endpoint and key default to `TRACEREEL_ENDPOINT` and `TRACEREEL_API_KEY`. Every method raises a
+    subclass of `ClientError` on failure.
     """
 
     def get(self, path: str, params: Params | None = None) -> Answer:
-        """One GET, whatever the status; redirects are not followed (they would carry the key)."""
+        """Send a GET request and return the response of any status.
+
+        Redirects are not followed, because they would carry the key.
+        """
         return self.transport.ask("GET", path, params=params)
 
     def tail(
@@ -33,7 +35,7 @@ class Client(Reading, Finding, Keeping):
         on_notice: Callable[[Message], None] | None = None,
         **filters: Unpack[TailFilters],
     ) -> EventStream:
-        """What the collector acknowledges, as it does; goes on by itself when the connection breaks."""
+        """Stream newly acknowledged events; reconnects when the connection breaks."""
         params = as_params(checked(filters, TailFilters))
         return EventStream(
             lambda seen: self.stream("/v1/tail", params, seen),
@@ -45,7 +47,7 @@ class Client(Reading, Finding, Keeping):
     def sql(
         self, query: str, parameters: Mapping[str, Any] | None = None, *, limit: int = 1000
     ) -> SqlAnswer:
-        """The answer to one SELECT over the tenant's own rows; `{name:Type}` are parameters."""
+        """Run one SELECT on the tenant's rows; `{name:Type}` marks parameters."""
         body = json.dumps({"query": query, "parameters": dict(parameters or {})}).encode()
         answer = self.transport.fetch(
             "POST",

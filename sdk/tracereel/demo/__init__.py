@@ -1,1 +1,1 @@
-"""A small agent pipeline to record: appointment booking with a scripted model, no network."""
+"""Demo agents for recording, with scripted models and no network."""

@@ -1,8 +1,8 @@
-"""The recorded pipeline: five agents turn a request into an appointment, or say why not.
+"""Demo pipeline: five agents turn a request into an appointment or a reason why not.
 
-This is what decorated agent code looks like; everything the flight recorder needs is in the
-decorators, `record_decision` and `current_execution().set`. The run begins with a function of this module,
-`create_appointment`, so that `tracereel replay` can call it again.
+This is an example of decorated agent code. Recording needs only the decorators, `record_decision`
+and `current_execution().set`. The run begins with the function `create_appointment` of this
+module, so that `tracereel replay` can call it again.
 """
 
 from collections.abc import Iterator
@@ -41,12 +41,12 @@ _LLM: Final[dict[str, Any]] = {
     "max_tokens": 500,
 }
 _asked_again: Final = retry(attempts=2, on=LLMTimeoutError, strategy=fixed_delay(0.05))
-"""A model that did not answer may do so when it is asked once more."""
+"""Retry policy for model timeouts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What was read out of the user's words."""
+class AppointmentRequest:
+    """Data extracted from the user's request."""
 
     contact: str
     date: str
@@ -55,8 +55,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """When the appointment shall be."""
+class AppointmentTime:
+    """Date and time of the appointment."""
 
     date: str
     time: str
@@ -65,29 +65,29 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """How a request ended."""
+    """Outcome of a request."""
 
     outcome: str
     appointment: str | None = None
 
 
 class AppointmentAssistant:
-    """The pipeline and its five agents, sharing one model."""
+    """The pipeline and its five agents, which share one model."""
 
     def __init__(self, model: ScriptedModel) -> None:
         self._model = model
         self.trace_id: str | None = None
-        """The trace of the latest request."""
+        """Trace id of the latest request."""
         self._confidences: list[float] = []
 
     def book(self, user_prompt: str) -> Booking:
-        """Ask the agents in turn."""
+        """Call the agents in sequence."""
         run = tracereel.current_execution()
-        if not run:  # recording is switched off
+        if not run:  # recording is off
             return self._book(user_prompt)
         self.trace_id = run.trace_id
         booking = self._book(user_prompt)
-        # A chain of agents is as sure as the least sure of them.
+        # A chain of agents is only as confident as its least confident agent.
         run.set(outcome=booking.outcome, confidence=min(self._confidences))
         return booking
 
@@ -104,8 +104,8 @@ class AppointmentAssistant:
 
     @tracereel.traced_agent("parsing_agent", **_LLM)
     @_asked_again
-    def parse(self, prompt: str) -> Request:
-        """Read contact, date, time and place out of the user's words."""
+    def parse(self, prompt: str) -> AppointmentRequest:
+        """Extract contact, date, time and place from the request."""
         answer = self._ask("entity_extraction", prompt)
         tracereel.record_decision(
             "entity_extraction",
@@ -115,13 +115,13 @@ class AppointmentAssistant:
             input_data={"prompt": prompt},
             output_data=dict(answer.content),
         )
-        return Request(**answer.content)
+        return AppointmentRequest(**answer.content)
 
     @tracereel.traced_agent("temporal_agent", **_LLM)
-    def resolve_time(self, request: Request) -> Moment:
-        """Turn words such as 'mañana' into a date."""
+    def resolve_time(self, request: AppointmentRequest) -> AppointmentTime:
+        """Resolve phrases such as 'mañana' to a date."""
         answer = self._ask("temporal_resolution", request.date)
-        moment = Moment(*(answer.content[key] for key in ("date", "time", "timezone")))
+        moment = AppointmentTime(*(answer.content[key] for key in ("date", "time", "timezone")))
         tracereel.record_decision(
             "temporal_resolution",
             category="resolution",
@@ -135,30 +135,30 @@ class AppointmentAssistant:
         return moment
 
     @tracereel.traced_agent("history_agent", version=VERSION)
-    def usual_place(self, request: Request) -> str:
-        """Take the place of before: no model is asked."""
+    def usual_place(self, request: AppointmentRequest) -> str:
+        """Return the previous place without a model call."""
         del request
         tracereel.current_execution().set(
             confidence=0.4, reasoning="No place was found: the last visit's is likely enough"
         )
         return USUAL_PLACE
 
-    # A booking without a looked-up place is still a booking.
+    # A missing place lookup must not prevent a booking.
     @fallback(to=usual_place, on=LLMTimeoutError)
     @tracereel.traced_agent("geo_agent", **_LLM)
     @_asked_again
-    def resolve_place(self, request: Request) -> str:
-        """Find the place that is meant."""
+    def resolve_place(self, request: AppointmentRequest) -> str:
+        """Resolve the place."""
         answer = self._ask("place_resolution", request.place or request.contact)
         place: str = answer.content["place"]
         return place
 
     @tracereel.traced_agent("validation_agent", **_LLM)
-    def validate(self, moment: Moment) -> bool:
+    def validate(self, moment: AppointmentTime) -> bool:
         """Check the booking rules."""
         return self._check_rules(moment.date, moment.time) == "accept"
 
-    # A decision that is a function can be forced: `tracereel replay … --choose rule_check=refuse`.
+    # A decision function can be forced: `tracereel replay … --choose rule_check=refuse`.
     @tracereel.traced_decision("rule_check", category="validation", candidates=["accept", "refuse"])
     def _check_rules(self, date: str, time: str) -> str:
         answer = self._ask("rule_check", f"{date} {time}")
@@ -172,8 +172,8 @@ class AppointmentAssistant:
         return chosen
 
     @tracereel.traced_agent("availability_agent", **_LLM)
-    def find_slot(self, moment: Moment, *, contact: str) -> str | None:
-        """Take the slot that was asked for, if it is free."""
+    def find_slot(self, moment: AppointmentTime, *, contact: str) -> str | None:
+        """Return the requested slot if it is free."""
         answer = self._ask("slot_choice", f"{contact} {moment.date} {moment.time}")
         slot: str | None = answer.content["slot"]
         tracereel.record_decision(
@@ -189,9 +189,9 @@ class AppointmentAssistant:
         return slot
 
     def _ask(self, task: str, prompt: str) -> Completion:
-        """Ask the model, and note on the current execution what its answer cost and is worth."""
+        """Call the model and record tokens, cost and confidence on the current execution."""
         execution = tracereel.current_execution()
-        if not execution:  # recording is switched off
+        if not execution:  # recording is off
             return self._model.complete(task, prompt)
         execution.set(stage="llm_call")
         answer = self._model.complete(task, prompt)
@@ -215,7 +215,7 @@ _on_duty: ContextVar[AppointmentAssistant | None] = ContextVar("tracereel_demo",
 
 @contextmanager
 def on_duty(assistant: AppointmentAssistant) -> Iterator[None]:
-    """Have an assistant take the requests that come meanwhile."""
+    """Use an assistant for all requests in the block."""
     token = _on_duty.set(assistant)
     try:
         yield
@@ -225,10 +225,10 @@ def on_duty(assistant: AppointmentAssistant) -> Iterator[None]:
 
 @tracereel.traced_pipeline(PIPELINE, agents=list(AGENTS))
 def create_appointment(user_prompt: str, *, user_timezone: str, user_id: str) -> Booking:
-    """Book what the user asked for.
+    """Book the requested appointment.
 
     Raises:
-        LLMTimeoutError: the model gave no answer to an agent the booking cannot do without.
+        LLMTimeoutError: the model did not respond to an agent that the booking requires.
     """
     del user_timezone, user_id  # recorded with the run
     assistant = _on_duty.get() or AppointmentAssistant(usual_model(user_prompt))

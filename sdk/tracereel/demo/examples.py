@@ -1,4 +1,4 @@
-"""The examples that `tracereel demo` can run, each with what it shows and what it needs."""
+"""Examples that `tracereel demo` can run, with descriptions and requirements."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tracereel.demo.run import RunReport
 
 
 class Runner(Protocol):
-    """Runs an example as often as asked."""
+    """Function that runs an example repeatedly."""
 
     def __call__(
         self,
@@ -23,19 +23,19 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example; its module is imported only when it is run."""
+    """One example; its module is imported when it is run."""
 
     shows: str
     module: str
     function: str
     extra: str | None = None
-    """What has to be installed beside the base."""
+    """Optional dependency group that it requires."""
 
     def load(self) -> Runner:
-        """What runs it.
+        """Import and return the runner.
 
         Raises:
-            ImportError: something is not installed that it needs.
+            ImportError: a required package is not installed.
         """
         runner: Runner = getattr(import_module(f"tracereel.demo.{self.module}"), self.function)
         return runner

@@ -1,8 +1,8 @@
-"""A LangGraph orchestrator: a router, and two specialists that reason and act in turn.
+"""Demo LangGraph orchestrator: a router and two specialists that alternate reasoning and tools.
 
-Graphs, nodes, models and tools are recorded by `wrap`; the router says itself how it decided, and each
-specialist when a round of its loop begins. The run begins with a function of this module, `answer`, so that
-`tracereel replay` can call it again.
+`wrap` records graphs, nodes, models and tools. The router records its decision, and each
+specialist the rounds of its loop. The run begins with the function `answer` of this module, so
+that `tracereel replay` can call it again.
 """
 
 import time
@@ -18,25 +18,28 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
 import tracereel
+from tracereel.demo.orchestrator_script import (
+    DOCUMENTS,
+    GENERAL,
+    MAX_ITERATIONS,
+    ORDERS,
+    models_for,
+)
 from tracereel.integrations.langgraph import wrap
 from tracereel.providers.routing import Routing, Rule
 
 PIPELINE: Final = "support_desk"
-MAX_ITERATIONS: Final = 10
 RECURSION_LIMIT: Final = 50
 TIME_LIMIT_SECONDS: Final = 300.0
 
-ORDERS: Final = "orders_agent"
-DOCUMENTS: Final = "documents_agent"
-GENERAL: Final = "general_agent"
 AGENTS: Final = (ORDERS, DOCUMENTS, GENERAL)
 COMMANDS: Final = {"/orders": ORDERS, "/docs": DOCUMENTS, "/search": DOCUMENTS}
 ORDER_WORDS: Final = ("order", "invoice", "customer", "stock")
 TOO_MANY: Final = "I could not finish this in ten rounds."
 
 
-class State(TypedDict, total=False):
-    """What the nodes hand on."""
+class OrchestratorState(TypedDict, total=False):
+    """State passed between nodes."""
 
     messages: Annotated[list[AnyMessage], add_messages]
     attachments: list[str]
@@ -45,27 +48,27 @@ class State(TypedDict, total=False):
 
 @tool
 def find_orders(customer: str) -> str:
-    """The open orders of a customer."""
+    """Return the open orders of a customer."""
     return f"{customer}: order 1042 (shipped), order 1077 (waiting for stock)"
 
 
 @tool
 def get_invoice(order: str) -> str:
-    """The invoice of an order."""
+    """Return the invoice of an order."""
     return f"order {order}: 180.00 EUR, paid"
 
 
 @tool
 def search_documents(query: str) -> str:
-    """Passages of the documents that have these words."""
+    """Return passages of the documents that contain these words."""
     return f"returns.pdf, page 2: about {query}"
 
 
 for _tool in (find_orders, get_invoice, search_documents):
-    _tool.metadata = {"effect": "read"}  # it may run in a fork
+    _tool.metadata = {"effect": "read"}  # may run in a fork
 
 Models = Mapping[str, BaseChatModel]
-"""By the agent that asks them; the router's under `router`."""
+"""Models by agent name; the router's is `router`."""
 
 
 class Orchestrator:
@@ -75,7 +78,7 @@ class Orchestrator:
         self._models = models
         self._clock = clock
         self._deadline = 0.0
-        builder = StateGraph(State)
+        builder = StateGraph(OrchestratorState)
         builder.add_node("router", self._route)
         for name, tools in (
             (ORDERS, [find_orders, get_invoice]),
@@ -87,14 +90,14 @@ class Orchestrator:
         builder.add_edge(START, "router")
         builder.add_conditional_edges("router", _active, list(AGENTS))
         graph = builder.compile(name="orchestrator")
-        # Between steps the specialists look at the clock; this is for a step that hangs.
+        # Specialists check the deadline between steps; this limits a step that hangs.
         graph.step_timeout = TIME_LIMIT_SECONDS
         self._graph = wrap(graph)
         self.trace_id: str | None = None
-        """The trace of the latest request."""
+        """Trace id of the latest request."""
 
     def say(self, prompt: str, attachments: list[str], session_id: str) -> str:
-        """What the specialist says whom the router has chosen."""
+        """Return the response of the specialist that the router chooses."""
         run = tracereel.current_execution()
         self.trace_id = run.trace_id or None
         self._deadline = self._clock() + TIME_LIMIT_SECONDS
@@ -105,7 +108,7 @@ class Orchestrator:
         run.set(outcome=state["active_agent"])
         return str(state["messages"][-1].content)
 
-    def _route(self, state: State) -> State:
+    def _route(self, state: OrchestratorState) -> OrchestratorState:
         routing = route(
             str(state["messages"][-1].content),
             attachments=state.get("attachments", []),
@@ -123,10 +126,10 @@ class Orchestrator:
             raise TimeoutError("five minutes are over")
 
     def _specialist(self, name: str, tools: list[BaseTool]) -> Any:
-        """A graph of its own: ask the model, call the tools it wants, until it wants none."""
+        """Build a subgraph that calls the model and its tools until it requests none."""
         known = {each.name: each for each in tools}
 
-        def reason(state: State) -> State:
+        def reason(state: OrchestratorState) -> OrchestratorState:
             self._check_time()
             asked = sum(isinstance(each, AIMessage) for each in state["messages"])
             tracereel.current_execution().round(limit=MAX_ITERATIONS)
@@ -134,12 +137,12 @@ class Orchestrator:
                 return {"messages": [AIMessage(TOO_MANY)]}
             return {"messages": [self._models[name].invoke(state["messages"])]}
 
-        def act(state: State) -> State:
+        def act(state: OrchestratorState) -> OrchestratorState:
             self._check_time()
             calls = getattr(state["messages"][-1], "tool_calls", ())
             return {"messages": [_called(known, call) for call in calls]}
 
-        builder = StateGraph(State)
+        builder = StateGraph(OrchestratorState)
         builder.add_node("reason", reason)
         builder.add_node("act", act)
         builder.add_edge(START, "reason")
@@ -153,7 +156,7 @@ _on_duty: ContextVar[Orchestrator | None] = ContextVar("tracereel_demo", default
 
 @contextmanager
 def on_duty(orchestrator: Orchestrator) -> Iterator[None]:
-    """Have an orchestrator take the requests that come meanwhile."""
+    """Use an orchestrator for all requests in the block."""
     token = _on_duty.set(orchestrator)
     try:
         yield
@@ -163,19 +166,17 @@ def on_duty(orchestrator: Orchestrator) -> Iterator[None]:
 
 @tracereel.traced_pipeline(PIPELINE, agents=["orchestrator", *AGENTS])
 def answer(prompt: str, *, attachments: list[str], session_id: str) -> str:
-    """Have somebody answer."""
+    """Respond to a request."""
     return (_on_duty.get() or _usual(prompt)).say(prompt, attachments, session_id)
 
 
 def _usual(prompt: str) -> Orchestrator:
-    """With models that know the request: for a replay, where nobody has brought any."""
-    from tracereel.demo.run_orchestrator import models_for
-
+    """Return an orchestrator with the scripted models of a request, for a replay."""
     return Orchestrator(models_for(prompt))
 
 
 def route(text: str, *, attachments: list[str], ask: Callable[[str], str]) -> Routing:
-    """Whom a request goes to: by command, else by its words, else by what is attached, else by a model."""
+    """Route a request by command, else by keyword, attachment or model."""
 
     def chosen(agent: str, rule: Rule, matched: str | None) -> Routing:
         return Routing(candidates=AGENTS, chosen=agent, rule=rule, matched=matched)
@@ -192,11 +193,11 @@ def route(text: str, *, attachments: list[str], ask: Callable[[str], str]) -> Ro
     return chosen(ask(text), "model", None)
 
 
-def _active(state: State) -> str:
+def _active(state: OrchestratorState) -> str:
     return state["active_agent"]
 
 
-def _wants_tools(state: State) -> bool:
+def _wants_tools(state: OrchestratorState) -> bool:
     return bool(getattr(state["messages"][-1], "tool_calls", ()))
 
 

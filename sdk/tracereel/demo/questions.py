@@ -1,7 +1,7 @@
-"""An SSE agent that answers questions about labour law, with threads, tools and a limit of rounds.
+"""Demo SSE agent for questions about labour law, with threads, tools and a round limit.
 
-The model is scripted. What the flight recorder needs is the decorator: the rest it reads from the frames.
-Threads and tools are behind `boundary`: a replay serves what they gave.
+The model is scripted. Recording needs only the decorator; everything else is read from the frames.
+Threads and tools are called through `boundary`, so a replay serves their results.
 """
 
 import json
@@ -34,19 +34,19 @@ LIBRARY: Final[tuple[dict[str, Any], ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What somebody asks, the tools that the model wants for it, and what it then says."""
+class UserQuestion:
+    """One question, the tools that the model calls, and its response."""
 
     text: str
     tools: Sequence[tuple[str, dict[str, Any]]]
     answer: str
     breaks: str | None = None
-    """What goes wrong instead of an answer."""
+    """Error message instead of a response."""
 
 
-CONVERSATIONS: Final[tuple[tuple[Question, ...], ...]] = (
+CONVERSATIONS: Final[tuple[tuple[UserQuestion, ...], ...]] = (
     (
-        Question(
+        UserQuestion(
             "How many weeks of parental leave are there?",
             (
                 ("search_rules", {"query": "leave"}),
@@ -54,21 +54,21 @@ CONVERSATIONS: Final[tuple[tuple[Question, ...], ...]] = (
             ),
             "Sixteen weeks for each parent, the first six right after the birth.",
         ),
-        Question(
+        UserQuestion(
             "And if I am self-employed?",
             (("search_rules", {"query": "self"}),),
             "The same sixteen weeks; the benefit comes from social security.",
         ),
     ),
     (
-        Question(
+        UserQuestion(
             "Which holidays may my employer refuse?",
             tuple(("search_rules", {"query": f"holidays {n}"}) for n in range(1, 10)),
             "I found no rule on that; Art. 38 leaves the dates to an agreement.",
         ),
     ),
     (
-        Question(
+        UserQuestion(
             "What is owed at the end of a contract?",
             (("search_rules", {"query": "contract"}),),
             "",
@@ -79,7 +79,7 @@ CONVERSATIONS: Final[tuple[tuple[Question, ...], ...]] = (
 
 
 class QuestionAgent:
-    """The agent behind the endpoint: its threads, its tools, its scripted model."""
+    """Agent with threads, tools and a scripted model."""
 
     def __init__(
         self,
@@ -92,14 +92,14 @@ class QuestionAgent:
         self._threads: dict[str, list[str]] = {}
         self._known = {question.text: question for each in CONVERSATIONS for question in each}
         self.trace_id: str | None = None
-        """The trace of the latest question."""
+        """Trace id of the latest question."""
 
     def history(self, thread_id: str) -> list[str]:
-        """What was asked in a thread so far."""
+        """Return the questions of a thread so far."""
         return list(self._threads.get(thread_id, ()))
 
     def answer(self, message: str, thread_id: str | None) -> Iterator[str]:
-        """Answer in frames; a thread goes on where it was left, without one a new one begins."""
+        """Yield response frames; continue the given thread or start a new one."""
         self.trace_id = tracereel.current_execution().trace_id or None
         question = self._known.get(message)
         if question is None:
@@ -114,7 +114,7 @@ class QuestionAgent:
             return
         yield from self._answer(question, found)
 
-    def _answer(self, question: Question, thread_id: str) -> Iterator[str]:
+    def _answer(self, question: UserQuestion, thread_id: str) -> Iterator[str]:
         deadline = self._clock() + TIME_LIMIT_SECONDS
         sources: dict[int, dict[str, Any]] = {}
         for tool, arguments in question.tools[:ROUND_LIMIT]:
@@ -151,7 +151,7 @@ class QuestionAgent:
         return [each for each in LIBRARY if each["about"] in arguments["query"]]
 
     def _enter(self, thread_id: str | None, message: str) -> str | None:
-        """Write a question down in its thread; gives the thread, if there is one."""
+        """Add a question to its thread; return its id, or `None` if unknown."""
         if thread_id is not None and thread_id not in self._threads:
             return None
         thread_id = thread_id or self._new_thread()
@@ -172,7 +172,7 @@ _on_duty: ContextVar[QuestionAgent] = ContextVar("tracereel_demo", default=AGENT
 
 @contextmanager
 def on_duty(agent: QuestionAgent) -> Iterator[None]:
-    """Have an agent answer what is asked, and read to its end, meanwhile."""
+    """Use an agent for all questions in the block."""
     token = _on_duty.set(agent)
     try:
         yield
@@ -182,10 +182,10 @@ def on_duty(agent: QuestionAgent) -> Iterator[None]:
 
 @traced_sse(AGENT_NAME, llm_provider=PROVIDER, llm_model=MODEL, round_limit=ROUND_LIMIT)
 def ask(message: str, thread_id: str | None = None) -> Iterator[str]:
-    """Answer a question in frames."""
+    """Respond to a question in frames."""
     yield from _on_duty.get().answer(message, thread_id)
 
 
 def frame(event: str, **data: Any) -> str:
-    """A frame as it goes over the wire."""
+    """Return an SSE frame."""
     return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -1,4 +1,4 @@
-"""Runs the demo pipeline as often as asked and reports what came of each run."""
+"""Runner of the demo pipeline."""
 
 import random
 import time
@@ -8,13 +8,13 @@ from datetime import UTC, date, datetime
 from itertools import count
 
 from tracereel.demo.appointment import AppointmentAssistant, create_appointment, on_duty
-from tracereel.demo.script_writer import Plan, write_plan
+from tracereel.demo.script_writer import ScriptPlan, write_plan
 from tracereel.demo.scripted_model import LLMTimeoutError, ScriptedModel
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One run, ended."""
+    """Result of one run."""
 
     number: int
     trace_id: str | None
@@ -33,9 +33,9 @@ def run_demo(
     pace: float = 1.0,
     today: date | None = None,
 ) -> Iterator[RunReport]:
-    """Run the pipeline `runs` times (None: for ever), `interval` seconds apart.
+    """Run the pipeline `runs` times (`None`: forever), `interval` seconds apart.
 
-    The first run is always an ordinary booking: it is the one a newcomer replays.
+    The first run is always a successful booking, because newcomers replay that one.
     """
     rng = random.Random(seed)  # noqa: S311 - a script, not a secret
     for number in count(1) if runs is None else range(1, runs + 1):
@@ -45,7 +45,7 @@ def run_demo(
         yield _run_once(number, plan, ScriptedModel(plan.script, rng, sleep, pace))
 
 
-def _run_once(number: int, plan: Plan, model: ScriptedModel) -> RunReport:
+def _run_once(number: int, plan: ScriptPlan, model: ScriptedModel) -> RunReport:
     assistant = AppointmentAssistant(model)
     scenario = plan.scenario
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Asks the demo's SSE agent one question after the other, follow-ups in the thread of the first."""
+"""Runner of the demo SSE agent; follow-up questions use the thread of the first."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ def run_questions(
     seed: int | None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[RunReport]:
-    """Ask `runs` questions (None: for ever), `interval` seconds apart; the first one is answered."""
+    """Ask `runs` questions (`None`: forever), `interval` seconds apart; the first one succeeds."""
     rng = random.Random(seed)  # noqa: S311 - a script, not a secret
     agent = QuestionAgent(sleep=sleep)
     numbers = itertools.count(1) if runs is None else iter(range(1, runs + 1))
@@ -45,7 +45,7 @@ def run_questions(
 
 
 def _read(frames: Iterator[str]) -> tuple[str, str | None]:
-    """How an answer ended, and its thread; null where it did not."""
+    """Return the outcome of a response and its thread id, or `None` if it failed."""
     for frame in frames:
         name, data = frame.removeprefix("event: ").rstrip("\n").split("\ndata: ")
         if name == "done":

@@ -1,4 +1,4 @@
-"""What people ask the demo's booking assistant, and what each request comes down to."""
+"""Requests for the demo booking assistant and their expected interpretation."""
 
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -10,7 +10,7 @@ FRIDAY: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One user's request and everything the scripted model needs to answer about it."""
+    """One request and the data for the scripted model."""
 
     prompt: str
     user_id: str
@@ -22,14 +22,14 @@ class Scenario:
     place_phrase: str | None
     place: str
     clarity: float
-    """How plain the request is: the model's confidence starts from here."""
+    """Base of the model's confidence; higher for clearer requests."""
     rival_readings: tuple[str, ...]
-    """Dates the phrase could also have meant."""
+    """Alternative meanings of the date phrase."""
     weekday: int | None = None
-    """The phrase names a day of the week (Monday is 0): the first one from `days_ahead` on."""
+    """Weekday of the phrase (Monday is 0): the first one from `days_ahead` on."""
 
     def day(self, today: date) -> date:
-        """The date the phrase means, said on a day."""
+        """Return the date of the phrase, relative to `today`."""
         first = today + timedelta(days=self.days_ahead)
         if self.weekday is None:
             return first

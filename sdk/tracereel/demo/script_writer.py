@@ -1,4 +1,4 @@
-"""Turns a scenario into the script of one run: what the model says and what goes wrong."""
+"""Writer of run scripts: the model's responses and failures for a scenario."""
 
 import random
 import time
@@ -12,7 +12,7 @@ from tracereel.demo.scripted_model import Answer, Script, ScriptedModel
 TIMEOUT_SHARE: Final = 0.12
 CONFLICT_SHARE: Final = 0.15
 HICCUP_SHARE: Final = 0.15
-"""Runs in which a model does not answer at first, and does when it is asked again."""
+"""Share of runs in which a model times out once and succeeds on retry."""
 OPENING_HOURS: Final = ("08:00", "18:00")
 
 _TASKS: Final = (
@@ -23,14 +23,14 @@ _TASKS: Final = (
     "slot_choice",
 )
 _UNLUCKY: Final = (*_TASKS, "place_resolution", "place_resolution")
-"""Where a model falls silent for good; places most often, because somebody else knows one then."""
+"""Tasks that may time out for good; places most often, because they have a fallback."""
 _ASKED_AGAIN: Final = ("entity_extraction", "place_resolution")
-"""What is tried a second time."""
+"""Tasks that are retried."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """One run, decided in advance."""
+class ScriptPlan:
+    """One planned run."""
 
     scenario: Scenario
     script: Script
@@ -39,8 +39,8 @@ class Plan:
 
 def write_plan(
     rng: random.Random, *, today: date, calm: bool = False, scenario: Scenario = SCENARIOS[0]
-) -> Plan:
-    """Decide one run; a calm one is an ordinary booking in which nothing goes wrong."""
+) -> ScriptPlan:
+    """Plan one run; a calm one is a booking without failures."""
     scenario = scenario if calm else rng.choice(SCENARIOS)
     luck = rng.random()
     unlucky_task = rng.choice(_UNLUCKY)
@@ -49,11 +49,11 @@ def write_plan(
     script = _script(scenario, rng, today, taken, silent_at)
     if not calm and luck > 1.0 - HICCUP_SHARE:
         script = replace(script, silent_at=rng.choice(_ASKED_AGAIN), silences=1)
-    return Plan(scenario, script, taken)
+    return ScriptPlan(scenario, script, taken)
 
 
 def usual_model(prompt: str) -> ScriptedModel:
-    """A model that answers a request with nothing going wrong: for a replay, where no run was planned."""
+    """Return a model that never fails, for a replay without a plan."""
     rng = random.Random(prompt)  # noqa: S311 - a script, not a secret
     scenario = next((each for each in SCENARIOS if each.prompt == prompt), SCENARIOS[0])
     plan = write_plan(rng, today=datetime.now(UTC).date(), calm=True, scenario=scenario)

@@ -1,4 +1,4 @@
-"""A model that answers from a script: same seed, same answers, delays and failures."""
+"""Scripted model with reproducible responses, delays and failures for a seed."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from tracereel.tape import boundary
 PROVIDER: Final = "qwen"
 MODEL: Final = "qwen-2.5"
 TIMEOUT_SECONDS: Final = 0.3
-"""How long the script pretends to wait before it gives up."""
+"""Simulated timeout in seconds."""
 
 _USD_PER_PROMPT_TOKEN: Final = 0.8e-6
 _USD_PER_COMPLETION_TOKEN: Final = 1.6e-6
@@ -21,14 +21,14 @@ Answer = tuple[Mapping[str, Any], float, str]
 
 
 class LLMTimeoutError(TimeoutError):
-    """The model did not answer in time."""
+    """The model did not respond in time."""
 
     code = "LLM_TIMEOUT"
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer of the model and what it used."""
+    """One response of the model and its usage."""
 
     content: Mapping[str, Any]
     confidence: float
@@ -49,18 +49,18 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What the model will say, task by task, and the task at which it falls silent, and how often."""
+    """Responses by task, and the task that times out."""
 
     answers: Mapping[str, Answer]
-    """By task."""
+    """Responses by task."""
     silent_at: str | None = None
     silences: int = 1_000
-    """So many times; then it answers."""
+    """Number of timeouts before it responds."""
 
 
 @dataclass(slots=True)
 class ScriptedModel:
-    """Plays a script; `sleep` is how it passes the time a real model would take."""
+    """Plays a script; `sleep` simulates the latency of a real model."""
 
     script: Script
     rng: random.Random
@@ -69,10 +69,10 @@ class ScriptedModel:
     calls: list[str] = field(default_factory=list)
 
     def complete(self, task: str, prompt: str) -> Completion:
-        """Answer one task; a replay serves the recorded answer instead, as it would a real model's.
+        """Complete one task; a replay serves the recorded response instead.
 
         Raises:
-            LLMTimeoutError: the script says that this call gets no answer.
+            LLMTimeoutError: the script specifies a timeout for this call.
         """
         asked = {"task": task, "prompt": prompt}
         answer: Completion = boundary(
@@ -82,7 +82,7 @@ class ScriptedModel:
 
     def _say(self, task: str, prompt: str) -> Completion:
         self.calls.append(task)
-        # Drawn before the silence, so that a failing run uses up the same random numbers.
+        # Draw before a timeout, so that a failing run consumes the same random numbers.
         latency = self.rng.uniform(0.02, 0.09) * self.pace
         overhead = self.rng.randint(180, 260)
         if task == self.script.silent_at and self.calls.count(task) <= self.script.silences:

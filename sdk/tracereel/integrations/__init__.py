@@ -1,1 +1,1 @@
-"""Ties to other people's servers and clients; none of them is imported unless you do it."""
+"""Integrations with client libraries, frameworks and servers; none is imported by default."""

@@ -1,7 +1,8 @@
-"""The body of an HTTP answer, watched while the client reads it: event streams, or JSON read late.
+"""Observation of HTTP response bodies while the client reads them: event streams or JSON.
 
-The client's own response object stays in place; its `iter_bytes` and `close` pass by here. So every
-way of reading it (objects, lines, helpers) is seen, and what the client makes of it is not touched.
+The client's response object stays in place; only its class is replaced by a subclass that observes
+`iter_bytes` and `close`. So every way of reading it (objects, lines, helpers) is covered, and the
+client's results are unchanged.
 """
 
 import functools
@@ -12,29 +13,30 @@ from typing import Any, Final
 
 import msgspec
 
-from tracereel import _guard
-from tracereel._wrapping import first_step
+from tracereel._core.wrapping import first_step
+from tracereel._runtime import guard
 from tracereel.integrations._model_call import ModelCall
 from tracereel.providers.streams.base import StreamAdapter
-from tracereel.providers.streams.sse import SseDecoder
 
 MAX_WAITING: Final = 64
-"""Pieces of a stream that wait to be looked at: together is cheaper, and memory is bounded."""
+"""Chunks that are buffered before parsing: batches are cheaper, and memory is bounded."""
 MAX_JSON_BYTES: Final = 32 * 2**20
 _BODY: Final = "_tracereel_body"
 _EVENT_STREAM: Final = "text/event-stream"
 
 Adapt = Callable[[Callable[[], float]], StreamAdapter]
-"""Makes the adapter of a stream, given the clock that it is to use."""
+"""Factory of a stream adapter, given the clock to use."""
 
 
 def watch(response: Any, call: ModelCall, adapt: Adapt) -> None:
-    """Follow the reading of a response to the end of its call."""
+    """Observe a response until its body is read, and then end its call."""
     kind = str(response.headers.get("content-type") or "")
-    body: Body = StreamBody(call, adapt) if kind.startswith(_EVENT_STREAM) else JsonBody(call)
+    body: ResponseBody = (
+        StreamBody(call, adapt) if kind.startswith(_EVENT_STREAM) else JsonBody(call)
+    )
     vars(response)[_BODY] = body
-    # By its class: methods of its own would refer to it, and a response that refers to itself is
-    # closed late when it is dropped unread.
+    # Replace the class instead of setting methods on the object. Those would create a reference
+    # cycle, and a response that is dropped unread would be closed late.
     own = type(response)
     found = _kinds.get(own)
     if found is None:
@@ -46,12 +48,12 @@ _kinds: Final[dict[type, type]] = {}
 
 
 def _watched(kind: type) -> type:
-    """A class of responses whose reading is followed; by name and in all else the same."""
+    """Return a subclass of a response class that observes reading; its name is the same."""
     plain: Any = kind
     methods: dict[str, Any] = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
 
     def iter_bytes(self: Any, chunk_size: int | None = None) -> Iterator[bytes]:
-        body: Body = vars(self)[_BODY]
+        body: ResponseBody = vars(self)[_BODY]
         taken, clock = body.taken, time.perf_counter_ns
         body.reads = True
         try:
@@ -77,7 +79,7 @@ def _watched(kind: type) -> type:
             vars(self)[_BODY].left(sys.exc_info()[1])
 
     async def aiter_bytes(self: Any, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
-        body: Body = vars(self)[_BODY]
+        body: ResponseBody = vars(self)[_BODY]
         taken, clock = body.taken, time.perf_counter_ns
         inner = plain.aiter_bytes(self, chunk_size)
         step = first_step(inner)
@@ -116,42 +118,43 @@ def _watched(kind: type) -> type:
     return type(kind.__name__, (kind,), methods)
 
 
-class Body:
-    """What has been read of an answer so far."""
+class ResponseBody:
+    """Body of a response that has been read so far."""
 
     def __init__(self, call: ModelCall) -> None:
         self.call = call
         self.taken: list[tuple[int, Any]] = []
-        """When each piece came, by the performance counter, and the piece."""
+        """Performance counter values and chunks, not parsed yet."""
         self.reads = False
-        """Whether it is being read just now: it closes itself at its end, which is no leaving."""
-        # What was being handled when the request was made is no failure of its answer.
+        """Whether it is being read; closing itself at its end is not an abandonment."""
+        # An exception that was being handled when the request was made is not a failure of the
+        # response.
         self._before = sys.exc_info()[1]
 
     def look(self) -> None:
-        """Take in the pieces that wait."""
-        with _guard.Guard("client_body"):
+        """Parse the buffered chunks."""
+        with guard.Guard("client_body"):
             self._look()
 
     def exhausted(self) -> None:
-        """The client has read everything."""
+        """End the call after the client has read everything."""
         if not self.call.ended:
-            with _guard.Guard("client_body"):
+            with guard.Guard("client_body"):
                 self._look()
                 self._end()
 
     def failed(self, error: BaseException) -> None:
-        """Reading has raised."""
+        """End the call after reading has raised."""
         if not self.call.ended:
-            with _guard.Guard("client_body"):
+            with guard.Guard("client_body"):
                 self._look()
                 self._break(error)
 
     def left(self, error: BaseException | None) -> None:
-        """The client has closed the answer, at its end or before, perhaps because of an error."""
+        """End the call after the client has closed the response, perhaps because of an error."""
         if self.call.ended or self.reads:
             return
-        with _guard.Guard("client_body"):
+        with guard.Guard("client_body"):
             self._look()
             if error is not None and error is not self._before and _from_a_library(error):
                 self._break(error)
@@ -171,31 +174,29 @@ class Body:
         raise NotImplementedError
 
 
-class StreamBody(Body):
-    """An event stream: its chunks are put together by the provider's adapter."""
+class StreamBody(ResponseBody):
+    """Event stream, assembled by the provider's stream adapter."""
 
     def __init__(self, call: ModelCall, adapt: Adapt) -> None:
         super().__init__(call)
         call.streams()
         self._now = call.start_tick / 1e9
         self._adapter = adapt(self._clock)
-        self._sse = SseDecoder()
         self._is_done = False
 
     def _clock(self) -> float:
-        """The time of the piece that is looked at, whenever that is."""
+        """Return the arrival time of the chunk that is being parsed."""
         return self._now
 
     def _look(self) -> None:
         taken = self.taken
         pieces = taken[:]
         del taken[: len(pieces)]
-        follow, take = self._adapter.follow, self._sse.take
+        follow = self._adapter.follow_bytes
         for tick, data in pieces:
             self._now = tick / 1e9
-            for frame in take(data):
-                if follow(frame):
-                    self._is_done = True
+            if follow(data):
+                self._is_done = True
 
     def _end(self) -> None:
         self._adapter.finish()
@@ -225,7 +226,7 @@ class StreamBody(Body):
 
 
 class ChunkBody(StreamBody):
-    """A stream whose client hands out the JSON of each chunk."""
+    """Stream whose client yields the JSON text of each chunk."""
 
     def _look(self) -> None:
         pieces = self.taken[:]
@@ -241,8 +242,8 @@ class ChunkBody(StreamBody):
                 self._adapter.process_chunk(chunk)
 
 
-class JsonBody(Body):
-    """An answer that is one JSON document, which the client reads when its caller wants it."""
+class JsonBody(ResponseBody):
+    """Response with one JSON document, which the client reads on demand."""
 
     def __init__(self, call: ModelCall) -> None:
         super().__init__(call)
@@ -272,7 +273,7 @@ class JsonBody(Body):
 
 
 def decoded(body: bytes | str) -> dict[str, Any] | None:
-    """A JSON object, or null where it is none."""
+    """Decode a JSON object, or return `None` if it is not one."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -281,10 +282,10 @@ def decoded(body: bytes | str) -> dict[str, Any] | None:
 
 
 def _from_a_library(error: BaseException) -> bool:
-    """Whether an error comes out of the code that closes the answer, not from the program's own.
+    """Return whether an error was raised by the client library, not by the program.
 
-    A client closes its stream while an error of its own passes through; a program closes it in the
-    midst of any error at all.
+    A client closes its stream because of its own error. A program may close it while handling any
+    error.
     """
     if isinstance(error, GeneratorExit):
         return False

@@ -1,53 +1,17 @@
-"""How each provider's requests and answers are read: what was asked, what was said, tools' results."""
+"""Request and response formats of each provider: messages, output and tool results."""
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import msgspec
-from msgspec import Raw
-
-from tracereel import _written
 from tracereel.providers.reading import get, items, mapping, text
 
 Body = Mapping[str, Any]
-MAX_WIRE_BYTES: Final = 65_536
-MIN_WIRE_BYTES: Final = 2_000
-"""Bodies of requests that are looked at as they were sent; others are read from what the client has,
-smaller ones because that is quicker."""
-
-
-class _Asked(msgspec.Struct):
-    """What was asked, as it went over the wire."""
-
-    messages: Raw = Raw()
-    system: Raw = Raw()
-
-
-class _Turn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """What one side said, in the plainest form."""
-
-    role: Literal["user", "assistant", "system", "developer"]
-    content: str
-
-
-_turns: Final = msgspec.json.Decoder(list[_Turn]).decode
-_QUOTES: Final = 8
-"""Around two keys and two values."""
-
-
-def _wire(messages: str, system: str) -> "msgspec.json.Decoder[_Asked]":
-    """Reads the body of a request in which the two have these names."""
-    kind = msgspec.defstruct(
-        "_Asked", [], bases=(_Asked,), rename={"messages": messages, "system": system}
-    )
-    return msgspec.json.Decoder(kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool answered, as a request hands it to the model."""
+    """Tool result in a request to a model."""
 
     call_id: str | None
     name: str | None
@@ -57,83 +21,34 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One kind of request and its answer."""
+    """One kind of request and its response."""
 
     provider: str
-    """Whose answers these are, for the normaliser."""
+    """Provider name for the normalizer."""
     operation: str
     messages: Callable[[Body], Any]
-    """What was asked."""
+    """Returns the input messages."""
     said: Callable[[dict[str, Any]], list[Any]]
-    """The messages of an answer."""
+    """Returns the messages of a response."""
     results: Callable[[Body], Iterator[Result]]
-    """What tools have answered since the model spoke last."""
+    """Yields tool results since the last message of the model."""
     is_conversation: bool = True
-    """False where the answer has no messages to normalise."""
-    wire: "msgspec.json.Decoder[_Asked] | None" = None
-    """Finds what was asked in the body of a request."""
+    """Whether the response contains messages to normalize."""
     asked_in: str = "messages"
-    """Where a request has what was asked."""
-    plain: str | None = None
-    """How `tracereel.providers.plain_wire` calls answers of this kind."""
-
-    def asked_plainly(self, body: bytes | None) -> tuple[Raw, list[str], Sequence[str]] | None:
-        """A little that was asked, as it was sent: its JSON, the texts in it, and its keys; else null."""
-        if body is None or self.wire is None or len(body) > MIN_WIRE_BYTES:
-            return None
-        # Escapes hide what is said, and an event is one line.
-        if _BACKSLASH in body or _NEWLINE in body:
-            return None
-        try:
-            asked = self.wire.decode(body)
-            if bytes(asked.system):
-                return None
-            messages = bytes(asked.messages)
-            try:
-                turns = _turns(messages)
-            except msgspec.ValidationError:
-                text = messages.decode()
-            else:
-                # A key that is there twice would hide what its first value says.
-                if turns and messages.count(b'"') == _QUOTES * len(turns):
-                    return asked.messages, [turn.content for turn in turns], ()
-                text = messages.decode()
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
-            return None
-        # As many opening brackets as that are certainly not nested too deep.
-        if text[:2] != "[{" or text.count("{") > 6 or text.count("[") > 6:
-            return None
-        return asked.messages, [text], _keys(text)
+    """Request field with the input messages."""
 
     def brings_results(self, body: Body) -> bool:
-        """Whether a request may have results of tools in it; false where a person's words are its end."""
+        """Return whether a request may contain tool results.
+
+        It contains none if its last message is a user's text that is alone or follows a message of
+        the model.
+        """
         asked = body.get(self.asked_in)
         if type(asked) is not list or not asked or type(last := asked[-1]) is not dict:
             return type(asked) is not str
         if last.get("role") != "user" or type(last.get("content")) is not str:
             return True
         return len(asked) > 1 and not _assistant_speaks(asked[-2])
-
-    def written(self, body: bytes) -> _written.Written | None:
-        """What was asked, as it was sent; null where it is no list, or more than an event may have."""
-        if self.wire is None or not MIN_WIRE_BYTES <= len(body) <= MAX_WIRE_BYTES:
-            return None
-        try:
-            asked = self.wire.decode(body)
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
-            return None
-        messages, system = bytes(asked.messages), bytes(asked.system)
-        if not messages.startswith((b"[{", b'["')):
-            return None
-        if system not in _NO_SYSTEM:
-            messages = b'[{"role":"system","content":%b},%b' % (system, messages[1:])
-        return _written.taken(messages)
-
-
-_BACKSLASH, _NEWLINE = b"\\\n"
-"""As numbers: to look for bytes in bytes by `in`, Python raises an error and clears it again."""
-_keys: Final = re.compile(r'"([^"]*)"\s*:').findall
-_NO_SYSTEM: Final = (b"", b"null", b'""', b"[]", b"{}")
 
 
 def _system_first(body: Body, system: str, messages: str) -> Any:
@@ -145,7 +60,7 @@ def _system_first(body: Body, system: str, messages: str) -> Any:
 
 
 def _since_the_model_spoke(messages: Any, speaks: Callable[[Any], bool]) -> list[Any]:
-    """The last messages, up to the model's own, in order."""
+    """Return the messages after the model's last one, in order."""
     if not isinstance(messages, (list, tuple)):
         return []
     last: list[Any] = []
@@ -183,7 +98,7 @@ def _chat_results(body: Body) -> Iterator[Result]:
 
 def _responses_results(body: Body) -> Iterator[Result]:
     def speaks(item: Any) -> bool:
-        # The model's own items stand among the input, in any order before the results.
+        # The model's items precede the results in the input, in any order.
         return get(item, "type") in ("message", "reasoning") or _assistant_speaks(item)
 
     for item in _since_the_model_spoke(body.get("input"), speaks):
@@ -217,8 +132,6 @@ ANTHROPIC: Final = Dialect(
     messages=lambda body: _system_first(body, "system", "messages"),
     said=lambda answer: [{"role": "assistant", "content": answer.get("content")}],
     results=_anthropic_results,
-    wire=_wire("messages", "system"),
-    plain="anthropic",
 )
 CHAT: Final = Dialect(
     provider="openai",
@@ -226,8 +139,6 @@ CHAT: Final = Dialect(
     messages=lambda body: body.get("messages"),
     said=_choices,
     results=_chat_results,
-    wire=_wire("messages", "-"),
-    plain="chat",
 )
 RESPONSES: Final = Dialect(
     provider="openai",
@@ -235,9 +146,7 @@ RESPONSES: Final = Dialect(
     messages=lambda body: _system_first(body, "instructions", "input"),
     said=lambda answer: items(answer.get("output")),
     results=_responses_results,
-    wire=_wire("input", "instructions"),
     asked_in="input",
-    plain="responses",
 )
 COMPLETIONS: Final = Dialect(
     provider="openai",
@@ -262,7 +171,6 @@ GOOGLE: Final = Dialect(
     said=lambda answer: [mapping(each).get("content") for each in items(answer.get("candidates"))],
     results=_google_results,
     asked_in="contents",
-    plain="google",
 )
 GOOGLE_EMBEDDINGS: Final = Dialect(
     provider="google",

@@ -1,20 +1,28 @@
-"""What LangChain's callbacks say, as executions, steps, tools, searches and model calls."""
+"""Mapping of LangChain callbacks to executions, steps, tools, retrievals and model calls."""
 
 import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tracereel import _context, _native, _values
-from tracereel._recorder import Recorder
-from tracereel._scopes.agent import AgentSpec
-from tracereel._scopes.arguments import given
-from tracereel._scopes.base import Spec
-from tracereel._scopes.calls import ToolSpec
-from tracereel._scopes.steps import RetrievalSpec, StepSpec
+from tracereel._core import context
+from tracereel._core.executions.agent import AgentSpec
+from tracereel._core.executions.arguments import given
+from tracereel._core.executions.calls import ToolSpec
+from tracereel._core.executions.scope import Spec
+from tracereel._core.executions.steps import RetrievalSpec, StepSpec
+from tracereel._core.recorder import Recorder
+from tracereel._redact import values
+from tracereel._runtime import gevent_compat
 from tracereel.integrations import _langchain_served
 from tracereel.integrations._dialects import LANGCHAIN
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
-from tracereel.integrations._runs import FailedToolError, Run, Runs, open_scope, recorded
+from tracereel.integrations._runs import (
+    FailedToolError,
+    FrameworkRun,
+    FrameworkRuns,
+    open_scope,
+    recorded,
+)
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.base import Approval, NormalizedEvent, StreamTimings, Usage
 from tracereel.providers.emission import message_fields
@@ -22,13 +30,13 @@ from tracereel.providers.names import provider_named, provider_of_model
 from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import as_data, get, items, mapping, plain_text, text
 from tracereel.providers.waiting import read_answers, read_interrupts
-from tracereel.resilience._functions import error_text
-from tracereel.resilience._policy import ERROR, TIMEOUT, is_timeout
-from tracereel.resilience._run import count_retry, retry_event
+from tracereel.resilience.attempt_loop import count_retry, retry_event
 from tracereel.resilience.backoff import EXPONENTIAL
+from tracereel.resilience.policy import ERROR, TIMEOUT, is_timeout
+from tracereel.resilience.wrapped_functions import error_text
 
 WAITING: Final = "waiting_for_a_person"
-"""The stage of an execution that ends with a question."""
+"""Stage of an execution that ends with a question to a person."""
 MAX_WAITING_THREADS: Final = 1_000
 _NODE: Final = "graph:step:"
 _HIDDEN: Final = "langsmith:hidden"
@@ -36,13 +44,13 @@ _HIDDEN: Final = "langsmith:hidden"
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a callback says of a run beside its inputs."""
+    """Metadata of a run in a callback."""
 
     parent_id: Any
     tags: list[Any]
     metadata: dict[str, Any]
     settings: dict[str, Any]
-    """The parameters of a model call."""
+    """Parameters of a model call."""
 
     @classmethod
     def of(cls, about: dict[str, Any]) -> "About":
@@ -56,47 +64,51 @@ class About:
 
     @property
     def is_node(self) -> bool:
-        """Whether it is a node of a graph."""
+        """Whether the run is a node of a graph."""
         return "langgraph_node" in self.metadata and any(
             isinstance(tag, str) and tag.startswith(_NODE) for tag in self.tags
         )
 
 
 def name_of(serialized: Any, about: dict[str, Any]) -> str:
-    """What a run is called."""
+    """Return the name of a run."""
     found = text(about.get("name")) or text(get(serialized, "name"))
     path = get(serialized, "id")
     if found is None and isinstance(path, list) and path:
         found = text(path[-1])
-    return _values.text(found or "unnamed", _values.SHORT_LIMIT)
+    return values.text(found or "unnamed", values.SHORT_LIMIT)
 
 
 class LangChainRuns:
-    """The runs under way, and the questions that nobody has answered."""
+    """Runs in progress, and approvals that are not resolved."""
 
     def __init__(self) -> None:
-        self._runs = Runs()
+        self._runs = FrameworkRuns()
         self._memory = ToolMemory()
         self._waiting: dict[str, list[Approval]] = {}
-        self._lock = _native.RLock()
+        self._lock = gevent_compat.RLock()
 
-    def get(self, run_id: Any) -> Run | None:
-        """A run, while it is under way."""
+    def get(self, run_id: Any) -> FrameworkRun | None:
+        """Return a run in progress, or `None`."""
         return self._runs.get(run_id)
 
     def chain_starts(self, run_id: Any, name: str, inputs: Any, about: About) -> None:
-        """A graph or a chain that nothing is around is an agent, a node a step, others are neither."""
+        """Start a chain.
+
+        A graph, or a chain without an enclosing execution, is an agent. A node, or an outermost
+        chain inside an execution, is a step. Other chains are not recorded.
+        """
         parent = self._runs.get(about.parent_id)
         thread = text(about.metadata.get("thread_id"))
-        run = Run(parent, name, inputs=inputs, session_id=thread)
+        run = FrameworkRun(parent, name, inputs=inputs, session_id=thread)
         if about.is_node:
             if parent is not None and parent.scope is None:
-                self._open_agent(parent)  # whatever has nodes is a graph
+                self._open_agent(parent)  # a run with nodes is a graph
             self._open(run, _step(name, "node"), _inputs(inputs))
             if run.scope is not None:
                 run.scope.attach()
         elif parent is None and _HIDDEN not in about.tags:
-            around = _context.current_execution()
+            around = context.current_execution()
             if around is None or about.metadata.get("ls_integration") == "langgraph":
                 self._open_agent(run)
             else:
@@ -104,32 +116,32 @@ class LangChainRuns:
             if thread is not None and type(inputs).__name__ == "Command":
                 self._resumes(run, thread, inputs)
             elif thread is not None and inputs:
-                # The graph begins anew: what it has asked there is not to be answered any more.
+                # The graph starts over, so its open questions are obsolete.
                 with self._lock:
                     self._waiting.pop(thread, None)
         self._runs.add(run_id, run)
 
     def ends(self, run_id: Any, output: Any) -> None:
-        """A chain has returned."""
+        """Complete a chain."""
         run = self._runs.end(run_id)
         if run is not None and run.scope is not None:
             run.scope.complete(output)
 
     def fails(self, run_id: Any, error: BaseException) -> None:
-        """A chain, tool or search has raised."""
+        """Fail a chain, tool or retriever."""
         run = self._runs.end(run_id)
         if run is None or run.scope is None:
             return
         bases = {each.__name__ for each in type(error).__mro__}
         if "GraphInterrupt" in bases:
             self._waits(run, error)
-        elif "GraphBubbleUp" in bases:  # a command on its way to the graph around
+        elif "GraphBubbleUp" in bases:  # a command for the enclosing graph
             run.scope.complete(None)
         else:
             run.scope.fail(error)
 
     def model_starts(self, run_id: Any, name: str, asked: Any, about: About) -> None:
-        """A model is asked."""
+        """Start a model call."""
         parent = self._runs.get(about.parent_id)
         metadata, settings = about.metadata, about.settings
         model = text(metadata.get("ls_model_name")) or text(get(settings, "model", "model_name"))
@@ -156,19 +168,19 @@ class LangChainRuns:
         call = recorded(made, parent)
         if call is not None:
             framework_tells_of(call)
-        self._runs.add(run_id, Run(parent, name, call=call))
+        self._runs.add(run_id, FrameworkRun(parent, name, call=call))
 
     def token(self, run_id: Any) -> None:
-        """A piece of an answer has come."""
+        """Record the arrival of a stream chunk."""
         run = self._runs.get(run_id)
         if run is not None:
             if not run.tokens and run.call is not None:
-                # Between the pieces of a stream the program's own code runs, in the same context.
+                # Between the chunks of a stream the program's code runs in the same context.
                 framework_told(run.call)
             run.token()
 
     def model_ends(self, run_id: Any, result: Any) -> None:
-        """A model has answered."""
+        """Complete a model call."""
         run = self._runs.end(run_id)
         if run is None or run.call is None:
             return
@@ -181,7 +193,7 @@ class LangChainRuns:
         call.told(answer, {"messages": _messages(data)}, timings=_timings(run, answer.usage))
 
     def model_fails(self, run_id: Any, error: BaseException) -> None:
-        """A model has not answered."""
+        """Fail a model call."""
         run = self._runs.end(run_id)
         if run is not None and run.call is not None:
             framework_told(run.call)
@@ -190,7 +202,7 @@ class LangChainRuns:
             run.call.failed(error)
 
     def retries(self, run_id: Any, state: Any) -> None:
-        """An attempt has failed and another one is due."""
+        """Record a failed attempt that will be retried."""
         run = self._runs.get(run_id)
         error = state.outcome.exception() if state.outcome is not None else None
         if run is None or error is None:
@@ -221,12 +233,12 @@ class LangChainRuns:
     def tool_starts(
         self, run_id: Any, name: str, inputs: dict[str, Any], call_id: Any, about: About
     ) -> None:
-        """A tool is called."""
+        """Start a tool call."""
         spec = ToolSpec(name, tool_type="function", tool_call_id=text(call_id), ids={}, inputs=None)
         self._open_call(run_id, name, spec, inputs, about)
 
     def tool_ends(self, run_id: Any, output: Any) -> None:
-        """A tool has answered; an answer that says it failed is a failure."""
+        """Complete a tool call; a result with an error status is a failure."""
         run = self._runs.end(run_id)
         if run is None or run.scope is None:
             return
@@ -240,12 +252,12 @@ class LangChainRuns:
             run.scope.complete(content)
 
     def retriever_starts(self, run_id: Any, name: str, query: str, about: About) -> None:
-        """Documents are searched for."""
+        """Start a retrieval."""
         spec = RetrievalSpec(name, collection=None, top_k=None, ids={}, inputs=None)
         self._open_call(run_id, name, spec, {"query": query}, about)
 
     def retriever_ends(self, run_id: Any, documents: Any) -> None:
-        """Documents were found."""
+        """Complete a retrieval."""
         run = self._runs.end(run_id)
         if run is not None and run.scope is not None:
             run.scope.complete(documents)
@@ -253,17 +265,17 @@ class LangChainRuns:
     def _open_call(
         self, run_id: Any, name: str, spec: Spec, inputs: dict[str, Any], about: About
     ) -> None:
-        run = Run(self._runs.get(about.parent_id), name)
+        run = FrameworkRun(self._runs.get(about.parent_id), name)
         self._open(run, spec, inputs)
         if run.scope is not None:
             run.scope.attach()
             _langchain_served.opened(run.scope)
         self._runs.add(run_id, run)
 
-    def _open(self, run: Run, spec: Spec, inputs: dict[str, Any]) -> None:
+    def _open(self, run: FrameworkRun, spec: Spec, inputs: dict[str, Any]) -> None:
         run.scope = open_scope(spec, run.parent, inputs)
 
-    def _open_agent(self, run: Run) -> None:
+    def _open_agent(self, run: FrameworkRun) -> None:
         spec = AgentSpec(
             run.name,
             version=None,
@@ -276,8 +288,8 @@ class LangChainRuns:
         )
         self._open(run, spec, _inputs(run.inputs))
 
-    def _waits(self, run: Run, error: BaseException) -> None:
-        """The graph stops here until a person has answered; that is nobody's failure."""
+    def _waits(self, run: FrameworkRun, error: BaseException) -> None:
+        """Complete a run that waits for a person; this is not a failure."""
         scope, now = run.scope, time.time()
         if scope is None:
             return
@@ -300,7 +312,7 @@ class LangChainRuns:
         scope.complete(None)
 
     def _still_waits(self, thread: str, asked: list[Approval]) -> list[Approval]:
-        """Remember what a thread waits for; gives what it did not wait for before."""
+        """Remember pending approvals of a thread and return the new ones."""
         with self._lock:
             waiting = self._waiting.get(thread, [])
             known = {each.id for each in waiting}
@@ -311,8 +323,8 @@ class LangChainRuns:
                     del self._waiting[next(iter(self._waiting))]
         return new
 
-    def _resumes(self, run: Run, thread: str, command: Any) -> None:
-        """A person has answered what the thread was waiting for, or some of it."""
+    def _resumes(self, run: FrameworkRun, thread: str, command: Any) -> None:
+        """Record approvals that a person has resolved."""
         answer = get(command, "resume")
         if answer is None or (execution := run.execution) is None:
             return
@@ -326,7 +338,7 @@ class LangChainRuns:
             _tell(execution, "approval_resolved", index, each)
 
     @staticmethod
-    def _thread_of(run: Run | None) -> str | None:
+    def _thread_of(run: FrameworkRun | None) -> str | None:
         while run is not None:
             if run.session_id is not None:
                 return run.session_id
@@ -360,7 +372,7 @@ def _messages(result: Any) -> list[Any]:
     return found
 
 
-def _timings(run: Run, usage: Usage | None) -> StreamTimings | None:
+def _timings(run: FrameworkRun, usage: Usage | None) -> StreamTimings | None:
     call = run.call
     if call is None or run.first_token is None:
         return None

@@ -1,16 +1,16 @@
-"""Tools and retrievers of LangChain as boundaries of the tape: recorded, and served in a re-execution.
+"""LangChain tools and retrievers as tape boundaries: recorded, and served in a re-execution.
 
-Callbacks only tell of a call; they cannot answer in its place. So the methods that do the work (`_run`,
-`_get_relevant_documents` and their async twins) are wrapped, class by class, when one is first used. What
-is wrapped acts only inside a call that a handler has told of, where a tape is recorded or played.
+Callbacks only report a call and cannot return its result. So the methods that do the work (`_run`,
+`_get_relevant_documents` and their async versions) are wrapped, class by class, at first use. The
+wrappers act only inside a call that a handler has reported, while a tape is recorded or played.
 """
 
 import functools
 import inspect
 from typing import Any, Final
 
-from tracereel import _context
-from tracereel._scopes.base import Scope
+from tracereel._core import context, tape_session
+from tracereel._core.executions.scope import ExecutionScope
 from tracereel.integrations import _packages
 
 with _packages.needed("langchain"):
@@ -18,7 +18,7 @@ with _packages.needed("langchain"):
     from langchain_core.tools import BaseTool
 
 _OPEN: Final = "call_of_a_framework"
-"""A note on the execution of a call that has begun and whose work has not."""
+"""Note on an execution whose call has begun but whose work has not."""
 EFFECT: Final = "effect"
 _WORK: Final = {
     BaseTool: ("_run", "_arun"),
@@ -29,7 +29,7 @@ _known: Final[set[type]] = {BaseTool, BaseRetriever}
 
 
 def install() -> None:
-    """Have every tool and retriever pass by here when it is used; once is enough."""
+    """Wrap the entry methods of all tools and retrievers; repeated calls have no effect."""
     for base, names in _ENTRIES.items():
         for name in names:
             entry = vars(base)[name]
@@ -37,8 +37,8 @@ def install() -> None:
                 setattr(base, name, _entry(entry))
 
 
-def opened(scope: Scope) -> None:
-    """A handler has been told of a call: what does its work may be served."""
+def opened(scope: ExecutionScope) -> None:
+    """Mark a call that a handler has reported, so that its work may be served."""
     scope.execution.notes[_OPEN] = scope
 
 
@@ -66,7 +66,7 @@ def _marked(entry: Any) -> Any:
 
 
 def _prepare(kind: type) -> None:
-    """Wrap the methods that do the work of a class, and of those it inherits them from; once."""
+    """Wrap the working methods of a class and its bases, once."""
     if kind in _known:
         return
     for base, names in _WORK.items():
@@ -88,9 +88,7 @@ def _worker(work: Any) -> Any:
             call = _begin(self, work, "async")
             if call is None:
                 return await work(self, *args, **kwargs)
-            from tracereel.tape import taped
-
-            return await taped.run_async(call, work, (self, *args), kwargs)
+            return await tape_session.run_async(call, work, (self, *args), kwargs)
 
         return run_async
 
@@ -99,16 +97,17 @@ def _worker(work: Any) -> Any:
         call = _begin(self, work, "sync")
         if call is None:
             return work(self, *args, **kwargs)
-        from tracereel.tape import taped
-
-        return taped.run(call, work, (self, *args), kwargs)
+        return tape_session.run(call, work, (self, *args), kwargs)
 
     return run
 
 
 def _begin(owner: Any, work: Any, form: str) -> Any:
-    """The call on its tape; null where there is none, or the work is part of one that has begun."""
-    execution = _context.current_execution()
+    """Begin the call on its tape.
+
+    Return `None` without a tape, or if the work is part of a call that has begun.
+    """
+    execution = context.current_execution()
     if execution is None or (scope := execution.notes.pop(_OPEN, None)) is None:
         return None
     session = scope.recorder.tape
@@ -131,6 +130,6 @@ def _function_of(owner: Any) -> Any:
 
 
 def _effect_of(tool: BaseTool) -> str:
-    """What a tool says it does to the world: in its metadata, or by a traced function of its own."""
+    """Return the effect of a tool from its metadata or its traced function."""
     said = (tool.metadata or {}).get(EFFECT)
     return said or getattr(_function_of(tool), "__tracereel_effect__", None) or ""

@@ -1,20 +1,22 @@
-"""One call of a model by somebody else's client: begun, tried again, answered, failed or left."""
+"""One model call by a client library: start, retries, response, failure or cancellation."""
 
 import time
 from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any, Final
 
-from tracereel import _context, _guard, _recorder, _values, semconv
-from tracereel._context import Execution
-from tracereel._failures import cancels
-from tracereel._recorder import Recorder
-from tracereel.integrations import _plain_lines
+from tracereel import semconv
+from tracereel._core import context
+from tracereel._core import recorder as _recorder
+from tracereel._core.context import Execution
+from tracereel._core.error_details import cancels
+from tracereel._core.recorder import Recorder
+from tracereel._redact import values
+from tracereel._runtime import guard
 from tracereel.integrations._dialects import Dialect, Result
-from tracereel.integrations._scope import ClientScope, FailedAnswerError, bounded, spec_of
+from tracereel.integrations._scope import ClientScope, FailedAnswerError, spec_of
 from tracereel.integrations._tool_memory import ToolMemory
-from tracereel.metrics import tokens_remaining, tokens_remaining_raw
-from tracereel.providers import plain_wire
+from tracereel.metrics import tokens_remaining
 from tracereel.providers.base import (
     UNKNOWN_MODEL,
     Failure,
@@ -27,18 +29,18 @@ from tracereel.providers.emission import message_fields
 from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import as_data, mapping, text
 from tracereel.providers.usage import usage_of
-from tracereel.resilience._place import error_fields, nearest_agent
-from tracereel.resilience._run import count_retry, retry_event
+from tracereel.resilience.attempt_loop import count_retry, retry_event
+from tracereel.resilience.retry_scope import error_fields, nearest_agent
 
 MAX_MESSAGES: Final = 200
-"""Normalised messages of one answer that become events; the answer itself is recorded whole."""
+"""Normalized messages of one response that become events; the response is recorded in full."""
 
 
 class ModelCall:
-    """What becomes of one request to a model. Nothing here raises into the client.
+    """One request to a model; never raises into the client.
 
-    Inside a function that is traced as a model call already there is no second one: what is learnt
-    goes to the one around, and tokens are counted once.
+    Inside a function that is already traced as a model call there is no second call. Its data is
+    added to the enclosing call, so tokens are counted once.
     """
 
     __slots__ = (
@@ -74,7 +76,7 @@ class ModelCall:
         self._memory = memory
         self._attempt = 1
         self._scope: ClientScope | None = None
-        around = _context.current_execution()
+        around = context.current_execution()
         self._around = around if around is not None and around.kind == "llm" else None
         if self._around is None:
             spec = spec_of(model, provider, dialect.operation)
@@ -85,58 +87,46 @@ class ModelCall:
 
     @property
     def execution(self) -> Execution:
-        """The execution that the call is, or that it is part of."""
+        """Execution of the call, or the enclosing one that it is part of."""
         execution = self._around if self._scope is None else self._scope.execution
-        assert execution is not None  # noqa: S101 - one of the two is always there
+        assert execution is not None  # noqa: S101 - one of the two is always set
         return execution
 
     @property
     def around(self) -> Execution | None:
-        """The execution that the call is made in."""
+        """Execution in which the call is made."""
         return self._around if self._scope is None else self._scope.execution.parent
 
     @property
     def is_taped(self) -> bool:
-        """Whether a tape records the run it is part of, or serves it; what no run is around is on none."""
+        """Whether a tape records or serves the enclosing run."""
         return self._recorder.tape is not None and self.around is not None
 
     @property
     def start_tick(self) -> int:
-        """When the call began, by the performance counter."""
+        """Start of the call, by the performance counter."""
         return self._attempt_tick if self._scope is None else self._scope.start_tick
 
     def attach(self) -> None:
-        """The client is at work."""
+        """Make the call current and record the tool results in its request."""
         if self._scope is not None:
             self._scope.attach()
             if self.dialect.brings_results(self._body):
                 self._tell_results(self.dialect.results(self._body))
 
     def detach(self) -> None:
-        """The client has handed something back."""
+        """Restore the previous context."""
         if self._scope is not None:
             self._scope.detach()
 
     def streams(self) -> None:
-        """The answer will come in parts."""
+        """Mark the response as streamed."""
         if self._scope is not None:
             self._scope.was_streamed = True
 
-    def sent(self, request: Any) -> None:
-        """The request that the client has sent, of httpx; without its body nothing is missed."""
-        if self._scope is not None:
-            # Not by their properties, which raise where there is nothing.
-            body = getattr(request, "_content", None)
-            self._scope.sent = body if type(body) is bytes else None
-
     def headers(self, headers: Any) -> None:
-        """The head of an answer has come."""
-        kept = getattr(headers, "_list", None)
-        try:
-            # httpx: reading its headers by name would be dear, and `raw` makes them anew.
-            left = tokens_remaining_raw(kept) if type(kept) is list else tokens_remaining(headers)
-        except (IndexError, TypeError, AttributeError):
-            left = tokens_remaining(headers)  # another version keeps them another way
+        """Read rate limits from response headers."""
+        left = tokens_remaining(headers)
         if left is None:
             return
         self._recorder.metrics.set_tokens(self.provider, left)
@@ -146,12 +136,12 @@ class ModelCall:
     def retried(
         self, *, error: str, reason: str, strategy: str, delay: float, attempts: int | None
     ) -> None:
-        """An attempt has failed and the client will try again after a delay, in seconds."""
+        """Record a failed attempt that the client will retry after `delay` seconds."""
         execution, now_ns = self.execution, time.time_ns()
         event = retry_event(
             agent=nearest_agent(execution) or execution.name,
             attempt=self._attempt,
-            error=_values.text(error, 4096),
+            error=values.text(error, 4096),
             reason=reason,
             strategy=strategy,
             delay=max(delay, 0.0),
@@ -168,11 +158,11 @@ class ModelCall:
         self.resumed()
 
     def resumed(self) -> None:
-        """The delay is over: the next attempt begins."""
+        """Start the next attempt after the delay."""
         self._attempt_tick = time.perf_counter_ns()
 
     def answered(self, answer: Any) -> None:
-        """The whole answer is there, as data or as an object of the client."""
+        """Complete the call with a whole response (data or a client object)."""
         data = as_data(answer) if not isinstance(answer, dict) else answer
         if not self.dialect.is_conversation:
             self._note(usage_of(data), text(mapping(data).get("model")), None, ())
@@ -183,15 +173,6 @@ class ModelCall:
         )
         self.told(normalizer.normalize_data(data), data)
 
-    def answered_plainly(self, body: bytes | str) -> bool:
-        """Tell an answer that is one text in one step, from the wire; false where there is more to it."""
-        scope, kind = self._scope, self.dialect.plain
-        if scope is None or kind is None or self.ended or self._attempt > 1:
-            return False
-        answer = plain_wire.read(kind, body)
-        self.ended = answer is not None and _plain_lines.tell(scope, answer, self.model)
-        return self.ended
-
     def told(
         self,
         answer: Normalized,
@@ -201,7 +182,7 @@ class ModelCall:
         abandoned: bool = False,
         error: BaseException | None = None,
     ) -> None:
-        """The answer is there, or what came of it: normalised, and in the provider's own shape."""
+        """Complete the call with a normalized response and the provider's data."""
         if self.ended:
             return
         calls: list[ToolCall] = []
@@ -225,7 +206,7 @@ class ModelCall:
         self._close(error, abandoned=abandoned)
 
     def failed(self, error: BaseException) -> None:
-        """The client has raised; it raises it further, unchanged."""
+        """Fail the call with an exception of the client."""
         if self.ended:
             return
         response = getattr(error, "response", None)
@@ -234,7 +215,7 @@ class ModelCall:
         self._close(error)
 
     def nothing(self) -> None:
-        """It is over and nobody has read the answer."""
+        """Complete the call without a response, because it was not read."""
         self._close(None)
 
     def _close(self, error: BaseException | None, *, abandoned: bool = False) -> None:
@@ -266,7 +247,7 @@ class ModelCall:
         if ids:
             notes["tool_call_ids"] = [*notes.get("tool_call_ids", ()), *ids]
         if usage is not None:
-            # A traced function may ask its client more than once.
+            # A traced function may call its client more than once.
             told = notes.get
             notes["llm_prompt_tokens"] = told("llm_prompt_tokens", 0) + usage.input_tokens
             notes["llm_completion_tokens"] = told("llm_completion_tokens", 0) + usage.output_tokens
@@ -286,8 +267,8 @@ class ModelCall:
         data = mapping(data)
         if (identity := text(data.get("id") or data.get("responseId"))) is not None:
             extra["response_id"] = identity
-        # Some that speak OpenAI's language say what the answer has cost.
-        cost = _values.real(mapping(data.get("usage")).get("cost"))
+        # Some OpenAI-compatible servers report the cost.
+        cost = values.real(mapping(data.get("usage")).get("cost"))
         if cost is not None and cost >= 0:
             notes["llm_cost_usd"] = cost
         if answer.problems:
@@ -295,7 +276,7 @@ class ModelCall:
         if scope.captures:
             said = [each for each in self.dialect.said(data) if each is not None]
             if said:
-                notes["output_messages"] = bounded(said)
+                notes["output_messages"] = values.plain(said)
         if timings is not None:
             if timings.first_token_seconds is not None:
                 first = max(0, round(timings.first_token_seconds * 1000))
@@ -307,7 +288,7 @@ class ModelCall:
                 extra["tokens_per_second"] = round(timings.tokens_per_second, 3)
 
     def _add(self, fields: dict[str, Any]) -> None:
-        """An event of the answer, which is closed right after it."""
+        """Add an event of the response, to be written with the closing event."""
         self._address(fields)
         if self._scope is None:
             self.execution.emit(fields)
@@ -332,7 +313,7 @@ class ModelCall:
             self._emit(message_fields(event))
 
     def _attempt_span(self, error: str | None) -> dict[str, Any]:
-        """The span of the attempt that ends now, and how the event that describes it tells of it."""
+        """End the span of the current attempt and return the event fields that describe it."""
         scope = self._scope
         if scope is None:
             return {}
@@ -357,7 +338,7 @@ class ModelCall:
         }
 
     def _last_attempt(self, error: BaseException | None) -> None:
-        """The attempts before have their retry's event; this describes the last one."""
+        """Add an event for the last attempt; earlier attempts have retry events."""
         scope = self._scope
         if scope is None:
             return
@@ -379,9 +360,10 @@ class ModelCall:
 
 
 class InnerCall(ModelCall):
-    """The same call, seen at the client that a framework makes it with: the framework tells of it.
+    """A framework's model call, observed at its client.
 
-    Only what the framework does not see, retries and what is left of the quota, is learnt here.
+    The framework reports the call. The client adds only data that the framework lacks: retries and
+    remaining rate limits.
     """
 
     __slots__ = ("_outer",)
@@ -391,10 +373,10 @@ class InnerCall(ModelCall):
         self.dialect, self.model, self.provider = dialect, outer.model, outer.provider
         self.ended = True
         self._scope = None
-        self._recorder = outer._recorder  # noqa: SLF001 - of the same class
+        self._recorder = outer._recorder  # noqa: SLF001 - the same class
         self._around = outer.execution
         self._attempt_tick = outer.start_tick
-        framework_told(outer)  # the next request in this context is another one
+        framework_told(outer)  # the next request in this context is another call
 
     @property
     def around(self) -> Execution | None:
@@ -414,19 +396,19 @@ class InnerCall(ModelCall):
         self._outer.resumed()
 
     def detach(self) -> None:
-        """Nothing was attached."""
+        """Do nothing, because nothing was attached."""
 
 
 _told: ContextVar[tuple[ModelCall, ...]] = ContextVar("tracereel_framework_calls", default=())
 
 
 def framework_tells_of(call: ModelCall) -> None:
-    """A framework is about to make this call with its provider's client, which may be wrapped too."""
+    """Register a call that a framework will make through a perhaps wrapped client."""
     _told.set((*(each for each in _told.get() if not each.ended), call))
 
 
 def framework_told(call: ModelCall) -> None:
-    """The client has been asked: what is asked in this context from now on is something else."""
+    """Unregister a call; later requests in this context are other calls."""
     _told.set(tuple(each for each in _told.get() if each is not call and not each.ended))
 
 
@@ -438,7 +420,7 @@ def begin(
     provider: str | None = None,
     memory: ToolMemory,
 ) -> ModelCall | None:
-    """A call begins and is the current one; null where nothing is recorded."""
+    """Begin a call and make it current; return `None` if nothing is recorded."""
     recorder = _recorder.active()
     if recorder is None:
         return None
@@ -457,6 +439,6 @@ def begin(
         )
         call.attach()
     except Exception as error:  # noqa: BLE001
-        _guard.report("client_call", error)
+        guard.report("client_call", error)
         return None
     return call

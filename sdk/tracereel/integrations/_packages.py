@@ -1,4 +1,4 @@
-"""The package that an integration is for: said by name where it is missing, and where it is too old."""
+"""Checks for the optional packages of integrations: missing or too old."""
 
 import functools
 import re
@@ -18,15 +18,15 @@ OLDEST: Final = {
     "openai-agents": ("openai-agents", "0.20"),
     "pydantic-ai": ("pydantic-ai-slim", "2.0"),
 }
-"""What is installed with `tracereel[…]` → the package, and its oldest version that is recorded whole."""
+"""Extra of `tracereel[…]` → package and oldest fully supported version."""
 
 
 @contextmanager
 def needed(extra: str) -> Iterator[None]:
-    """For the imports of an integration.
+    """Explain import errors of an integration's package.
 
     Raises:
-        ImportError: a package is missing, or has not what is wanted of it; says what to install.
+        ImportError: a package is missing or too old; the message names the package to install.
     """
     try:
         yield
@@ -44,7 +44,7 @@ def needed(extra: str) -> Iterator[None]:
 
 @functools.cache
 def warn_if_old(extra: str) -> None:
-    """Say once that a package is older than what is recorded whole; it is tried all the same."""
+    """Warn once if a package is older than the oldest supported version."""
     package, oldest = OLDEST[extra]
     found = _installed(package)
     if found is not None and _numbers(found) < _numbers(oldest):
@@ -56,7 +56,7 @@ def warn_if_old(extra: str) -> None:
 
 
 def kind_of(value: object) -> str:
-    """What somebody gave in the place of a client, for the error that says so."""
+    """Return the type of an invalid argument for an error message."""
     return f"the class {value.__name__} itself" if isinstance(value, type) else type(value).__name__
 
 

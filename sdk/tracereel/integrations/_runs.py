@@ -1,4 +1,4 @@
-"""The runs of a framework that tells of them by id: who began whom, and the scope of each."""
+"""Runs of a framework that reports them by id: their parents and scopes."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,30 +6,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tracereel import _context, _guard, _native, _recorder
-from tracereel._context import Execution
-from tracereel._recorder import Recorder
-from tracereel._scopes.arguments import Arguments
-from tracereel._scopes.base import Scope, Spec
+from tracereel._core import context
+from tracereel._core import recorder as _recorder
+from tracereel._core.context import Execution
+from tracereel._core.executions.arguments import Arguments
+from tracereel._core.executions.scope import ExecutionScope, Spec
+from tracereel._core.recorder import Recorder
+from tracereel._runtime import gevent_compat, guard
 from tracereel.integrations._model_call import ModelCall
 
 _OF_A_FRAMEWORK: Final = "of_a_framework"
-"""A note on executions that are runs of a framework."""
+"""Note on executions that are runs of a framework."""
 MAX_RUNS: Final = 10_000
-"""Runs under way that are remembered; the oldest is given up beyond that, and ends as left."""
+"""Runs in progress that are kept; beyond that the oldest is cancelled."""
 
 
 class FailedToolError(Exception):
-    """A tool whose framework has turned its error into an answer."""
+    """A tool failed, and its framework turned the error into a result."""
 
 
 @dataclass(slots=True)
-class Run:
-    """One run: a scope, a model call, or neither where it only stands between others."""
+class FrameworkRun:
+    """One run: a scope, a model call, or neither if it is not recorded itself."""
 
-    parent: "Run | None"
+    parent: "FrameworkRun | None"
     name: str
-    scope: Scope | None = None
+    scope: ExecutionScope | None = None
     call: ModelCall | None = None
     inputs: Any = None
     session_id: str | None = None
@@ -39,23 +41,23 @@ class Run:
     longest_gap: float = 0.0
 
     @property
-    def holder(self) -> "Run | None":
-        """The nearest run with a scope: itself or around it."""
-        run: Run | None = self
+    def holder(self) -> "FrameworkRun | None":
+        """Nearest run with a scope: this one or an enclosing one."""
+        run: FrameworkRun | None = self
         while run is not None and run.scope is None:
             run = run.parent
         return run
 
     @property
     def execution(self) -> Execution | None:
-        """The execution that the run is, or is part of."""
+        """Execution of the run, or the one that it is part of."""
         if self.call is not None:
             return self.call.execution
         holder = self.holder
         return holder.scope.execution if holder is not None and holder.scope is not None else None
 
     def token(self) -> None:
-        """A piece of a streamed answer has come."""
+        """Record the arrival of a stream chunk."""
         now = time.perf_counter()
         if self.first_token is None:
             self.first_token = now
@@ -65,22 +67,22 @@ class Run:
         self.tokens += 1
 
 
-class Runs:
-    """The runs under way. Nothing here raises into the framework."""
+class FrameworkRuns:
+    """Runs in progress; never raises into the framework."""
 
     def __init__(self) -> None:
-        self._runs: dict[Any, Run] = {}
-        self._lock = _native.RLock()
+        self._runs: dict[Any, FrameworkRun] = {}
+        self._lock = gevent_compat.RLock()
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def get(self, identity: Any) -> Run | None:
-        """The run of an id, while it is under way."""
+    def get(self, identity: Any) -> FrameworkRun | None:
+        """Return the run of an id while it is in progress, or `None`."""
         return self._runs.get(identity)
 
-    def add(self, identity: Any, run: Run) -> Run:
-        """A run has begun."""
+    def add(self, identity: Any, run: FrameworkRun) -> FrameworkRun:
+        """Add a run that has begun."""
         given_up = None
         with self._lock:
             self._runs[identity] = run
@@ -90,8 +92,8 @@ class Runs:
             given_up.scope.cancel()
         return run
 
-    def end(self, identity: Any) -> Run | None:
-        """A run is over; null where nobody knows it."""
+    def end(self, identity: Any) -> FrameworkRun | None:
+        """Remove and return a run that has ended, or `None` if it is unknown."""
         with self._lock:
             run = self._runs.pop(identity, None)
         if run is not None and run.scope is not None:
@@ -102,28 +104,29 @@ class Runs:
 
 
 @contextmanager
-def within(run: Run | None) -> Iterator[None]:
-    """Make current the run that another one begins in, whatever the context here says."""
+def within(run: FrameworkRun | None) -> Iterator[None]:
+    """Make the scope of a parent run current."""
     holder = run.holder if run is not None else None
     if holder is None or holder.scope is None:
         yield
         return
     scope = holder.scope
-    if _is_inside(_context.current_execution(), scope.execution):
-        # The program has opened something of its own in there: that is where it happens.
+    if _is_inside(context.current_execution(), scope.execution):
+        # The program has opened its own scope inside, which is the right parent.
         yield
         return
-    attachment = _context.attach(scope.execution, scope.span_context)
+    attachment = context.attach(scope.execution, scope.span_context)
     try:
         yield
     finally:
-        _context.detach(attachment)
+        context.detach(attachment)
 
 
 def _is_inside(execution: Execution | None, other: Execution) -> bool:
-    """Whether there is nothing but the program's own between the two, from inside to outside.
+    """Return whether only the program's own scopes are between two executions.
 
-    What a framework has opened is known by its runs: one that is current here may be over already.
+    A framework's scope may be current although its run is over, so its runs are found by id
+    instead.
     """
     while execution is not None and execution is not other:
         if _OF_A_FRAMEWORK in execution.notes:
@@ -132,20 +135,22 @@ def _is_inside(execution: Execution | None, other: Execution) -> bool:
     return execution is not None
 
 
-def open_scope(spec: Spec, parent: Run | None, inputs: dict[str, Any]) -> Scope | None:
-    """The scope of a run that begins in another; null where nothing is recorded."""
+def open_scope(
+    spec: Spec, parent: FrameworkRun | None, inputs: dict[str, Any]
+) -> ExecutionScope | None:
+    """Open the scope of a run inside its parent; `None` if nothing is recorded."""
 
-    def opened(recorder: Recorder) -> Scope:
+    def opened(recorder: Recorder) -> ExecutionScope:
         return spec.open(recorder, Arguments((), 0, (), inputs))
 
-    scope: Scope | None = recorded(opened, parent)
+    scope: ExecutionScope | None = recorded(opened, parent)
     if scope is not None:
         scope.execution.notes[_OF_A_FRAMEWORK] = True
     return scope
 
 
-def recorded(make: Callable[[Recorder], Any], parent: Run | None) -> Any:
-    """What is made of a recorder within a run; null where there is none, or it fails."""
+def recorded(make: Callable[[Recorder], Any], parent: FrameworkRun | None) -> Any:
+    """Call `make` with the active recorder inside a run; `None` without one or on error."""
     recorder = _recorder.active()
     if recorder is None:
         return None
@@ -153,5 +158,5 @@ def recorded(make: Callable[[Recorder], Any], parent: Run | None) -> Any:
         with within(parent):
             return make(recorder)
     except Exception as error:  # noqa: BLE001
-        _guard.report("framework_run", error)
+        guard.report("framework_run", error)
         return None

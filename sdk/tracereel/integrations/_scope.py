@@ -1,24 +1,25 @@
-"""The scope of a model call that somebody else's client makes: its closing event, from the wire."""
+"""Scope of a model call by a client library, and its closing event."""
 
 from typing import Any, Final
 
-from tracereel import _emission, _recorder, _values, _written
-from tracereel._recorder import Recorder
-from tracereel._scopes.arguments import Arguments
-from tracereel._scopes.calls import LlmScope, LlmSpec, as_list
+from tracereel._core import envelope
+from tracereel._core import recorder as _recorder
+from tracereel._core.executions.arguments import Arguments
+from tracereel._core.executions.calls import LlmScope, LlmSpec, as_list
+from tracereel._core.recorder import Recorder
+from tracereel._redact import values
 from tracereel.integrations._dialects import Dialect
 from tracereel.providers.base import Failure
 
 _LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 _TEMPERATURE: Final = ("temperature",)
 _CONFIG: Final = "generationConfig"
-_SETTINGS: Final = frozenset({*_LIMITS, *_TEMPERATURE, _CONFIG})
 _MAX_SPECS: Final = 512
 _specs: Final[dict[tuple[str, str, str], LlmSpec]] = {}
 
 
 class FailedAnswerError(Exception):
-    """An answer that says it failed, or a stream that was cut; the client itself raised nothing."""
+    """A response reports a failure or a stream was cut, but the client raised nothing."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -26,14 +27,14 @@ class FailedAnswerError(Exception):
 
 
 def spec_of(model: str, provider: str, operation: str) -> LlmSpec:
-    """What every call of a model has in common, made once."""
+    """Return the cached spec of a model."""
     key = (model, provider, operation)
     spec = _specs.get(key)
     if spec is None:
         if len(_specs) >= _MAX_SPECS:
             _specs.clear()
         spec = _specs[key] = LlmSpec(
-            _values.text(model, _values.SHORT_LIMIT) or "unknown",
+            values.text(model, values.SHORT_LIMIT) or "unknown",
             provider=provider,
             operation=operation,
             temperature=None,
@@ -44,38 +45,30 @@ def spec_of(model: str, provider: str, operation: str) -> LlmSpec:
     return spec
 
 
-def bounded(value: Any) -> Any:
-    """Data that is nobody else's already, as much of it as an event may have."""
-    found = _written.written(value)
-    return _values.plain(value) if found is None else found
-
-
 class ClientScope(LlmScope):
-    """A call of a model by its provider's client."""
+    """Model call by a provider's client."""
 
-    __slots__ = ("before", "dialect", "extra", "sent", "was_streamed")
+    __slots__ = ("before", "dialect", "extra", "was_streamed")
 
     def __init__(
         self, recorder: Recorder, spec: LlmSpec, body: dict[str, Any], dialect: Dialect
     ) -> None:
         self.dialect = dialect
         self.extra: dict[str, Any] = {}
-        """Fields of the closing event that only the wire knows."""
+        """Fields of the closing event that come from the response."""
         self.before: list[dict[str, Any]] = []
-        """Events of the answer that wait for the closing one: they are written together."""
+        """Events of the response, written together with the closing event."""
         self.was_streamed = False
-        self.sent: bytes | None = None
-        """The request's body, where the client has told it."""
         super().__init__(recorder, spec, Arguments((), 0, (), body))
 
     @property
     def start_ns(self) -> int:
-        """When it began, in nanoseconds since 1970."""
+        """Start time in nanoseconds since 1970."""
         return self._start_ns
 
     @property
     def start_tick(self) -> int:
-        """When it began, by the performance counter."""
+        """Start time by the performance counter."""
         return self._tick
 
     def about(self, status: str, milliseconds: int) -> dict[str, Any]:
@@ -98,7 +91,7 @@ class ClientScope(LlmScope):
         recorder = self.recorder
         if recorder.closed:
             recorder = _recorder.active() or recorder
-        _emission.record_all(
+        envelope.record_all(
             events, self.execution, recorder, now_ns, closes_run=closes_run, seconds=seconds
         )
 
@@ -109,19 +102,13 @@ class ClientScope(LlmScope):
             event["error_code"] = error.failure.code or event["error_code"]
         return event
 
-    def settings(self) -> tuple[float | None, int | None]:
-        """Temperature and length that were asked for; nearly always neither."""
-        if _SETTINGS.isdisjoint(self.arguments.kwargs):
-            return None, None
-        return self.temperature(), self.max_tokens()
-
     def temperature(self) -> float | None:
         found = self._setting(_TEMPERATURE)
-        return None if found is None else _values.real(found)
+        return None if found is None else values.real(found)
 
     def max_tokens(self) -> int | None:
         found = self._setting(_LIMITS)
-        return None if found is None else _values.count(found)
+        return None if found is None else values.count(found)
 
     def _setting(self, names: tuple[str, ...]) -> object:
         body = self.arguments.kwargs
@@ -134,21 +121,7 @@ class ClientScope(LlmScope):
             return next((config[name] for name in names if name in config), None)
         return None
 
-    def span_times(self) -> tuple[int, int, int, float]:
-        """Of a call that ends now: begin and end in nanoseconds since 1970, milliseconds, seconds."""
-        end_ns, milliseconds, seconds = self._now()
-        return self._start_ns, end_ns, milliseconds, seconds
-
-    def asked(self) -> Any:
-        """What was asked, if that may be recorded."""
-        return self._messages() if self.captures else None
-
     def _messages(self) -> Any:
-        if self.sent is not None:
-            # As it went over the wire: nothing has to be made of it.
-            found = self.dialect.written(self.sent)
-            if found is not None:
-                return found
         messages = self.dialect.messages(self.arguments.kwargs)
         if messages is None:
             return None

@@ -1,44 +1,36 @@
-"""One question to an SSE agent, read frame by frame: tools, rounds, first token, sources, thread."""
+"""State of one request to an SSE agent: tools, rounds, first token, sources and thread."""
 
 import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from tracereel import _guard, _values
-from tracereel._scopes.output import Stream
-from tracereel.integrations._sse_frames import (
-    MESSAGE,
-    Frame,
-    FrameReader,
-    is_token,
-    text_of_token,
-)
+from tracereel._core.executions.output import OutputStream
+from tracereel._redact import values
+from tracereel._runtime import guard
+from tracereel._runtime.sse_parser import MESSAGE
+from tracereel.integrations._sse_frames import Frame, FrameReader
 from tracereel.integrations._sse_tools import SseToolError, Tools, tells_end
 from tracereel.providers.reading import get, mapping, text
 from tracereel.providers.usage import usage_of
 
 KINDS: Final = ("tool_status", "token", "done", "error")
 MAX_SOURCES: Final = 200
-"""Sources and context chunks of one answer that are listed; all sources are counted."""
-MAX_WAITING: Final = 64
-"""Tokens that wait to be read: together is cheaper, and memory is bounded."""
+"""Sources and context chunks that are listed per response; all sources are counted."""
 SSE: Final = "sse"
-
-_QUOTES: Final = _values.size("")
 
 Rounds = Literal["calls", "streams"]
 
 
 class SseAgentError(Exception):
-    """What an `error` frame says, or that a stream was cut; recorded, never raised."""
+    """Content of an `error` frame, or a cut stream; recorded, never raised."""
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
         super().__init__(message)
         self.code = code
 
 
-class SseRun(Stream):
-    """What the frames of one execution have said so far; its text is the answer's."""
+class SseRun(OutputStream):
+    """Content of one execution's frames so far; its text is the agent's response."""
 
     def __init__(
         self,
@@ -52,13 +44,13 @@ class SseRun(Stream):
     ) -> None:
         super().__init__(SSE, captures=captures)
         self.outcome: str | None = None
-        """`done` or `error`, once such a frame has come."""
+        """`done` or `error` after such a frame."""
         self.failure: SseAgentError | None = None
         self.thread_id = asked_thread
         self.run_id: str | None = None
         self.tools: Tools | None = None
         self.streams = 0
-        """How often a stream of it was opened."""
+        """Number of streams opened."""
         self._scope: Any = None
         self._reader = FrameReader()
         self._captures_content = captures
@@ -69,10 +61,8 @@ class SseRun(Stream):
         self._status = status
         self._round = 0
         self._round_mark: object = None
-        self._waiting: list[tuple[int, Any]] = []
-        """Tokens that are not read yet: when each came, and its frame."""
         self._tick = 0
-        """When what is read now came."""
+        """Arrival time of the current item."""
         self._last_tick: int | None = None
         self._longest_gap = 0
         self._sources: list[Any] | None = None
@@ -82,77 +72,28 @@ class SseRun(Stream):
         self._too_long = 0
 
     def begin(self, scope: Any, *, records_tools: bool) -> None:
-        """The execution has begun."""
+        """Attach the scope of the execution."""
         self._scope = scope
         if records_tools:
             self.tools = Tools(scope.recorder, scope)
 
     def opened(self, *, lines: bool | None = None) -> None:
-        """A stream is opened: the first, or another one after the tools have answered."""
-        self.settle()
+        """Start reading a stream: the first, or another one after tool results."""
         self.streams += 1
         self._too_long += self._reader.given_up
         self._reader = FrameReader(lines=lines)
 
     def add(self, item: Any) -> None:
-        """Take what the stream gives; whatever is no token is read at once."""
-        waiting, tick = self._waiting, time.perf_counter_ns()
-        if is_token(item) and (waiting or self._may_wait()):
-            waiting.append((tick, item))
-            if len(waiting) >= MAX_WAITING:
-                self.settle()
-            return
-        if waiting:
-            self.settle()
-        self._read(tick, item)
-
-    def _may_wait(self) -> bool:
-        tools = self.tools
-        return self.outcome is None and (tools is None or tools.are_idle) and self._reader.passes()
-
-    def _read(self, tick: int, item: Any) -> None:
-        self._tick = tick
+        """Read one item of the stream."""
+        self._tick = time.perf_counter_ns()
         for frame in self._reader.read(item):
             self._take(frame)
-
-    def settle(self) -> None:
-        """Read the tokens that wait."""
-        waiting, self._waiting = self._waiting, []
-        pieces: list[str] = []
-        for tick, item in waiting:
-            piece = text_of_token(item)
-            if piece is not None:
-                self._note(tick, piece)
-                pieces.append(piece)
-            else:
-                self._keep(pieces)
-                pieces = []
-                self._read(tick, item)
-        self._keep(pieces)
-
-    def _note(self, tick: int, piece: str) -> None:
-        """A token came then."""
-        last = self._last_tick
-        if last is not None and tick - last > self._longest_gap:
-            self._longest_gap = tick - last
-        if piece:
-            self._last_tick = tick
-            if self.first_tick is None:
-                self.first_tick = tick
-
-    def _keep(self, pieces: list[str]) -> None:
-        """Add pieces of the answer as one: they are counted, and measured, as if they came alone."""
-        if pieces:
-            more = len(pieces) - 1
-            super().add("".join(pieces))
-            self.items += more
-            self.size += more * _QUOTES
 
     def _take(self, frame: Frame) -> None:
         payload = frame.payload()
         kind = frame.event
         if kind == "token" and self.outcome is None and type(payload) is dict and len(payload) == 1:
-            # Most frames are these: what a token says of anything else is looked for below.
+            # Fast path: most frames are plain tokens without further fields.
             if self.tools is not None:
                 self.tools.end_waiting()
             self._token(payload)
@@ -168,7 +109,7 @@ class SseRun(Stream):
             self._ignored += 1
             return
         if kind != "token" and not said:
-            # An end is an end, whatever stands in it.
+            # `done` and `error` end the run even with invalid data.
             self._malformed += payload is None
             if kind == "tool_status":
                 return
@@ -191,7 +132,7 @@ class SseRun(Stream):
             self._scope.adopt_thread(thread)
         run_id = text(get(said, "runId", "run_id"))
         if run_id is not None and self.run_id is None:
-            self.run_id = _values.text(run_id, _values.SHORT_LIMIT)
+            self.run_id = values.text(run_id, values.SHORT_LIMIT)
 
     def _token(self, payload: Any) -> None:
         piece = payload.get("text") if type(payload) is dict else None
@@ -200,13 +141,19 @@ class SseRun(Stream):
         if not isinstance(piece, str):
             self._malformed += 1
             return
-        self._note(self._tick, piece)
-        self._keep([piece])
+        last = self._last_tick
+        if last is not None and self._tick - last > self._longest_gap:
+            self._longest_gap = self._tick - last
+        if piece:
+            self._last_tick = self._tick
+            if self.first_tick is None:
+                self.first_tick = self._tick
+        super().add(piece)
 
     def _tool(self, said: dict[str, Any]) -> None:
         tools = self.tools
         if tools is not None and tools.knows(said) and not tells_end(said):
-            return  # how far it is
+            return  # progress report
         if tools is not None and tells_end(said) and tools.end(said):
             return
         if tools is not None:
@@ -218,7 +165,7 @@ class SseRun(Stream):
                 tools.end(said)
 
     def _begin_round(self, said: dict[str, Any]) -> None:
-        """Each call is a round, unless it is said or seen that calls belong together."""
+        """Start a round for a tool call, unless it belongs to the current round."""
         mark: object = get(said, "round")
         if mark is None and self._rounds_by == "streams":
             mark = ("stream", self.streams)
@@ -252,8 +199,8 @@ class SseRun(Stream):
             message = data
         code = get(said, "code", "error_code") or get(mapping(found), "code")
         self.failure = SseAgentError(
-            _values.text(text(message) or "the agent sent an error without a message", 4096),
-            code=None if code is None else _values.label(code),
+            values.text(text(message) or "the agent sent an error without a message", 4096),
+            code=None if code is None else values.label(code),
         )
         self._end("error")
 
@@ -262,7 +209,7 @@ class SseRun(Stream):
         self._scope.answered()
 
     def verdict(self) -> SseAgentError | None:
-        """Null for a whole answer, else why it is none."""
+        """Return `None` for a complete response, else the reason of the failure."""
         if self.outcome is not None:
             return self.failure
         if self._status is not None and self._status >= 400:
@@ -270,8 +217,8 @@ class SseRun(Stream):
         return SseAgentError("the stream ended without done or error", code="STREAM_CUT")
 
     def end_tools(self, *, error: BaseException | None, abandoned: bool = False) -> None:
-        """The execution is over."""
-        with _guard.Guard("sse"):
+        """End all open tools with the execution."""
+        with guard.Guard("sse"):
             if self.tools is None:
                 return
             if error is None and not abandoned:
@@ -280,7 +227,7 @@ class SseRun(Stream):
             self.tools.end_all(error=failed, by="end_of_run")
 
     def fields(self) -> dict[str, Any]:
-        """What the closing event says beside what every execution's does."""
+        """Return the additional fields of the closing event."""
         said: dict[str, Any] = {
             "run_id": self.run_id,
             "session_state": self._session_state(),
@@ -302,9 +249,9 @@ class SseRun(Stream):
         if self._sources is not None:
             said["source_count"] = len(self._sources)
             if self._captures_content:
-                said["sources"] = _values.plain(self._sources[:MAX_SOURCES])
+                said["sources"] = values.plain(self._sources[:MAX_SOURCES])
         if self._chunk_ids is not None:
-            said["context_chunk_ids"] = _values.plain(self._chunk_ids[:MAX_SOURCES])
+            said["context_chunk_ids"] = values.plain(self._chunk_ids[:MAX_SOURCES])
         counts = {
             "frames_malformed": self._malformed,
             "frames_ignored": self._ignored,

@@ -1,15 +1,16 @@
-"""The scopes of an SSE agent: its execution, and each of the streams that it is read from."""
+"""Scopes of an SSE agent: its execution and each of its streams."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tracereel import _guard, _values
-from tracereel._recorder import Recorder
-from tracereel._scopes.agent import AgentScope, AgentSpec
-from tracereel._scopes.arguments import IDS, Arguments, Ids, check, put
-from tracereel._scopes.base import Scope, Spec
-from tracereel._scopes.output import Stream
-from tracereel._scopes.steps import StepScope, StepSpec
+from tracereel._core.executions.agent import AgentScope, AgentSpec
+from tracereel._core.executions.arguments import IDS, Arguments, Ids, check, put
+from tracereel._core.executions.output import OutputStream
+from tracereel._core.executions.scope import ExecutionScope, Spec
+from tracereel._core.executions.steps import StepScope, StepSpec
+from tracereel._core.recorder import Recorder
+from tracereel._redact import values
+from tracereel._runtime import guard
 from tracereel.integrations._sse_run import Rounds, SseRun
 from tracereel.integrations._sse_tools import inside
 from tracereel.providers.reading import get
@@ -21,7 +22,7 @@ BODIES: Final = ("body", "request", "payload")
 
 
 class _Asked(Arguments):
-    """Arguments among which a thread is the session."""
+    """Arguments whose thread id is the session id."""
 
     def ids(self) -> Ids:
         found = super().ids()
@@ -30,7 +31,7 @@ class _Asked(Arguments):
         return found
 
     def thread(self) -> Any:
-        """The thread that is asked to go on, by its own name or in the body of a request."""
+        """Return the thread id from the arguments or a request body."""
         thread = self.find(*THREADS)
         for name in BODIES:
             if thread is None:
@@ -38,7 +39,7 @@ class _Asked(Arguments):
         return thread
 
     def question(self) -> str | None:
-        """What was asked, in the words of who asked, by its own name or in the body of a request."""
+        """Return the question from the arguments or a request body."""
         for asked in (
             self.find(*QUESTIONS),
             *(get(self.find(name), *QUESTIONS) for name in BODIES),
@@ -48,25 +49,25 @@ class _Asked(Arguments):
         return None
 
     def summary(self) -> str:
-        """The question as people read it; what else was given is on a line of its own."""
+        """Return the question, and the other arguments on a second line."""
         question = self.question()
         if question is None:
-            return _values.call_summary(self.pairs())
+            return values.call_summary(self.pairs())
         given = self.pairs()
         for name, value in given:
             if name in BODIES and type(value) is dict:
                 given = [pair for pair in given if pair[0] != name] + list(value.items())
         known = (*QUESTIONS, *THREADS, *IDS)
         others = [(name, value) for name, value in given if name not in known and value is not None]
-        words = _values.text(question, SUMMARY_LIMIT)
+        words = values.text(question, SUMMARY_LIMIT)
         rest = SUMMARY_LIMIT - len(words) - 1
         if not others or rest < 1:
             return words
-        return f"{words}\n{_values.call_summary(others, rest)}"
+        return f"{words}\n{values.call_summary(others, rest)}"
 
 
 class SseSpec(AgentSpec):
-    """What `traced_sse` or `wrap` was given."""
+    """Options of `traced_sse` or `wrap`."""
 
     __slots__ = ("lines", "names", "records_tools", "round_limit", "rounds", "status")
 
@@ -99,11 +100,11 @@ class SseSpec(AgentSpec):
         self.names = names
         self.records_tools = records_tools
         self.status: int | None = None
-        """Of the response, where there is one."""
+        """HTTP status, if there is a response."""
         self.lines: bool | None = None
-        """Whether the items are lines without their ends, where that is known."""
+        """Whether the items are lines without line ends, if known."""
 
-    def open(self, recorder: Recorder, arguments: Arguments) -> Scope:
+    def open(self, recorder: Recorder, arguments: Arguments) -> ExecutionScope:
         if self.inputs is not None:
             arguments = Arguments((), 0, (), self.inputs)
         given = arguments.names, arguments.skip, arguments.args, arguments.kwargs
@@ -111,7 +112,7 @@ class SseSpec(AgentSpec):
 
 
 class SseScope(AgentScope):
-    """An execution of an SSE agent. A `done` or `error` frame ends it, whoever reads on or does not."""
+    """Execution of an SSE agent; a `done` or `error` frame ends it."""
 
     spec: SseSpec
 
@@ -143,21 +144,21 @@ class SseScope(AgentScope):
             event["input_summary"] = self.arguments.summary()
         return event
 
-    def listen(self, kind: str) -> Stream:
-        del kind  # the answer is what counts, not what carries it
+    def listen(self, kind: str) -> OutputStream:
+        del kind  # the run reads frames, whatever the kind of stream
         self._ends_with_answer = True
         self.run.opened(lines=self.spec.lines)
         return self.run
 
     def adopt_thread(self, thread: str) -> None:
-        """The agent says which thread it is: the session of everything that is told from now on."""
+        """Use the agent's thread id as session id of all later events."""
         session = check("session_id", thread)
         if session is not None:
             self.execution.session_id = session
             self._identify(self.execution, self.execution.request_id)
 
     def answered(self) -> None:
-        """The last frame has come."""
+        """End the execution after the last frame."""
         if self._ends_with_answer:
             self.complete(None)
 
@@ -182,11 +183,8 @@ class SseScope(AgentScope):
             super().fail(error)
 
     def _is_over(self) -> bool:
-        with _guard.Guard("sse"):
-            # What is read now may be the end itself, where the last frame was no plain token.
-            self.run.settle()
         if self._has_ended:
-            with _guard.Guard("sse"):
+            with guard.Guard("sse"):
                 self.detach()
             return True
         self._has_ended = True
@@ -198,11 +196,11 @@ class SseScope(AgentScope):
 
 
 RUN: Final = "sse_run"
-"""Where an execution keeps what its frames have said, for the streams that are opened inside."""
+"""Note with the run and scope of an execution, for streams opened inside it."""
 
 
 class StreamSpec(StepSpec):
-    """One of the streams of an execution that is opened several times."""
+    """One stream of an execution that opens several."""
 
     __slots__ = ("_around", "_run", "lines")
 
@@ -212,8 +210,8 @@ class StreamSpec(StepSpec):
         self._around = around
         self.lines: bool | None = None
 
-    def open(self, recorder: Recorder, arguments: Arguments) -> Scope:
-        del arguments  # of the method that gives the stream
+    def open(self, recorder: Recorder, arguments: Arguments) -> ExecutionScope:
+        del arguments  # arguments of the method that returns the stream
         self._run.opened(lines=self.lines)
         with inside(self._around):
             scope = StreamScope(recorder, self, Arguments((), 0, (), {}))
@@ -223,15 +221,15 @@ class StreamSpec(StepSpec):
 
 
 class StreamScope(StepScope):
-    """One stream of several. That it is no longer read once the answer is there is no cancellation."""
+    """One of several streams; closing it after the last frame is not a cancellation."""
 
     __slots__ = ("number", "run")
 
     run: SseRun
     number: int
 
-    def listen(self, kind: str) -> Stream:
-        return _Part(kind, self.run, captures=self.captures)
+    def listen(self, kind: str) -> OutputStream:
+        return _SsePart(kind, self.run, captures=self.captures)
 
     def cancel(self) -> None:
         if self.run.outcome is not None:
@@ -249,8 +247,8 @@ class StreamScope(StepScope):
         return {**super().about(status, milliseconds), "stream_number": self.number}
 
 
-class _Part(Stream):
-    """The items of one stream, which the execution reads as well."""
+class _SsePart(OutputStream):
+    """Items of one stream, which are also passed to the execution."""
 
     def __init__(self, kind: str, run: SseRun, *, captures: bool) -> None:
         super().__init__(kind, captures=captures)
@@ -262,6 +260,6 @@ class _Part(Stream):
 
 
 def spec_of_block(notes: Mapping[str, Any]) -> Spec | None:
-    """The spec for a stream inside an execution of an SSE agent; null where there is none."""
+    """Return the spec of a stream inside an SSE agent, or `None`."""
     found = notes.get(RUN)
     return None if found is None else StreamSpec(*found)

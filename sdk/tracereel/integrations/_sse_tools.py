@@ -1,29 +1,29 @@
-"""The tools that an SSE agent says it calls: begun by a frame, ended by their own or by the next one."""
+"""Tools that an SSE agent reports in frames."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tracereel import _context
-from tracereel._recorder import Recorder
-from tracereel._scopes.arguments import Arguments
-from tracereel._scopes.base import Scope
-from tracereel._scopes.calls import ToolScope, ToolSpec
+from tracereel._core import context
+from tracereel._core.executions.arguments import Arguments
+from tracereel._core.executions.calls import ToolScope, ToolSpec
+from tracereel._core.executions.scope import ExecutionScope
+from tracereel._core.recorder import Recorder
 from tracereel.providers.reading import get, json_object, text
 
 ENDED: Final = frozenset({"completed", "complete", "done", "success", "finished", "ok"})
 FAILED: Final = frozenset({"failed", "error"})
 MAX_OPEN: Final = 64
-"""Tools that may be at work at once; the oldest is taken as ended beyond that."""
+"""Tools that may be open at once; beyond that the oldest is completed."""
 _UNKNOWN: Final = object()
 
 
 class SseToolError(Exception):
-    """A tool of which the agent says that it failed, or whose agent failed while it was at work."""
+    """A tool failed, or its agent failed while the tool was running."""
 
 
 class SseToolScope(ToolScope):
-    """A call of a tool as the agent tells of it."""
+    """Tool call that an agent reports."""
 
     __slots__ = ("ended_by", "round")
 
@@ -34,7 +34,7 @@ class SseToolScope(ToolScope):
 
     def told(self, event: dict[str, Any], result: object) -> None:
         event["round"] = self.round
-        # Without a frame of its own for the end, the duration is an upper bound.
+        # Without an end frame the duration is an upper bound.
         event["ended_by"] = self.ended_by
         if result is not _UNKNOWN:
             super().told(event, result)
@@ -51,9 +51,9 @@ class _OpenTool:
 
 
 class Tools:
-    """The tools of one execution that are at work."""
+    """Open tools of one execution."""
 
-    def __init__(self, recorder: Recorder, around: Scope) -> None:
+    def __init__(self, recorder: Recorder, around: ExecutionScope) -> None:
         self.calls = 0
         self._recorder = recorder
         self._around = around
@@ -61,16 +61,11 @@ class Tools:
 
     @property
     def at_work(self) -> bool:
-        """Whether a tool is at work that will tell its end: another one runs beside it."""
+        """Whether a tool is open that will report its end."""
         return any(tool.tells_end for tool in self._open)
 
-    @property
-    def are_idle(self) -> bool:
-        """Whether no tool is at work."""
-        return not self._open
-
     def end_waiting(self) -> None:
-        """Something else has come: tools that do not tell their end are over."""
+        """Complete open tools that do not report their end."""
         if not self._open:
             return
         for tool in self._open:
@@ -79,12 +74,12 @@ class Tools:
         self._open = [tool for tool in self._open if tool.tells_end]
 
     def knows(self, payload: Mapping[str, Any]) -> bool:
-        """Whether a frame speaks of a tool that is at work."""
+        """Return whether a frame concerns an open tool."""
         call_id = _id_of(payload)
         return any(tool.id == call_id for tool in self._open) if call_id else False
 
     def begin(self, payload: Mapping[str, Any], number: int) -> None:
-        """A tool is called, in this round."""
+        """Start a tool call in a round."""
         self.calls += 1
         name = text(get(payload, "tool", "name", "tool_name")) or "unknown"
         arguments, raw = json_object(get(payload, "args", "arguments", "input"))
@@ -100,7 +95,7 @@ class Tools:
             self._complete(self._open.pop(0), _UNKNOWN, "too_many_at_work")
 
     def end(self, payload: Mapping[str, Any]) -> bool:
-        """A frame tells of the end of a tool; false where none of them is meant."""
+        """End the tool that a frame names; return whether it was open."""
         call_id, name = _id_of(payload), text(get(payload, "tool", "name", "tool_name"))
         for index in range(len(self._open) - 1, -1, -1):
             tool = self._open[index]
@@ -111,7 +106,7 @@ class Tools:
         return False
 
     def end_all(self, *, error: BaseException | None, by: str) -> None:
-        """The execution is over: with an error, with null where nobody waited for the end."""
+        """End all open tools: fail them with `error`, or cancel them if it is `None`."""
         tools, self._open = self._open, []
         for tool in tools:
             tool.scope.ended_by = by
@@ -137,19 +132,19 @@ class Tools:
 
 
 def tells_end(payload: Mapping[str, Any]) -> bool:
-    """Whether a frame of a tool tells of its end."""
+    """Return whether a tool frame reports the end of the tool."""
     word = _word(payload)
     return word in ENDED or word in FAILED or get(payload, "result", "output", "error") is not None
 
 
 @contextmanager
-def inside(scope: Scope) -> Iterator[None]:
-    """Make a call current, whatever the context here says."""
-    attachment = _context.attach(scope.execution, scope.span_context)
+def inside(scope: ExecutionScope) -> Iterator[None]:
+    """Make a scope current, whatever the context."""
+    attachment = context.attach(scope.execution, scope.span_context)
     try:
         yield
     finally:
-        _context.detach(attachment)
+        context.detach(attachment)
 
 
 def _word(payload: Mapping[str, Any]) -> str:

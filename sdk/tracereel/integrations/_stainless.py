@@ -1,9 +1,8 @@
-"""Hooks in the clients of Anthropic and OpenAI, which are generated alike.
+"""Hooks for the clients of Anthropic and OpenAI, which share a code generator (Stainless).
 
-Every call of theirs passes through the client's `request`; an answer through `_process_response`, a
-retry through `_sleep_for_retry` and `_calculate_retry_timeout`. The hooks stand on one client or, where
-that was asked for, on the class of all of them. A client without one of the inner methods is
-recorded without what that would have told.
+Every call passes through the client's `request`, a response through `_process_response`, and a
+retry through `_sleep_for_retry` and `_calculate_retry_timeout`. The hooks are set on one client or
+on its class. If a client lacks one of the inner methods, the data of that hook is not recorded.
 """
 
 import functools
@@ -13,23 +12,23 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from tracereel import _guard
+from tracereel._runtime import guard
 from tracereel.integrations import _bodies, _packages, _taped_http
 from tracereel.integrations._dialects import Dialect
 from tracereel.integrations._model_call import ModelCall, begin
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.streams import adapter_for
 from tracereel.providers.streams.base import StreamAdapter
-from tracereel.resilience._functions import error_text
-from tracereel.resilience._policy import ERROR, TIMEOUT, is_timeout
 from tracereel.resilience.backoff import EXPONENTIAL
+from tracereel.resilience.policy import ERROR, TIMEOUT, is_timeout
+from tracereel.resilience.wrapped_functions import error_text
 
 ClientT = TypeVar("ClientT")
 Original = Callable[..., Any]
 
 RATE_LIMITED: Final = "rate_limited"
 RETRY_AFTER: Final = "retry_after"
-"""The strategy of a retry whose delay the server has named."""
+"""Strategy of a retry whose delay the server specified."""
 _MARK: Final = "_tracereel_recording"
 _COPIES: Final = ("copy", "with_options")
 _INSIDE: Final = ("_process_response", "_sleep_for_retry", "_calculate_retry_timeout")
@@ -37,16 +36,16 @@ _INSIDE: Final = ("_process_response", "_sleep_for_retry", "_calculate_retry_tim
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """How the calls of a client are recorded."""
+    """Recording settings of a client."""
 
     routes: Mapping[str, Dialect]
-    """Path of a request → what it is; requests to other paths are left alone."""
+    """Request path → dialect; other paths are not recorded."""
     provider: Callable[[Any], str]
-    """The client → whose answers these are, as the events say it."""
+    """Returns the provider name of a client for events."""
     memory: ToolMemory = field(default_factory=ToolMemory)
 
     def begin(self, client: Any, options: Any) -> ModelCall | None:
-        """A request begins; null where it is none to a model, or nothing is recorded."""
+        """Begin a model call, or return `None` if the request is not recorded."""
         if options.method != "post" and str(options.method).lower() != "post":
             return None
         dialect = self.routes.get(options.url)
@@ -61,10 +60,10 @@ class Recording:
 
 
 def check(client: object, package: str, expected: str) -> None:
-    """Say what is wrong with something that is no client.
+    """Check that an object is a client of a package.
 
     Raises:
-        TypeError: it is none of that package.
+        TypeError: it is not.
     """
     names = {each.__module__.partition(".")[0] for each in type(client).__mro__}
     if package not in names or not hasattr(client, "request"):
@@ -72,7 +71,7 @@ def check(client: object, package: str, expected: str) -> None:
 
 
 def wrap(client: ClientT, recording: Recording) -> ClientT:
-    """Record the calls of one client, and of the copies that are made of it."""
+    """Record the calls of one client and of its copies."""
     kind = type(client)
     own = vars(client)
     if _MARK in own:
@@ -88,7 +87,7 @@ def wrap(client: ClientT, recording: Recording) -> ClientT:
 
 
 def unwrap(client: ClientT) -> ClientT:
-    """Record the calls of a client no longer; what is under way is recorded to its end."""
+    """Stop recording a client; calls in progress are recorded to their end."""
     own = vars(client)
     if own.pop(_MARK, None) is not None:
         for name in ("request", *_INSIDE, *_COPIES):
@@ -96,14 +95,14 @@ def unwrap(client: ClientT) -> ClientT:
     return client
 
 
-class Patches:
-    """The hooks on classes, and what stood there before."""
+class ClientPatches:
+    """Hooks on classes, and the original methods."""
 
     def __init__(self) -> None:
         self._before: list[tuple[type, str, Any]] = []
 
     def apply(self, classes: tuple[type, ...], recording: Recording) -> None:
-        """Record the calls of every client of these classes, made before or after."""
+        """Record the calls of every client of these classes, existing and new."""
         if self._before:
             return
         for kind in classes:
@@ -118,24 +117,24 @@ class Patches:
                 setattr(owner, name, _on_class(original, hook, recording))
 
     def undo(self) -> None:
-        """Put back what stood there."""
+        """Restore the original methods."""
         while self._before:
             owner, name, original = self._before.pop()
             setattr(owner, name, original)
 
 
 def _hooks_for(kind: type) -> dict[str, "Hook"]:
-    """The hooks of a client: those of one that waits, or of one that is awaited."""
+    """Return the hooks of a sync or async client class."""
     is_async = hasattr(kind, "__aenter__")
     return _ASYNC_HOOKS if is_async else _HOOKS
 
 
 Hook = Callable[..., Any]
-"""Called with the recording, the client's own method, the client, and the method's arguments."""
+"""Function called with the recording, the original method, the client and the arguments."""
 
 
 def _on_instance(client: Any, original: Original, hook: Hook) -> Original:
-    # The client refers to itself by this, as it does by its resources from their first use on.
+    # This creates a reference cycle; the client's resources create one anyway at first use.
     if hook in _AWAITED:
 
         @functools.wraps(original)
@@ -156,7 +155,7 @@ def _on_class(original: Original, hook: Hook, recording: Recording) -> Original:
 
         @functools.wraps(original)
         async def call_async(self: Any, *args: Any, **kwargs: Any) -> Any:
-            # A client that is wrapped by itself has its own hooks around this.
+            # A client that was wrapped itself has its own hooks.
             mine = None if _MARK in vars(self) else recording
             return await hook(mine, original, self, *args, **kwargs)
 
@@ -256,7 +255,7 @@ def _delay(
     delay = original(client, *args, **kwargs)
     work = _current.get()
     if work is not None:
-        with _guard.Guard("client_retry"):
+        with guard.Guard("client_retry"):
             work.delayed(delay)
     return delay
 
@@ -266,7 +265,7 @@ def _copy(
 ) -> Any:
     copy = original(client, *args, **kwargs)
     if recording is not None:
-        with _guard.Guard("client_copy"):
+        with guard.Guard("client_copy"):
             wrap(copy, recording)
     return copy
 
@@ -286,8 +285,8 @@ _ASYNC_HOOKS: Final[dict[str, Hook]] = {
 _AWAITED: Final = frozenset({_request_async, _process_response_async, _sleep_async})
 
 
-class Work:
-    """A client at work on one call."""
+class StainlessWork:
+    """Client call in progress."""
 
     __slots__ = ("_exchange", "_failure", "_is_watched", "_response", "_token", "call")
 
@@ -300,16 +299,15 @@ class Work:
         self._token = _current.set(self)
 
     def responded(self, response: Any) -> None:
-        """An answer's head is there, and perhaps its body."""
+        """Read the headers of a response and observe its unread body."""
         self._response = response
-        self.call.sent(getattr(response, "_request", None))
         self.call.headers(response.headers)
         if not self.call.ended and not response.is_closed and response.is_success:
             self._is_watched = True
             _bodies.watch(response, self.call, self._adapter)
 
     def waits(self, response: Any, error: BaseException | None, attempts: int | None) -> None:
-        """An attempt has failed: with an error answer, or because there was none."""
+        """Keep the error of a failed attempt until its delay is known."""
         reason, told = ERROR, "the attempt failed"
         if response is not None:
             self.call.headers(response.headers)
@@ -323,7 +321,7 @@ class Work:
         self._failure = told, reason, response, attempts
 
     def delayed(self, delay: float) -> None:
-        """The client has made up its mind how long it waits before it tries again."""
+        """Record a retry with its delay."""
         if self._failure is None:
             return
         told, reason, response, attempts = self._failure
@@ -339,51 +337,50 @@ class Work:
         )
 
     def returned(self, result: Any) -> None:
-        """The client's method returns; a body that is not read yet ends the call when it is."""
+        """Complete the call, unless its body is still to be read."""
         if self._is_watched or self.call.ended:
             return
         try:
             response = self._response
             body = response.content if response is not None else b""
-            if not self.call.answered_plainly(body):
-                answer = _bodies.decoded(body)
-                self.call.answered(result if answer is None else answer)
-        except Exception as error:  # noqa: BLE001 - a guard, without the price of one
-            _guard.report("client_answer", error)
+            answer = _bodies.decoded(body)
+            self.call.answered(result if answer is None else answer)
+        except Exception as error:  # noqa: BLE001 - inlined guard, for speed
+            guard.report("client_answer", error)
 
     def failed(self, error: BaseException) -> None:
-        """The client's method raises."""
-        with _guard.Guard("client_answer"):
+        """Fail the call."""
+        with guard.Guard("client_answer"):
             self.call.failed(error)
 
     def rests(self) -> None:
-        """The client's method is left."""
+        """Restore the context after the client's method."""
         try:
             self.call.detach()
             _taped_http.end(self._exchange)
             try:
                 _current.reset(self._token)
             except ValueError:
-                pass  # a coroutine closed from another context than it ran in
-        except Exception as error:  # noqa: BLE001 - a guard, without the price of one
-            _guard.report("client_answer", error)
+                pass  # the coroutine was closed in another context
+        except Exception as error:  # noqa: BLE001 - inlined guard, for speed
+            guard.report("client_answer", error)
 
     def _adapter(self, clock: Callable[[], float]) -> StreamAdapter:
         call = self.call
         return adapter_for(call.dialect.provider, model=call.model, keep_raw=False, clock=clock)
 
 
-_current: ContextVar[Work | None] = ContextVar("tracereel_client_work", default=None)
+_current: ContextVar[StainlessWork | None] = ContextVar("tracereel_client_work", default=None)
 
 
-def _begun(recording: Recording | None, client: Any, options: Any) -> Work | None:
+def _begun(recording: Recording | None, client: Any, options: Any) -> StainlessWork | None:
     if recording is None:
         return None
     try:
         call = recording.begin(client, options)
-        return None if call is None else Work(call, client)
+        return None if call is None else StainlessWork(call, client)
     except Exception as error:  # noqa: BLE001
-        _guard.report("client_call", error)
+        guard.report("client_call", error)
         return None
 
 
@@ -392,14 +389,14 @@ def _responded(arguments: dict[str, Any]) -> None:
     if work is not None and response is not None:
         try:
             work.responded(response)
-        except Exception as error:  # noqa: BLE001 - a guard, without the price of one
-            _guard.report("client_answer", error)
+        except Exception as error:  # noqa: BLE001 - inlined guard, for speed
+            guard.report("client_answer", error)
 
 
-def _waits(arguments: dict[str, Any]) -> Work | None:
+def _waits(arguments: dict[str, Any]) -> StainlessWork | None:
     work = _current.get()
     if work is not None:
-        with _guard.Guard("client_retry"):
+        with guard.Guard("client_retry"):
             limit = arguments.get("max_retries")
             attempts = limit + 1 if isinstance(limit, int) else None
             work.waits(arguments.get("response"), sys.exc_info()[1], attempts)

@@ -1,8 +1,8 @@
-"""The HTTP exchange of a wrapped client as a boundary of the tape: recorded, or served without network.
+"""HTTP exchange of a wrapped client as a tape boundary: recorded, or served without network.
 
-The seam is where the client hands its request to httpx. What comes back from a tape is the provider's
-answer as it was on the wire, so the client makes of it what it made of the original: typed objects,
-streams, errors, its own retries. Only where a tape is recorded or played does anything here run.
+The boundary is the call from the client to httpx. A tape returns the provider's original response,
+so the client builds the same typed objects, streams, errors and retries from it. This code runs
+only while a tape is recorded or played.
 """
 
 import re
@@ -17,29 +17,30 @@ from urllib.parse import quote
 import msgspec
 
 from tracereel.integrations._model_call import ModelCall
+from tracereel.tape import NotAllowedError, boundary
 
 _MODEL_IN_PATH: Final = re.compile(r"/models/[^/:]+")
 _LEFT_OUT: Final = frozenset(
     {"connection", "content-encoding", "content-length", "date", "keep-alive", "server"}
     | {"set-cookie", "transfer-encoding"}
 )
-"""Headers that are about the connection, or about a body that is kept decoded."""
+"""Headers of the connection or of an encoded body; the tape keeps bodies decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a wrapped client is about to send."""
+    """Request that a wrapped client is about to send."""
 
     name: str
     around: Any
-    """The execution that the call is made in."""
+    """Execution in which the call is made."""
 
 
 _current: ContextVar[Exchange | None] = ContextVar("tracereel_exchange", default=None)
 
 
 def begin(call: ModelCall, http: Any) -> Token[Exchange | None] | None:
-    """A call begins whose requests go through this client of httpx; null without a tape."""
+    """Begin a call whose requests use this httpx client; return `None` without a tape."""
     if http is None or not call.is_taped:
         return None
     _install(http)
@@ -47,20 +48,20 @@ def begin(call: ModelCall, http: Any) -> Token[Exchange | None] | None:
 
 
 def end(token: Token[Exchange | None] | None) -> None:
-    """The client's method is left."""
+    """Restore the context after the client's method."""
     if token is not None:
         try:
             _current.reset(token)
         except ValueError:
-            pass  # a coroutine closed from another context than it ran in
+            pass  # the coroutine was closed in another context
 
 
 def _install(http: Any) -> None:
-    """Have the requests of a client pass by here, as long as it lives."""
+    """Intercept the requests of an httpx client, for its lifetime."""
     own, kind = vars(http), type(http)
     if "send" in own:
         return
-    # By a weak reference: a client that refers to itself is closed late when it is dropped.
+    # A weak reference avoids a cycle, which would delay closing a dropped client.
     client = weakref.ref(http)
 
     def send(request: Any, **options: Any) -> Any:
@@ -83,8 +84,6 @@ def _install(http: Any) -> None:
 
 
 def _boundary(exchange: Exchange, request: Any, call: Any, form: str) -> Any:
-    from tracereel.tape import boundary
-
     body = bytes(request.content)
     try:
         asked = msgspec.json.decode(body)
@@ -130,14 +129,14 @@ def _stream(exchange: Exchange, http: Any, kind: Any, request: Any, options: Any
     head = next(parts)
     module = _module_of(request)
 
-    class Pieces(module.SyncByteStream):  # type: ignore[misc, name-defined]
+    class SyncPieces(module.SyncByteStream):  # type: ignore[misc, name-defined]
         def __iter__(self) -> Iterator[bytes]:
             return (_bytes(piece) for piece in parts)
 
         def close(self) -> None:
             parts.close()
 
-    return _response(request, head, stream=Pieces())
+    return _response(request, head, stream=SyncPieces())
 
 
 async def _stream_async(
@@ -156,7 +155,7 @@ async def _stream_async(
     head = await anext(parts)
     module = _module_of(request)
 
-    class Pieces(module.AsyncByteStream):  # type: ignore[misc, name-defined]
+    class AsyncPieces(module.AsyncByteStream):  # type: ignore[misc, name-defined]
         async def __aiter__(self) -> AsyncIterator[bytes]:
             async for piece in parts:
                 yield _bytes(piece)
@@ -164,11 +163,11 @@ async def _stream_async(
         async def aclose(self) -> None:
             await parts.aclose()
 
-    return _response(request, head, stream=Pieces())
+    return _response(request, head, stream=AsyncPieces())
 
 
 def _changed(request: Any, changes: dict[str, Any]) -> Any:
-    """The request of a fork that has other fields in its body; Google's model is in the path."""
+    """Return the request with a fork's changes; Google's model is in the path."""
     if not changes:
         return request
     body, url, fields = _json_object(request), request.url, dict(changes)
@@ -192,8 +191,6 @@ def _changed(request: Any, changes: dict[str, Any]) -> Any:
 
 
 def _json_object(request: Any) -> dict[str, Any]:
-    from tracereel.tape import NotAllowedError
-
     try:
         body = msgspec.json.decode(bytes(request.content))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -217,12 +214,12 @@ def _response(request: Any, head: dict[str, Any], **body: Any) -> Any:
 
 
 def _module_of(request: Any) -> Any:
-    """The package that a request is of: httpx, or one that took its place."""
+    """Return the package of a request: httpx or a compatible one."""
     return sys.modules[type(request).__module__.partition(".")[0]]
 
 
 def _shown(body: bytes) -> Any:
-    """A body as the tape keeps it: data where it is JSON, so that people and rules can read it."""
+    """Return a body for the tape: decoded if it is JSON, so that redaction applies."""
     try:
         return {"json": msgspec.json.decode(body)}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -232,7 +229,7 @@ def _shown(body: bytes) -> Any:
 def _piece(data: bytes) -> Any:
     try:
         return data.decode()
-    except UnicodeDecodeError:  # cut within a character, or no text at all
+    except UnicodeDecodeError:  # cut within a character, or not text
         return data
 
 

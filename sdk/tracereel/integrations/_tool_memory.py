@@ -1,8 +1,9 @@
-"""Which tools a model has asked for, so that their results, in a later request, find their call."""
+"""Tool calls requested by a model, to match them with results in later requests."""
 
 from collections.abc import Iterable, Iterator
 
-from tracereel import _native, _values
+from tracereel._redact import values
+from tracereel._runtime import gevent_compat
 from tracereel.integrations._dialects import Result
 from tracereel.providers.base import NormalizedEvent, ToolCall, ToolResult
 from tracereel.providers.reading import plain_text
@@ -11,28 +12,28 @@ MAX_REMEMBERED = 1024
 
 
 class ToolMemory:
-    """The latest tool calls of a client's answers; the oldest are forgotten first."""
+    """Latest tool calls of a client; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, str] = {}
-        """Id of a call → name of the tool."""
+        """Call id → tool name."""
         self._told: dict[str, None] = {}
-        self._lock = _native.RLock()
+        self._lock = gevent_compat.RLock()
 
     def asked(self, calls: Iterable[ToolCall]) -> None:
-        """An answer asks for these."""
+        """Remember the tool calls of a response."""
         for call in calls:
             if not call.runs_at_provider:
                 with self._lock:
                     self._waiting[call.id] = call.name
-                    # Ids that are only the call's place in its answer come again and again.
+                    # Some clients use the position in the response as id, so ids repeat.
                     self._told.pop(call.id, None)
                     _bound(self._waiting)
 
     def answered(
         self, results: Iterable[Result], provider: str, model: str
     ) -> Iterator[NormalizedEvent]:
-        """A request brings these: those that were not told yet, as events."""
+        """Yield events for tool results that were not reported yet."""
         for index, result in enumerate(results):
             with self._lock:
                 call_id = result.call_id or self._by_name(result.name)
@@ -42,7 +43,7 @@ class ToolMemory:
                         continue
                     self._told[call_id] = None
                     _bound(self._told)
-            content = _values.plain(result.content)
+            content = values.plain(result.content)
             flat = plain_text(content)
             told = ToolResult(
                 call_id=call_id or "",
@@ -61,7 +62,7 @@ class ToolMemory:
             )
 
     def _by_name(self, name: str | None) -> str | None:
-        """The first call of a tool that still waits, for those that give their calls no ids."""
+        """Return the first pending call of a tool, for providers without call ids."""
         return next((key for key, known in self._waiting.items() if known == name), None)
 
 

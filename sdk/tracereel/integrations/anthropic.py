@@ -1,11 +1,10 @@
-"""Anthropic's client: every message it asks for is recorded as a call of a model.
+"""Anthropic integration: records messages of the `anthropic` client as model calls.
 
     from tracereel.integrations.anthropic import wrap
-
     client = wrap(anthropic.Anthropic())
 
-Clients for Bedrock, Vertex and Foundry, asynchronous clients, streams, stream helpers, raw responses
-and copies made with `with_options` are recorded alike. `unwrap(client)` ends it.
+Clients for Bedrock, Vertex and Foundry, asynchronous clients, streams, stream helpers, raw
+responses and copies made with `with_options` are recorded too. `unwrap(client)` stops recording.
 """
 
 from typing import Any, Final, TypeVar
@@ -16,17 +15,17 @@ from tracereel.integrations._dialects import ANTHROPIC
 ClientT = TypeVar("ClientT")
 
 _ROUTES: Final = {"/v1/messages": ANTHROPIC}
-_patches: Final = _stainless.Patches()
+_patches: Final = _stainless.ClientPatches()
 
 
 def wrap(client: ClientT, *, provider: str = "anthropic") -> ClientT:
-    """Record the calls of one client; gives the same client back.
+    """Record the calls of one client; return the same client.
 
     Args:
-        provider: the name of the provider in events and metrics.
+        provider: provider name in events and metrics.
 
     Raises:
-        TypeError: it is no client of Anthropic's.
+        TypeError: it is not an Anthropic client.
     """
     _stainless.check(client, "anthropic", "anthropic.Anthropic or anthropic.AsyncAnthropic")
     _packages.warn_if_old("anthropic")
@@ -34,12 +33,12 @@ def wrap(client: ClientT, *, provider: str = "anthropic") -> ClientT:
 
 
 def unwrap(client: ClientT) -> ClientT:
-    """Record the calls of a client no longer; gives the same client back."""
+    """Stop recording a client; return the same client."""
     return _stainless.unwrap(client)
 
 
 def instrument() -> None:
-    """Record the calls of every client of Anthropic's in this process, until `uninstrument`."""
+    """Record the calls of all Anthropic clients in this process until `uninstrument`."""
     with _packages.needed("anthropic"):
         import anthropic
 

@@ -1,10 +1,10 @@
-"""Google's client (google-genai): what it generates and embeds is recorded as calls of models.
+"""Google integration: records calls of the `google-genai` client as model calls.
 
     from tracereel.integrations.google import wrap
-
     client = wrap(genai.Client())
 
-`client.aio`, chats, streams and automatic function calling pass by here too. `unwrap(client)` ends it.
+`client.aio`, chats, streams and automatic function calling are recorded too. `unwrap(client)`
+stops recording.
 """
 
 import functools
@@ -15,18 +15,19 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextvars import ContextVar, Token
 from typing import Any, Final, TypeVar
 
-from tracereel import _guard
-from tracereel._wrapping import first_step
+from tracereel._core.wrapping import first_step
+from tracereel._runtime import guard
 from tracereel.integrations import _packages, _taped_http
 from tracereel.integrations._bodies import MAX_WAITING, ChunkBody, decoded
+from tracereel.integrations._compat import google_api_client
 from tracereel.integrations._dialects import GOOGLE, GOOGLE_EMBEDDINGS
 from tracereel.integrations._model_call import ModelCall, begin
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.streams import adapter_for
 from tracereel.providers.streams.base import StreamAdapter
-from tracereel.resilience._functions import error_text
-from tracereel.resilience._policy import ERROR, TIMEOUT, is_timeout
 from tracereel.resilience.backoff import EXPONENTIAL
+from tracereel.resilience.policy import ERROR, TIMEOUT, is_timeout
+from tracereel.resilience.wrapped_functions import error_text
 
 ClientT = TypeVar("ClientT")
 Original = Callable[..., Any]
@@ -42,8 +43,8 @@ _MARK: Final = "_tracereel_recording"
 _RATE_LIMITED: Final = "rate_limited"
 
 
-class Work:
-    """A client at work on one call."""
+class GoogleWork:
+    """Client call in progress."""
 
     __slots__ = ("_exchange", "_failed_at", "_failure", "_token", "call")
 
@@ -52,54 +53,52 @@ class Work:
         self._exchange = _taped_http.begin(call, http)
         self._failure: BaseException | None = None
         self._failed_at = 0.0
-        self._token: Token[Work | None] | None = _current.set(self)
+        self._token: Token[GoogleWork | None] | None = _current.set(self)
 
     def attempt(self) -> None:
-        """A request is sent: again, if the one before has failed."""
+        """Record a retry if the previous attempt failed."""
         error, self._failure = self._failure, None
         if error is None:
             return
-        with _guard.Guard("client_retry"):
+        with guard.Guard("client_retry"):
             code = getattr(error, "code", None)
             reason = TIMEOUT if is_timeout(error) or code in (408, 504) else ERROR
             self.call.retried(
                 error=error_text(error),
                 reason=_RATE_LIMITED if code == 429 else reason,
                 strategy=EXPONENTIAL,
-                # Measured: who waits here does not say for how long.
+                # Measured, because the client does not expose the delay.
                 delay=time.monotonic() - self._failed_at,
                 attempts=None,
             )
 
     def attempt_failed(self, error: BaseException) -> None:
-        """A request has failed; whether it is sent again is seen when it is."""
+        """Keep the error of a failed attempt until the next one starts."""
         self._failure, self._failed_at = error, time.monotonic()
 
     def answered(self, response: Any) -> None:
-        """The whole answer is there."""
-        with _guard.Guard("client_answer"):
+        """Complete the call with a whole response."""
+        with guard.Guard("client_answer"):
             self.call.headers(response.headers)
             body = response.body or ""
-            if self.call.answered_plainly(body):
-                return
             answer = decoded(body)
             if answer is None and body:
                 try:
                     json.loads(body)
                 except ValueError as error:
-                    # The client reads it after us, and raises this.
+                    # The client parses the body later and raises the same error.
                     self.call.failed(error)
                     return
             self.call.answered(answer)
 
     def failed(self, error: BaseException) -> None:
-        """The client raises."""
-        with _guard.Guard("client_answer"):
+        """Fail the call."""
+        with guard.Guard("client_answer"):
             self.call.failed(error)
 
     def rests(self) -> None:
-        """The client's method is left."""
-        with _guard.Guard("client_answer"):
+        """Restore the context after the client's method."""
+        with guard.Guard("client_answer"):
             self.call.detach()
             exchange, self._exchange = self._exchange, None
             _taped_http.end(exchange)
@@ -108,13 +107,13 @@ class Work:
                 if token is not None:
                     _current.reset(token)
             except ValueError:
-                pass  # a coroutine closed from another context than it ran in
+                pass  # the coroutine was closed in another context
 
 
-_current: ContextVar[Work | None] = ContextVar("tracereel_google_work", default=None)
+_current: ContextVar[GoogleWork | None] = ContextVar("tracereel_google_work", default=None)
 
 
-def _begun(memory: ToolMemory | None, path: str, body: Any, http: Any) -> Work | None:
+def _begun(memory: ToolMemory | None, path: str, body: Any, http: Any) -> GoogleWork | None:
     if memory is None:
         return None
     try:
@@ -123,13 +122,13 @@ def _begun(memory: ToolMemory | None, path: str, body: Any, http: Any) -> Work |
         if found is None or dialect is None:
             return None
         call = begin(dialect, body, model=found["model"], memory=memory)
-        return None if call is None else Work(call, http)
+        return None if call is None else GoogleWork(call, http)
     except Exception as error:  # noqa: BLE001
-        _guard.report("client_call", error)
+        guard.report("client_call", error)
         return None
 
 
-def _body(work: Work) -> ChunkBody:
+def _body(work: GoogleWork) -> ChunkBody:
     call = work.call
 
     def adapt(clock: Callable[[], float]) -> StreamAdapter:
@@ -186,7 +185,7 @@ def _stream(
         for chunk in inner:
             taken.append((clock(), chunk.body))
             if len(taken) == 1:
-                work.rests()  # what was sent has been answered: from here on others' code runs
+                work.rests()  # the request has been answered: from here on the program's code runs
             elif len(taken) >= MAX_WAITING:
                 body.look()
             yield chunk
@@ -277,10 +276,10 @@ _before: Final[list[tuple[type, str, Any]]] = []
 
 
 def wrap(client: ClientT) -> ClientT:
-    """Record the calls of one client; gives the same client back.
+    """Record the calls of one client; return the same client.
 
     Raises:
-        TypeError: it is no client of google-genai's.
+        TypeError: it is not a google-genai client.
     """
     own = vars(_api(client))
     _packages.warn_if_old("google")
@@ -295,7 +294,7 @@ def wrap(client: ClientT) -> ClientT:
 
 
 def unwrap(client: ClientT) -> ClientT:
-    """Record the calls of a client no longer; gives the same client back."""
+    """Stop recording a client; return the same client."""
     own = vars(_api(client))
     if own.pop(_MARK, None) is not None:
         for name in _HOOKS:
@@ -304,18 +303,16 @@ def unwrap(client: ClientT) -> ClientT:
 
 
 def instrument() -> None:
-    """Record the calls of every client of google-genai's in this process, until `uninstrument`."""
-    with _packages.needed("google"):
-        from google.genai._api_client import BaseApiClient
-
+    """Record the calls of all google-genai clients in this process until `uninstrument`."""
+    api_client = google_api_client()
     _packages.warn_if_old("google")
     if _before:
         return
     memory = ToolMemory()
     for name, hook in _HOOKS.items():
-        if (original := vars(BaseApiClient).get(name)) is not None:
-            _before.append((BaseApiClient, name, original))
-            setattr(BaseApiClient, name, _on_class(original, hook, memory))
+        if (original := vars(api_client).get(name)) is not None:
+            _before.append((api_client, name, original))
+            setattr(api_client, name, _on_class(original, hook, memory))
 
 
 def uninstrument() -> None:
@@ -328,7 +325,7 @@ def uninstrument() -> None:
 def _on_class(original: Original, hook: Original, memory: ToolMemory) -> Original:
     @functools.wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # A client that is wrapped by itself has its own hooks around this.
+        # A client that was wrapped itself has its own hooks.
         mine = None if _MARK in vars(self) else memory
         return hook(mine, original, self, *args, **kwargs)
 

@@ -1,6 +1,6 @@
-"""Hooks for httpx clients and requests sessions: what they send carries the current run.
+"""Trace propagation for httpx clients and requests sessions.
 
-Neither library is imported here: the client is yours already.
+Neither library is imported here.
 """
 
 import functools
@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from tracereel import _guard, _remote
+from tracereel._core import remote_identity
+from tracereel._runtime import guard
 from tracereel.propagation import CLOCK_HEADER, inject, observe_clock
 
 ClientT = TypeVar("ClientT")
@@ -19,13 +20,13 @@ _MARK = "_tracereel_hosts"
 
 
 def trace_httpx(client: ClientT, *, hosts: Iterable[str] | None = None) -> ClientT:
-    """Have an `httpx.Client` or `httpx.AsyncClient` carry the current run; gives the client back.
+    """Propagate the current run in requests of an `httpx` client; return the client.
 
     Args:
-        hosts: patterns (`*.internal`) of the hosts that may see the run's ids; all, if not given.
-            Others get the trace context only.
+        hosts: patterns (`*.internal`) of the hosts that receive the ids of the run; default: all.
+            Other hosts receive only the trace context.
     """
-    with _guard.Guard("httpx"):
+    with guard.Guard("httpx"):
         if not _mark(client, hosts):
             return client
         send, receive = _hooks(client)
@@ -41,18 +42,18 @@ def trace_httpx(client: ClientT, *, hosts: Iterable[str] | None = None) -> Clien
 
 
 def trace_requests(session: SessionT, *, hosts: Iterable[str] | None = None) -> SessionT:
-    """Have a `requests.Session` carry the current run; gives the session back.
+    """Propagate the current run in requests of a `requests.Session`; return the session.
 
     Args:
-        hosts: as for `trace_httpx`.
+        hosts: see `trace_httpx`.
     """
-    with _guard.Guard("requests"):
+    with guard.Guard("requests"):
         if not _mark(session, hosts):
             return session
         send, receive = _hooks(session)
         plain: Callable[..., Any] = session.send  # type: ignore[attr-defined]
 
-        # Around `send`, since requests has a hook for answers only; redirects come here too.
+        # Wrap `send`, because requests has only response hooks; redirects pass here too.
         @functools.wraps(plain)
         def sending(request: Any, **options: Any) -> Any:
             send(request)
@@ -65,7 +66,7 @@ def trace_requests(session: SessionT, *, hosts: Iterable[str] | None = None) -> 
 
 
 def _mark(client: object, hosts: Iterable[str] | None) -> bool:
-    """Note the hosts on the client; false when its hooks are there already."""
+    """Set the host patterns of a client; return whether it still needs hooks."""
     known = hasattr(client, _MARK)
     patterns = None if hosts is None else tuple(host.lower() for host in hosts)
     setattr(client, _MARK, patterns)
@@ -74,7 +75,7 @@ def _mark(client: object, hosts: Iterable[str] | None) -> bool:
 
 def _hooks(client: object) -> tuple[Callable[[Any], None], Callable[[Any], None]]:
     def send(request: Any) -> None:
-        with _guard.Guard("http"):
+        with guard.Guard("http"):
             patterns: tuple[str, ...] | None = getattr(client, _MARK, None)
             host = (urlsplit(str(request.url)).hostname or "").lower()
             known = patterns is None or any(fnmatchcase(host, pattern) for pattern in patterns)
@@ -83,20 +84,22 @@ def _hooks(client: object) -> tuple[Callable[[Any], None], Callable[[Any], None]
             inject(request.headers, identity=known)
 
     def receive(response: Any) -> None:
-        with _guard.Guard("http"):
+        with guard.Guard("http"):
             observe_clock(response.headers.get(CLOCK_HEADER))
 
     return send, receive
 
 
 def _withhold(headers: Any) -> None:
-    """Take our ids out again: a redirect to another host repeats the headers of the first request."""
-    members = _remote.read_baggage(_remote.header_values(headers, ["baggage"])["baggage"])
-    others = {name: v for name, v in members.items() if not name.startswith(_remote.PREFIX)}
+    """Remove our ids, because a redirect to another host repeats the headers."""
+    members = remote_identity.read_baggage(
+        remote_identity.header_values(headers, ["baggage"])["baggage"]
+    )
+    others = {name: v for name, v in members.items() if not name.startswith(remote_identity.PREFIX)}
     if len(others) < len(members):
         del headers["baggage"]
         if others:
-            headers["baggage"] = _remote.write_baggage(others)
+            headers["baggage"] = remote_identity.write_baggage(others)
 
 
 def _asynchronous(hook: Callable[[Any], None]) -> Callable[[Any], Any]:

@@ -1,16 +1,16 @@
-"""LangChain and LangGraph by their callbacks: agents, nodes, tools, searches and model calls.
+"""LangChain and LangGraph integration: records agents, nodes, tools, retrievals and model calls.
 
     from tracereel.integrations.langchain import TracereelHandler
-
     agent.invoke(question, {"callbacks": [TracereelHandler()]})
 
-`instrument()` does it for everything in the process, without passing anything; `uninstrument()` ends it.
+`instrument()` records everything in the process without a callback argument; `uninstrument()`
+stops it.
 """
 
 from contextvars import ContextVar
 from typing import Any, Final
 
-from tracereel import _guard
+from tracereel._runtime import guard
 from tracereel.integrations import _langchain_runs as runs
 from tracereel.integrations import _langchain_served, _packages
 from tracereel.integrations._langchain_runs import LangChainRuns
@@ -23,7 +23,7 @@ _packages.warn_if_old("langchain")
 
 def _guarded(method: Any) -> Any:
     def call(self: Any, *args: Any, **kwargs: Any) -> None:
-        with _guard.Guard("langchain"):
+        with guard.Guard("langchain"):
             method(self, *args, **kwargs)
 
     call.__name__, call.__doc__ = method.__name__, method.__doc__
@@ -31,13 +31,13 @@ def _guarded(method: Any) -> Any:
 
 
 class TracereelHandler(BaseCallbackHandler):
-    """Records the runs it is told of; one may serve any number of them, at once and in any thread.
+    """Callback handler that records runs; thread-safe and reusable for any number of runs.
 
-    A graph, or a chain with nothing around it, is an execution of an agent; a node of a graph is a
-    step; other chains in between are not shown. An interrupt is a wait for a person, not a failure.
+    A graph or an outermost chain is an agent execution, and a node of a graph is a step. Other
+    chains are not recorded. An interrupt is a wait for a person, not a failure.
     """
 
-    # Called where the work is done, in its context: threads of a pool would see nothing of it.
+    # Run callbacks in the context of the work; pool threads would not have it.
     run_inline = True
     raise_error = False
 
@@ -48,43 +48,43 @@ class TracereelHandler(BaseCallbackHandler):
 
     @property
     def ignore_llm(self) -> bool:
-        """Whether nothing is recorded; the framework asks before it tells."""
+        """Whether recording is off; the framework checks this before callbacks."""
         return not self.enabled
 
     ignore_chain = ignore_agent = ignore_retriever = ignore_chat_model = ignore_retry = ignore_llm
 
     @property
     def ignore_custom_event(self) -> bool:
-        """Events of the program's own are not for us."""
+        """Ignore custom events of the program."""
         return True
 
     @_guarded
     def on_chain_start(self, serialized: Any, inputs: Any, *, run_id: Any, **about: Any) -> None:
-        """A chain, a graph or a node of one begins."""
+        """Start a chain, graph or node."""
         name = runs.name_of(serialized, about)
         self._runs.chain_starts(run_id, name, inputs, runs.About.of(about))
 
     @_guarded
     def on_chain_end(self, outputs: Any, *, run_id: Any, **_about: Any) -> None:
-        """It returns."""
+        """Complete a chain, graph or node."""
         self._runs.ends(run_id, outputs)
 
     @_guarded
     def on_chain_error(self, error: BaseException, *, run_id: Any, **_about: Any) -> None:
-        """It raises, or waits for a person."""
+        """Fail a chain, graph or node, or record its wait for a person."""
         self._runs.fails(run_id, error)
 
     @_guarded
     def on_chat_model_start(
         self, serialized: Any, messages: Any, *, run_id: Any, **about: Any
     ) -> None:
-        """A chat model is asked."""
+        """Start a chat model call."""
         asked = messages[0] if len(messages) == 1 else messages
         self._model_starts(serialized, asked, run_id, about)
 
     @_guarded
     def on_llm_start(self, serialized: Any, prompts: Any, *, run_id: Any, **about: Any) -> None:
-        """A model without chat is asked."""
+        """Start a call of a text completion model."""
         self._model_starts(serialized, prompts, run_id, about)
 
     def _model_starts(self, serialized: Any, asked: Any, run_id: Any, about: Any) -> None:
@@ -93,27 +93,27 @@ class TracereelHandler(BaseCallbackHandler):
 
     @_guarded
     def on_llm_new_token(self, token: Any = "", *, run_id: Any, **_about: Any) -> None:  # noqa: ARG002
-        """A piece of the answer has come."""
+        """Record the arrival of a stream chunk."""
         self._runs.token(run_id)
 
     @_guarded
     def on_llm_end(self, response: Any, *, run_id: Any, **_about: Any) -> None:
-        """The model has answered."""
+        """Complete a model call."""
         self._runs.model_ends(run_id, response)
 
     @_guarded
     def on_llm_error(self, error: BaseException, *, run_id: Any, **_about: Any) -> None:
-        """The model has not."""
+        """Fail a model call."""
         self._runs.model_fails(run_id, error)
 
     @_guarded
     def on_retry(self, retry_state: Any, *, run_id: Any, **_about: Any) -> None:
-        """An attempt has failed and another one is due."""
+        """Record a failed attempt that will be retried."""
         self._runs.retries(run_id, retry_state)
 
     @_guarded
     def on_tool_start(self, serialized: Any, input_str: str, *, run_id: Any, **about: Any) -> None:
-        """A tool is called."""
+        """Start a tool call."""
         inputs = about.get("inputs")
         arguments = inputs if isinstance(inputs, dict) else {"input": input_str}
         name = runs.name_of(serialized, about)
@@ -122,28 +122,28 @@ class TracereelHandler(BaseCallbackHandler):
 
     @_guarded
     def on_tool_end(self, output: Any, *, run_id: Any, **_about: Any) -> None:
-        """The tool has answered."""
+        """Complete a tool call."""
         self._runs.tool_ends(run_id, output)
 
     @_guarded
     def on_tool_error(self, error: BaseException, *, run_id: Any, **_about: Any) -> None:
-        """The tool has raised."""
+        """Fail a tool call."""
         self._runs.fails(run_id, error)
 
     @_guarded
     def on_retriever_start(self, serialized: Any, query: str, *, run_id: Any, **about: Any) -> None:
-        """Documents are searched for."""
+        """Start a retrieval."""
         name = runs.name_of(serialized, about)
         self._runs.retriever_starts(run_id, name, query, runs.About.of(about))
 
     @_guarded
     def on_retriever_end(self, documents: Any, *, run_id: Any, **_about: Any) -> None:
-        """Documents were found."""
+        """Complete a retrieval."""
         self._runs.retriever_ends(run_id, documents)
 
     @_guarded
     def on_retriever_error(self, error: BaseException, *, run_id: Any, **_about: Any) -> None:
-        """The search has raised."""
+        """Fail a retrieval."""
         self._runs.fails(run_id, error)
 
 
@@ -151,12 +151,12 @@ _global: Final[list[TracereelHandler]] = []
 
 
 def instrument() -> None:
-    """Record every run of LangChain and LangGraph in this process, until `uninstrument`."""
+    """Record all LangChain and LangGraph runs in this process until `uninstrument`."""
     if not _global:
         handler = TracereelHandler()
         _global.append(handler)
         var: ContextVar[Any] = ContextVar("tracereel_langchain", default=handler)
-        # A handler that a run is given takes precedence: nothing is recorded twice.
+        # A handler passed to a run takes precedence, so nothing is recorded twice.
         register_configure_hook(var, inheritable=True, handle_class=TracereelHandler)
     _global[0].enabled = True
 

@@ -1,7 +1,6 @@
-"""LangGraph: a graph is an execution of an agent, its nodes are steps, its interrupts are waits.
+"""LangGraph integration: a graph is an agent execution, its nodes are steps, interrupts are waits.
 
 from tracereel.integrations.langgraph import wrap
-
 graph = wrap(builder.compile())
 """
 
@@ -16,13 +15,13 @@ GraphT = TypeVar("GraphT")
 
 
 def wrap(graph: GraphT, *, handler: TracereelHandler | None = None) -> GraphT:
-    """A copy of a compiled graph whose runs are recorded; the graph itself stays as it is.
+    """Return a copy of a compiled graph whose runs are recorded.
 
     Args:
-        handler: one that is there already; a new one otherwise.
+        handler: handler to use; default: a new one.
 
     Raises:
-        TypeError: it is no compiled graph.
+        TypeError: it is not a compiled graph.
     """
     with_config = getattr(graph, "with_config", None)
     if with_config is None:

@@ -1,22 +1,23 @@
-"""MCP's client: every tool it calls on a server is recorded as a call of a tool.
+"""MCP integration: records tools that an MCP client calls as tool calls.
 
     from tracereel.integrations.mcp import wrap
-
     client = wrap(mcp.Client("https://tools.example/mcp"))
 
-Sessions (`mcp.ClientSession`) and clients (`mcp.Client`) over stdio, HTTP and memory are recorded alike.
-`unwrap(client)` ends it; `instrument()` and `uninstrument()` do it for all of them.
+Sessions (`mcp.ClientSession`) and clients (`mcp.Client`) over stdio, HTTP and memory are
+supported. `unwrap(client)` stops recording; `instrument()` and `uninstrument()` apply to all
+sessions.
 """
 
 import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from tracereel import _context, _guard, _recorder
-from tracereel._scopes.arguments import Arguments
-from tracereel._scopes.base import Scope
-from tracereel._scopes.calls import ToolSpec
-from tracereel._wrapping import taped
+from tracereel._core import context, tape_session
+from tracereel._core import recorder as _recorder
+from tracereel._core.executions.arguments import Arguments
+from tracereel._core.executions.calls import ToolSpec
+from tracereel._core.executions.scope import ExecutionScope
+from tracereel._runtime import guard
 from tracereel.integrations import _packages
 from tracereel.integrations._runs import FailedToolError
 from tracereel.providers.reading import as_data, get, plain_text
@@ -27,15 +28,15 @@ TOOL_TYPE: Final = "mcp"
 _METHOD: Final = "call_tool"
 _MARK: Final = "_tracereel_recording"
 _INSIDE: Final = "mcp_call"
-"""A note on the execution of a call: a client calls by way of its session, which may be recorded too."""
+"""Note on the execution of a call, to ignore the nested call of the session."""
 _before: Final[list[tuple[type, Any]]] = []
 
 
 def wrap(client: ClientT) -> ClientT:
-    """Record the tools that one client or session calls; gives the same object back.
+    """Record the tool calls of one client or session; return the same object.
 
     Raises:
-        TypeError: it is no client of MCP's.
+        TypeError: it is not an MCP client.
     """
     if not callable(getattr(type(client), _METHOD, None)):
         raise TypeError(
@@ -50,7 +51,7 @@ def wrap(client: ClientT) -> ClientT:
 
 
 def unwrap(client: ClientT) -> ClientT:
-    """Record the calls of a client no longer; gives the same object back."""
+    """Stop recording a client; return the same object."""
     own = vars(client)
     if own.pop(_MARK, None) is not None:
         own.pop(_METHOD, None)
@@ -58,7 +59,7 @@ def unwrap(client: ClientT) -> ClientT:
 
 
 def instrument() -> None:
-    """Record the tools that every MCP session of this process calls, until `uninstrument`."""
+    """Record the tool calls of all MCP sessions in this process until `uninstrument`."""
     with _packages.needed("mcp"):
         from mcp import ClientSession
 
@@ -105,26 +106,26 @@ async def _call(
     except BaseException as error:
         scope.fail(error)
         raise
-    with _guard.Guard("mcp"):
+    with guard.Guard("mcp"):
         _end(scope, result)
     return result
 
 
 async def _taped(
     tape: Any,
-    scope: Scope,
+    scope: ExecutionScope,
     original: Callable[..., Awaitable[Any]],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """The call as a boundary of the tape: kept as data, so that no class has to be found again by it."""
+    """Make the call as a tape boundary; results are kept as plain data."""
     answered: list[Any] = []
 
     async def call_tool(*args: Any, **kwargs: Any) -> Any:
         answered.append(await original(*args, **kwargs))
         return _shown(answered[0])
 
-    told = await taped().coroutine(tape, scope, call_tool, args, kwargs)
+    told = await tape_session.coroutine(tape, scope, call_tool, args, kwargs)
     return answered[0] if answered else _result(told)
 
 
@@ -137,7 +138,7 @@ def _shown(result: Any) -> Any:
 
 
 def _result(told: Any) -> Any:
-    """What a tape serves as the client would have given it."""
+    """Return a served result as the client would return it."""
     kind = (
         told.get("type") if isinstance(told, dict) and told.keys() == {"type", "fields"} else None
     )
@@ -148,10 +149,10 @@ def _result(told: Any) -> Any:
     return getattr(types, kind).model_validate(told["fields"])
 
 
-def _opened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
-    """The scope of a call that begins; null where nothing is recorded, or somebody does it already."""
+def _opened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExecutionScope | None:
+    """Open the scope of a call; `None` if it is not recorded here."""
     recorder = _recorder.active()
-    around = _context.current_execution()
+    around = context.current_execution()
     if recorder is None or (around is not None and _INSIDE in around.notes):
         return None
     try:
@@ -163,12 +164,12 @@ def _opened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
         scope.execution.notes[_INSIDE] = True
         scope.attach()
     except Exception as error:  # noqa: BLE001
-        _guard.report("mcp", error)
+        guard.report("mcp", error)
         return None
     return scope
 
 
-def _end(scope: Scope, result: Any) -> None:
+def _end(scope: ExecutionScope, result: Any) -> None:
     content = as_data(get(result, "content"))
     if get(result, "is_error", "isError") is True:
         scope.fail(FailedToolError(plain_text(content) or "the tool failed"))

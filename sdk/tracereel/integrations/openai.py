@@ -1,11 +1,10 @@
-"""OpenAI's client: chat completions, responses, completions and embeddings, recorded as model calls.
+"""OpenAI integration: records chat completions, responses, completions and embeddings.
 
     from tracereel.integrations.openai import wrap
-
     client = wrap(openai.OpenAI())
 
-Azure's clients, asynchronous clients, streams, stream helpers, raw responses and copies made with
-`with_options` are recorded alike. `unwrap(client)` ends it.
+Azure clients, asynchronous clients, streams, stream helpers, raw responses and copies made with
+`with_options` are recorded too. `unwrap(client)` stops recording.
 """
 
 from typing import Any, Final, TypeVar
@@ -21,18 +20,18 @@ _ROUTES: Final = {
     "/completions": COMPLETIONS,
     "/embeddings": EMBEDDINGS,
 }
-_patches: Final = _stainless.Patches()
+_patches: Final = _stainless.ClientPatches()
 
 
 def wrap(client: ClientT, *, provider: str | None = None) -> ClientT:
-    """Record the calls of one client; gives the same client back.
+    """Record the calls of one client; return the same client.
 
     Args:
-        provider: the name of the provider in events and metrics, for servers of others that speak
-            OpenAI's language; else `azure_openai` for Azure's clients and `openai`.
+        provider: provider name in events and metrics, for OpenAI-compatible servers; default:
+            `azure_openai` for Azure clients, else `openai`.
 
     Raises:
-        TypeError: it is no client of OpenAI's.
+        TypeError: it is not an OpenAI client.
     """
     _stainless.check(client, "openai", "openai.OpenAI, openai.AsyncOpenAI or one of Azure's")
     _packages.warn_if_old("openai")
@@ -40,12 +39,12 @@ def wrap(client: ClientT, *, provider: str | None = None) -> ClientT:
 
 
 def unwrap(client: ClientT) -> ClientT:
-    """Record the calls of a client no longer; gives the same client back."""
+    """Stop recording a client; return the same client."""
     return _stainless.unwrap(client)
 
 
 def instrument() -> None:
-    """Record the calls of every client of OpenAI's in this process, until `uninstrument`."""
+    """Record the calls of all OpenAI clients in this process until `uninstrument`."""
     with _packages.needed("openai"):
         import openai
 

@@ -1,27 +1,33 @@
-"""OpenAI's Agents SDK by its tracing: agents, tools, hand-offs, guardrails and model calls.
+"""OpenAI Agents SDK integration: records agents, tools, hand-offs, guardrails and model calls.
 
     from tracereel.integrations import openai_agents
-
     openai_agents.instrument()
 
-It is one more processor beside those that are there; `uninstrument()` ends it. Whatever else the SDK
-does with its traces is not touched.
+It adds a trace processor beside existing ones; `uninstrument()` stops it. Other processing of the
+SDK's traces is not affected.
 """
 
 import json
 from typing import Any, Final
 
-from tracereel import _guard, _values
-from tracereel._recorder import Recorder
-from tracereel._scopes.agent import AgentSpec
-from tracereel._scopes.arguments import given
-from tracereel._scopes.base import Spec
-from tracereel._scopes.calls import ToolSpec
-from tracereel._scopes.steps import StepSpec
+from tracereel._core.executions.agent import AgentSpec
+from tracereel._core.executions.arguments import given
+from tracereel._core.executions.calls import ToolSpec
+from tracereel._core.executions.scope import Spec
+from tracereel._core.executions.steps import StepSpec
+from tracereel._core.recorder import Recorder
+from tracereel._redact import values
+from tracereel._runtime import guard
 from tracereel.integrations import _packages
 from tracereel.integrations._dialects import CHAT, RESPONSES, Dialect
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
-from tracereel.integrations._runs import FailedToolError, Run, Runs, open_scope, recorded
+from tracereel.integrations._runs import (
+    FailedToolError,
+    FrameworkRun,
+    FrameworkRuns,
+    open_scope,
+    recorded,
+)
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.base import UNKNOWN_MODEL
 from tracereel.providers.normalizer import BatchResultNormalizer
@@ -35,56 +41,56 @@ _MODELS: Final[dict[str, Dialect]] = {"response": RESPONSES, "generation": CHAT}
 _STEPS: Final = frozenset(
     {"handoff", "guardrail", "custom", "mcp_tools", "speech", "transcription"}
 )
-"""Kinds of spans that are steps; others (turns, tasks) only stand between those that are shown."""
+"""Span types that are steps; other types (turns, tasks) are not recorded."""
 
 
 class FailedRunError(Exception):
-    """A span that ends with an error; the SDK tells its message only."""
+    """A span ended with an error; the SDK passes on only its message."""
 
 
 class TracereelProcessor(TracingProcessor):
-    """Records the spans it is told of."""
+    """Trace processor that records spans."""
 
     def __init__(self) -> None:
         self.enabled = True
-        self._runs = Runs()
+        self._runs = FrameworkRuns()
         self._memory = ToolMemory()
 
     def on_trace_start(self, trace: Any) -> None:
-        """A workflow begins: what it is part of is the session of everything in it."""
-        with _guard.Guard("openai_agents"):
+        """Start a workflow; its group id is the session of everything in it."""
+        with guard.Guard("openai_agents"):
             if self.enabled:
                 session = text(getattr(trace, "group_id", None))
-                self._runs.add(trace.trace_id, Run(None, trace.name, session_id=session))
+                self._runs.add(trace.trace_id, FrameworkRun(None, trace.name, session_id=session))
 
     def on_trace_end(self, trace: Any) -> None:
-        """It is over."""
+        """End a workflow."""
         self._runs.end(trace.trace_id)
 
     def on_span_start(self, span: Any) -> None:
-        """An agent, a tool or a model begins."""
-        with _guard.Guard("openai_agents"):
+        """Start an agent, tool or model span."""
+        with guard.Guard("openai_agents"):
             if self.enabled:
                 self._starts(span)
 
     def on_span_end(self, span: Any) -> None:
-        """It is over."""
-        with _guard.Guard("openai_agents"):
+        """End a span."""
+        with guard.Guard("openai_agents"):
             run = self._runs.end(span.span_id)
             if run is not None:
                 self._ends(run, span)
 
     def shutdown(self) -> None:
-        """Nothing is held back."""
+        """Do nothing, because nothing is buffered."""
 
     def force_flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing, because nothing is buffered."""
 
     def _starts(self, span: Any) -> None:
         data = span.span_data
         parent = self._runs.get(span.parent_id) or self._runs.get(span.trace_id)
-        name = _values.text(_name_of(data), _values.SHORT_LIMIT)
-        run = Run(parent, name)
+        name = values.text(_name_of(data), values.SHORT_LIMIT)
+        run = FrameworkRun(parent, name)
         if data.type in _MODELS:
             run.call = self._begun(run, data)
         elif (spec := _spec_of(data, name, self._runs.get(span.trace_id))) is not None:
@@ -93,7 +99,7 @@ class TracereelProcessor(TracingProcessor):
                 run.scope.attach()
         self._runs.add(span.span_id, run)
 
-    def _begun(self, run: Run, data: Any) -> ModelCall | None:
+    def _begun(self, run: FrameworkRun, data: Any) -> ModelCall | None:
         body: dict[str, Any] = {}
         run.inputs = body
 
@@ -112,7 +118,7 @@ class TracereelProcessor(TracingProcessor):
             framework_tells_of(call)
         return call
 
-    def _ends(self, run: Run, span: Any) -> None:
+    def _ends(self, run: FrameworkRun, span: Any) -> None:
         data = span.span_data
         error = text(get(span.error, "message"))
         if run.call is not None:
@@ -128,7 +134,7 @@ class TracereelProcessor(TracingProcessor):
                 run.call.told(normalizer.normalize_data(answer), answer)
         elif run.scope is not None:
             if data.type == "function":
-                # What it was called with is known by now, and not before.
+                # The input is available only at the end of the span.
                 run.scope.arguments.kwargs = _arguments(data.input)
             if error is not None:
                 kind = FailedToolError if data.type == "function" else FailedRunError
@@ -143,7 +149,7 @@ def _name_of(data: Any) -> str:
     return text(getattr(data, "name", None)) or data.type
 
 
-def _spec_of(data: Any, name: str, trace: Run | None) -> Spec | None:
+def _spec_of(data: Any, name: str, trace: FrameworkRun | None) -> Spec | None:
     if data.type == "agent":
         session = trace.session_id if trace is not None else None
         return AgentSpec(
@@ -186,7 +192,7 @@ def _asked(data: Any) -> dict[str, Any]:
 def _answer_of(data: Any) -> dict[str, Any]:
     if data.type == "response":
         return mapping(as_data(data.response))
-    # The SDK keeps the messages and the counts of an answer, not the answer itself.
+    # The SDK keeps the messages and usage of a response, not the response itself.
     choices = [
         {"index": index, "message": message, "finish_reason": None}
         for index, message in enumerate(items(as_data(data.output)))
@@ -198,7 +204,7 @@ _installed: Final[list[TracereelProcessor]] = []
 
 
 def instrument() -> None:
-    """Record the runs of every agent of the Agents SDK in this process, until `uninstrument`."""
+    """Record all Agents SDK runs in this process until `uninstrument`."""
     if not _installed or not _is_registered(_installed[0]):
         _installed[:] = [TracereelProcessor()]
         add_trace_processor(_installed[0])
@@ -206,13 +212,13 @@ def instrument() -> None:
 
 
 def _is_registered(processor: TracereelProcessor) -> bool:
-    """Whether a processor that was added is still there: programs may set others in its place."""
+    """Return whether a processor is still registered; programs may replace all processors."""
     several = getattr(get_trace_provider(), "_multi_processor", None)
     known = getattr(several, "_processors", None)
     return known is None or processor in known
 
 
 def uninstrument() -> None:
-    """Undo `instrument`; what is under way is recorded to its end."""
+    """Undo `instrument`; runs in progress are recorded to their end."""
     for processor in _installed:
         processor.enabled = False

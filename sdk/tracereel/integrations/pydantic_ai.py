@@ -1,20 +1,21 @@
-"""pydantic-ai by its capabilities: runs of agents, tools and model calls.
+"""pydantic-ai integration: records agent runs, tools and model calls through a capability.
 
     from tracereel.integrations.pydantic_ai import TracereelCapability
-
     agent = Agent("openai:gpt-5", name="forecaster", capabilities=[TracereelCapability()])
 
-`capability.enabled = False` ends it.
+`capability.enabled = False` stops recording.
 """
 
 from typing import Any, Final
 
-from tracereel import _guard, _recorder, _values
-from tracereel._recorder import Recorder
-from tracereel._scopes.agent import AgentSpec
-from tracereel._scopes.arguments import Arguments, given
-from tracereel._scopes.base import Scope, Spec
-from tracereel._scopes.calls import ToolSpec
+from tracereel._core import recorder as _recorder
+from tracereel._core.executions.agent import AgentSpec
+from tracereel._core.executions.arguments import Arguments, given
+from tracereel._core.executions.calls import ToolSpec
+from tracereel._core.executions.scope import ExecutionScope, Spec
+from tracereel._core.recorder import Recorder
+from tracereel._redact import values
+from tracereel._runtime import guard
 from tracereel.integrations import _packages
 from tracereel.integrations._dialects import LANGCHAIN
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
@@ -29,28 +30,28 @@ with _packages.needed("pydantic-ai"):
 _packages.warn_if_old("pydantic-ai")
 
 _STOPS: Final = {"tool_call": "tool_calls"}
-"""Its words for how an answer ended, where they are none of a provider's."""
+"""pydantic-ai stop reasons that differ from those of providers."""
 
 
 class TracereelCapability(AbstractCapability[Any]):
-    """Records the runs of the agents that have it; one may serve any number of them."""
+    """Capability that records agent runs; reusable for any number of agents."""
 
     def __init__(self) -> None:
         self.enabled = True
         self._memory = ToolMemory()
 
     async def wrap_run(self, ctx: Any, *, handler: Any) -> Any:
-        """A run of an agent is an execution."""
+        """Record a run as an agent execution."""
         scope = self._open(_agent_spec(ctx), {"prompt": ctx.prompt})
         return await _followed(scope, handler(), lambda result: getattr(result, "output", result))
 
     async def wrap_tool_execute(
         self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
     ) -> Any:
-        """A tool is called."""
+        """Record a tool call."""
         del ctx, tool_def
         spec = ToolSpec(
-            _values.text(call.tool_name, _values.SHORT_LIMIT),
+            values.text(call.tool_name, values.SHORT_LIMIT),
             tool_type="function",
             tool_call_id=text(call.tool_call_id),
             ids={},
@@ -60,7 +61,7 @@ class TracereelCapability(AbstractCapability[Any]):
         return await _followed(scope, handler(args), lambda result: result)
 
     async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
-        """A model is asked."""
+        """Record a model call."""
         del ctx
         call = self._asked(request_context)
         if call is None:
@@ -74,13 +75,13 @@ class TracereelCapability(AbstractCapability[Any]):
         finally:
             framework_told(call)
             call.detach()
-        with _guard.Guard("pydantic_ai"):
+        with guard.Guard("pydantic_ai"):
             answer = _answer_of(response)
             normalizer = BatchResultNormalizer(
                 provider="langchain", model=call.model, keep_raw=False
             )
-            # The arguments of tools in it are the program's own objects.
-            said = _values.plain({"role": "assistant", "content": answer["content"]})
+            # Tool arguments may be objects of the program.
+            said = values.plain({"role": "assistant", "content": answer["content"]})
             call.told(normalizer.normalize_data(answer), {"messages": [said], "id": answer["id"]})
         return response
 
@@ -91,10 +92,10 @@ class TracereelCapability(AbstractCapability[Any]):
         try:
             return _model_call(recorder, request, self._memory)
         except Exception as error:  # noqa: BLE001
-            _guard.report("pydantic_ai", error)
+            guard.report("pydantic_ai", error)
             return None
 
-    def _open(self, spec: Spec, inputs: dict[str, Any]) -> Scope | None:
+    def _open(self, spec: Spec, inputs: dict[str, Any]) -> ExecutionScope | None:
         recorder = _recorder.active() if self.enabled else None
         if recorder is None:
             return None
@@ -102,12 +103,12 @@ class TracereelCapability(AbstractCapability[Any]):
             scope = spec.open(recorder, Arguments((), 0, (), inputs))
             scope.attach()
         except Exception as error:  # noqa: BLE001
-            _guard.report("pydantic_ai", error)
+            guard.report("pydantic_ai", error)
             return None
         return scope
 
 
-async def _followed(scope: Scope | None, work: Any, shown: Any) -> Any:
+async def _followed(scope: ExecutionScope | None, work: Any, shown: Any) -> Any:
     if scope is None:
         return await work
     try:
@@ -122,7 +123,7 @@ async def _followed(scope: Scope | None, work: Any, shown: Any) -> Any:
 def _agent_spec(ctx: Any) -> AgentSpec:
     name = text(getattr(getattr(ctx, "agent", None), "name", None)) or "agent"
     return AgentSpec(
-        _values.text(name, _values.SHORT_LIMIT),
+        values.text(name, values.SHORT_LIMIT),
         version=None,
         llm_provider=None,
         llm_model=None,
@@ -155,7 +156,7 @@ def _model_call(recorder: Recorder, request: Any, memory: ToolMemory) -> ModelCa
 
 
 def _answer_of(response: Any) -> dict[str, Any]:
-    """An answer in the shape of content blocks, which say the same."""
+    """Convert a response to content blocks."""
     usage = response.usage
     stop = text(getattr(response, "finish_reason", None))
     blocks = [_block_of(part) for part in response.parts]

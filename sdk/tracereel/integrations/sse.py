@@ -1,4 +1,4 @@
-"""Agents that answer by Server-Sent Events: `tool_status`, `token`, `done` and `error` frames.
+"""Integration for agents that stream Server-Sent Events (`tool_status`, `token`, `done`, `error`).
 
     from tracereel.integrations import sse
 
@@ -10,16 +10,17 @@
     async def ask(message: str, thread_id: str | None = None):
         yield "event: token\\ndata: {…}\\n\\n"
 
-What is wrapped gives exactly what it gives bare. Frames are read as they pass, nothing is held back.
+A wrapped stream yields the same items. Frames are read as they pass and are not delayed.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Mapping
 from typing import Any, Final, TypedDict, TypeVar, Unpack, cast
 
-from tracereel import _context, _values
-from tracereel._scopes.arguments import given
-from tracereel._wrapping import Traced
-from tracereel._wrapping import wrap as wrap_function
+from tracereel._core import context
+from tracereel._core.executions.arguments import given
+from tracereel._core.wrapping import Traced
+from tracereel._core.wrapping import wrap as wrap_function
+from tracereel._redact import values
 from tracereel.integrations._sse_frames import Frame as Frame
 from tracereel.integrations._sse_frames import FrameReader as FrameReader
 from tracereel.integrations._sse_run import KINDS, Rounds
@@ -36,38 +37,41 @@ StreamT = TypeVar("StreamT")
 
 
 class SseOptions(TypedDict, total=False):
-    """How the frames of an agent are to be read, and what is known of it."""
+    """Options for reading the frames of an agent."""
 
     version: str | None
     llm_provider: str | None
     llm_model: str | None
     round_limit: int | None
-    """Rounds of tools that the agent allows itself."""
+    """Maximum number of tool rounds of the agent."""
     rounds: Rounds
-    """`calls` (default): each call is a round unless its frame's `round` says otherwise or another tool
-    is still at work; `streams`: the calls of one opened stream are one round."""
+    """Grouping of tool calls into rounds.
+
+    `calls` (default): each call is a round, unless its frame has a `round` field or another tool
+    is still running. `streams`: the calls of one stream are one round.
+    """
     names: Mapping[str, str]
-    """What frames are called → `tool_status`, `token`, `done` or `error`."""
+    """Frame name → `tool_status`, `token`, `done` or `error`."""
     tools: bool
-    """False where the tools are traced by themselves: their frames then only count rounds."""
+    """Whether to record tools; use `False` if they are traced themselves, to count only rounds."""
     thread_id: str | None
-    """The thread that is to go on; without one it is a new one, known when a frame says so."""
+    """Thread to continue; default: a new one, whose id comes from a frame."""
     trace_id: str | None
     request_id: str | None
     user_id: str | None
     inputs: Mapping[str, Any] | None
-    """What was asked; a decorated function's arguments are recorded by themselves."""
+    """Inputs of the request; arguments of a decorated function are recorded automatically."""
 
 
 def traced_sse(name: str, **options: Unpack[SseOptions]) -> Traced[SseSpec]:
-    """Record a generator of frames, or a block in which streams are wrapped, as an SSE agent.
+    """Record a generator of frames, or a block with wrapped streams, as an SSE agent.
 
-    An argument named `thread_id` or `threadId`, of the function or in its `body`, is the session. In
-    a `with` block every stream that `wrap` is given without a name belongs to the one execution.
+    An argument `thread_id` or `threadId`, of the function or in its `body`, is the session id. In
+    a `with` block every stream passed to `wrap` without a name belongs to the same execution.
 
     Raises:
-        TypeError: no name, or an option that there is not.
-        ValueError: a frame is to be read as something that there is not.
+        TypeError: the name is missing, or an option is unknown.
+        ValueError: an option has an invalid value.
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f'traced_sse takes a name, as in @traced_sse("ss-expert"); got {name!r}')
@@ -78,16 +82,16 @@ def wrap(stream: StreamT, name: str | None = None, **options: Unpack[SseOptions]
     """Record a stream of frames while it is read.
 
     Args:
-        stream: a response of httpx or requests, which is returned itself; or anything that gives
-            bytes, text, lines or frames, sync or async, for which a generator is returned.
-        name: the agent; without it, the stream belongs to the `traced_sse` block around.
+        stream: response of httpx or requests, which is returned itself; or a sync or async
+            iterable of bytes, text, lines or frames, for which a generator is returned.
+        name: name of the agent; default: the stream belongs to the enclosing `traced_sse` block.
 
     Raises:
-        TypeError: the stream is none of these.
+        TypeError: the stream has another type.
     """
     spec: SseSpec | StreamSpec | None = None
     if name is None:
-        execution = _context.current_execution()
+        execution = context.current_execution()
         if execution is not None:
             spec = cast("StreamSpec | None", spec_of_block(execution.agent.notes))
     if spec is None:
@@ -106,7 +110,7 @@ def wrap(stream: StreamT, name: str | None = None, **options: Unpack[SseOptions]
 
 
 def _listen_to(response: Any, spec: SseSpec | StreamSpec) -> None:
-    """Read along where the response decodes its body: all its other ways of reading go by there."""
+    """Observe the method that decodes the body; all other ways of reading use it."""
     spec.lines = False
     status = getattr(response, "status_code", None)
     if isinstance(spec, SseSpec) and isinstance(status, int):
@@ -115,7 +119,7 @@ def _listen_to(response: Any, spec: SseSpec | StreamSpec) -> None:
 
     def once(bare: Callable[..., Any], recorded: Callable[..., Any]) -> Callable[..., Any]:
         def reader(*args: Any, **kwargs: Any) -> Any:
-            # A body that is kept may be read again; it was still one answer.
+            # A buffered body may be read again, but is recorded once.
             if read:
                 return bare(*args, **kwargs)
             read.append(True)
@@ -168,11 +172,11 @@ def _spec(name: str, options: SseOptions, function: str) -> SseSpec:
         "session_id": options.get("thread_id"),
     }
     return SseSpec(
-        _values.text(name, _values.SHORT_LIMIT),
+        values.text(name, values.SHORT_LIMIT),
         version=options.get("version"),
         llm_provider=options.get("llm_provider"),
         llm_model=options.get("llm_model"),
-        round_limit=_values.count(options.get("round_limit")),
+        round_limit=values.count(options.get("round_limit")),
         rounds=rounds,
         names=names,
         records_tools=options.get("tools", True),

@@ -1,6 +1,6 @@
-"""Every provider, one language: answers and streams of models as canonical events.
+"""Normalization of model responses and streams of all providers to canonical events.
 
-Pure: imports none of the clients, and reads their objects and dictionaries by their fields.
+No client library is imported; their objects and dictionaries are read by field.
 """
 
 from tracereel.providers.base import (

@@ -1,4 +1,4 @@
-"""What a provider's answer says, before it has a place in a turn: pieces in order, and how it ended."""
+"""Intermediate form of a provider's response: its parts in order, and how it ended."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +16,8 @@ from tracereel.providers.base import (
 
 
 @dataclass(slots=True)
-class Piece:
-    """One block of a message, as the event it will be."""
+class AnswerPiece:
+    """One block of a message, as the event that it becomes."""
 
     type: EventType
     block_index: int
@@ -30,24 +30,24 @@ class Piece:
 
 @dataclass(slots=True)
 class Answer:
-    """One message of a model, a tool or a person."""
+    """One message of a model, tool or person."""
 
     role: str
     """`assistant`, `user`, `tool` or `system`."""
     provider: str
     model: str | None = None
     message_id: str | None = None
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[AnswerPiece] = field(default_factory=list)
     usage: Usage | None = None
     stop_word: str | None = None
     refusal: str | None = None
-    """The model's own words for not answering, or a filter's explanation."""
+    """Refusal text of the model, or explanation of a content filter."""
     failure: Failure | None = None
     candidate_index: int = 0
     problems: list[Problem] = field(default_factory=list)
     agent_name: str | None = None
     forced_stop: StopReason | None = None
-    """How it ended where that was not the provider's doing."""
+    """Stop reason that overrides the provider's."""
 
     def report(self, code: str, message: str, block_index: int | None, raw: Any) -> None:
         self.problems.append(Problem(code=code, message=message, block_index=block_index, raw=raw))

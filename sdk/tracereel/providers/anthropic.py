@@ -1,4 +1,4 @@
-"""Anthropic's messages: the blocks of an answer."""
+"""Reader of Anthropic Messages API responses."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tracereel.providers.usage import usage_of
 
 
 def read(response: dict[str, Any], provider: str = "anthropic") -> list[Answer]:
-    """The answer in a response of the Messages API."""
+    """Read the answer of a Messages API response."""
     answer = Answer("assistant", provider)
     answer.failure = read_failure(response)
     answer.model = text(response.get("model"))

@@ -1,4 +1,4 @@
-"""Azure OpenAI: OpenAI's shapes under another name, with the verdicts of its content filters."""
+"""Reader of Azure OpenAI responses: OpenAI formats with content filter results."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tracereel.providers.answers import Answer
 
 
 def read(response: dict[str, Any], provider: str = "azure_openai") -> list[Answer]:
-    """The answers in a response of either API."""
+    """Read the answers of a chat completion or Responses API response."""
     if "choices" in response or "output" not in response:
         return openai.read(response, provider)
     return openai_responses.read(response, provider)

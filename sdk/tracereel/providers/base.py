@@ -1,4 +1,4 @@
-"""The canonical language: the events that every provider's answers and streams are told in."""
+"""Canonical events for the responses and streams of all providers."""
 
 from hashlib import blake2b
 from typing import Any, Final, Literal
@@ -54,7 +54,7 @@ PERSISTENCE: Final[dict[str, PersistenceStrategy]] = {
     "usage": "transient",
     "stream_end": "transient",
 }
-"""Type → how a system that keeps messages would keep it: before it goes on, later, or not at all."""
+"""Event type → when a message store keeps it: at once, later, or never."""
 
 ROLES: Final[dict[str, str]] = {
     "session_start": "system",
@@ -77,21 +77,21 @@ ROLES: Final[dict[str, str]] = {
     "usage": "system",
     "stream_end": "system",
 }
-"""Type → who speaks."""
+"""Event type → role of its author."""
 
 RETIRED_TYPES: Final = frozenset({"thinking_chunk", "message_chunk", "message_partial"})
-"""Names of an older protocol that are never emitted."""
+"""Event types of an older protocol that are never emitted."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of one answer. Input has its cached parts in it, output its reasoning part."""
+    """Tokens of one response; input includes cached tokens, output includes reasoning."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int | None = None
-    """Input that was read from the provider's cache."""
+    """Input tokens read from the provider's cache."""
     cache_creation_tokens: int | None = None
-    """Input that was written to the provider's cache."""
+    """Input tokens written to the provider's cache."""
     reasoning_tokens: int | None = None
 
     @property
@@ -113,21 +113,21 @@ def _sum(left: int | None, right: int | None) -> int | None:
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that the model wants called."""
+    """Tool call requested by a model."""
 
     id: str
-    """The framework's id where there is one: what a result refers to."""
+    """Id that results refer to; the framework's, if there is one."""
     name: str
     arguments: dict[str, Any]
     provider_id: str | None = None
-    """The provider's own id, where it is not the same."""
+    """Id of the provider, if it is different."""
     arguments_text: str | None = None
-    """The arguments as they came, where they are no JSON object."""
+    """Original arguments, if they are not a JSON object."""
     runs_at_provider: bool = False
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool answered."""
+    """Result of a tool call."""
 
     call_id: str
     name: str | None
@@ -139,8 +139,11 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True):
-    """From where to where; `unit` says of what: `char`, `page` and `block` count in the source,
-    `answer_char` and `answer_byte` in the answer."""
+    """Range in a source or response.
+
+    `unit` is `char`, `page` or `block` in the source, or `answer_char` or `answer_byte` in the
+    response.
+    """
 
     start: int
     end: int
@@ -148,7 +151,7 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Citation(msgspec.Struct, frozen=True, kw_only=True):
-    """A source that the answer leans on."""
+    """Source that a response cites."""
 
     text: str
     source: str
@@ -158,7 +161,7 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """An error that came instead of an answer, or in the middle of one."""
+    """Error instead of a response, or in the middle of one."""
 
     type: str
     message: str
@@ -166,7 +169,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """A person is asked, or has answered; times are seconds since 1970."""
+    """Question to a person, or its resolution; times are seconds since 1970."""
 
     id: str
     tool_name: str | None = None
@@ -183,7 +186,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that could not be understood and was passed over; the rest is unharmed."""
+    """Part of the input that could not be read and was skipped."""
 
     code: str
     message: str
@@ -193,28 +196,28 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def event_id(key: tuple[str | None, str | None, int, str, str | None]) -> str:
-    """The id of an event: of session, message, place, type, and what it is about."""
+    """Return the id of an event for its session, message, position, type and content."""
     digest = blake2b(repr(key).encode("utf-8", "backslashreplace"), digest_size=12)
     return f"nev_{digest.hexdigest()}"
 
 
 class NormalizedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was said or done in a turn, whoever the provider is."""
+    """One event of a turn, independent of the provider."""
 
     type: EventType
     original_index: int
-    """Place among everything that the turn has, in order."""
+    """Position among all events of the turn."""
     provider: str
     model: str = UNKNOWN_MODEL
     agent_name: str | None = None
     session_id: str | None = None
     message_id: str | None = None
     message_index: int | None = None
-    """Place of the message among the messages."""
+    """Index of the message."""
     block_index: int | None = None
-    """Place of the block in its message."""
+    """Index of the block in its message."""
     candidate_index: int = 0
-    """Which of several answers to the same question."""
+    """Index among alternative responses to the same request."""
     is_streaming: bool = False
     is_final: bool = True
     content: str | None = None
@@ -223,18 +226,18 @@ class NormalizedEvent(msgspec.Struct, frozen=True, kw_only=True):
     approval: Approval | None = None
     citations: tuple[Citation, ...] = ()
     usage: Usage | None = None
-    """On the last event of an answer, so that the sum over events is the sum over answers."""
+    """Set on the last event of a response, so that sums over events are correct."""
     stop_reason: StopReason | None = None
     stop_reason_raw: str | None = None
-    """The provider's word."""
+    """Stop reason of the provider."""
     failure: Failure | None = None
     problems: tuple[Problem, ...] = ()
     raw: Any = None
-    """What the provider sent for this, as data."""
+    """Original data from the provider."""
 
     @property
     def event_id(self) -> str:
-        """An id that is the same whenever the same thing is normalised again."""
+        """Deterministic id: the same input always gets the same id."""
         call, result = self.tool_call, self.tool_result
         about = call.id if call else result.call_id if result else self.content
         return event_id((self.session_id, self.message_id, self.original_index, self.type, about))
@@ -249,28 +252,28 @@ class NormalizedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamTimings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a stream ran; seconds."""
+    """Timings of a stream in seconds."""
 
     first_token_seconds: float | None
     duration_seconds: float
     longest_gap_seconds: float | None
-    """Longest time without a token once there was one."""
+    """Longest time between two tokens."""
     mean_gap_seconds: float | None
     token_chunks: int
-    """Chunks that brought reasoning, text or parts of a tool call."""
+    """Chunks with reasoning, text or parts of a tool call."""
     tokens_per_second: float | None
-    """Output tokens over the time since the first; null where either is not known."""
+    """Output tokens divided by the time since the first token; `None` if unknown."""
 
 
 class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of an answer while it comes."""
+    """One event of a stream."""
 
     type: StreamEventType
     provider: str
     timestamp: float
     """Seconds since 1970."""
     original_index: int
-    """Place among the events of the stream."""
+    """Position among the events of the stream."""
     block_index: int
     model: str = UNKNOWN_MODEL
     message_id: str | None = None
@@ -286,7 +289,7 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     timings: StreamTimings | None = None
     raw: Any = None
-    """The chunk itself, as it came."""
+    """Original chunk."""
 
     @property
     def role(self) -> str:
@@ -298,7 +301,7 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Normalized(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole turn, or one answer, in the canonical form."""
+    """A whole turn, or one response, in canonical form."""
 
     events: tuple[NormalizedEvent, ...]
     provider: str
@@ -308,10 +311,10 @@ class Normalized(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason_raw: str | None
     problems: tuple[Problem, ...]
     duplicate_tool_events: int = 0
-    """Requests and results with an id that had been seen before, left out."""
+    """Number of dropped tool requests and results with repeated ids."""
 
     @property
     def text(self) -> str:
-        """What the assistant said, without its thinking."""
+        """Text of the assistant, without its reasoning."""
         said = (event.content for event in self.events if event.type == "assistant_message")
         return "".join(part for part in said if part)

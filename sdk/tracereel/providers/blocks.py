@@ -1,8 +1,8 @@
-"""Typed content blocks (Anthropic's, OpenAI's output items, LangChain's standard ones) as pieces."""
+"""Reader of typed content blocks (Anthropic, OpenAI output items, LangChain standard blocks)."""
 
 from typing import Any, Final
 
-from tracereel.providers.answers import Answer, Piece
+from tracereel.providers.answers import Answer, AnswerPiece
 from tracereel.providers.base import Citation, ToolCall, ToolResult
 from tracereel.providers.citations import read_citation
 from tracereel.providers.reading import items, json_object, mapping, plain_text, text
@@ -14,11 +14,11 @@ REQUESTS_AT_PROVIDER: Final = frozenset({"server_tool_use", "mcp_tool_use", "ser
 RESULTS: Final = frozenset({"tool_result", "function_call_output", "function_response"})
 RESULTS_AT_PROVIDER: Final = frozenset({"server_tool_result", "mcp_tool_result"})
 PARTS_OF_REQUESTS: Final = frozenset({"input_json_delta", "tool_call_chunk"})
-"""Left in LangChain's merged streams beside the tool calls that they are parts of."""
+"""Blocks that LangChain leaves in merged streams beside the resulting tool calls."""
 
 
 def read_blocks(answer: Answer, content: Any) -> None:
-    """Adds the pieces of a message's content, a text or a list of blocks, to its answer."""
+    """Add the pieces of a message's content (text or blocks) to its answer."""
     if content is None or content == "":
         return
     if isinstance(content, (str, dict)):
@@ -31,7 +31,7 @@ def read_blocks(answer: Answer, content: Any) -> None:
 
 
 def read_block(answer: Answer, block: Any, index: int) -> None:
-    """Adds the piece of one block; one that cannot be understood is reported."""
+    """Add the piece of one block, or report it if it cannot be read."""
     if isinstance(block, str):
         if block:
             answer.pieces.append(said(answer.role, block, index, raw=block))
@@ -66,17 +66,17 @@ def said(
     *,
     citations: tuple[Citation, ...] = (),
     raw: Any = None,
-) -> Piece:
-    """Text, by whoever spoke."""
+) -> AnswerPiece:
+    """Return a text piece for a role."""
     kind = "user_message" if role == "user" else "assistant_message"
-    return Piece(kind, index, content, citations=citations, raw=raw)  # type: ignore[arg-type]
+    return AnswerPiece(kind, index, content, citations=citations, raw=raw)  # type: ignore[arg-type]
 
 
 def _read_text(answer: Answer, block: dict[str, Any], index: int) -> None:
     content = block.get("text")
     before = answer.pieces[-1] if answer.pieces else None
     if content is None and items(block.get("citations")) and before and before.content is not None:
-        # LangChain leaves the citations of a streamed text behind it, as a block of their own.
+        # LangChain puts the citations of a streamed text into a separate block after it.
         told = [read_citation(each, before.content) for each in block["citations"]]
         before.citations += tuple(each for each in told if each is not None)
         return
@@ -97,7 +97,7 @@ def _read_text(answer: Answer, block: dict[str, Any], index: int) -> None:
 
 def _read_thought(answer: Answer, block: dict[str, Any], index: int) -> None:
     if block["type"] == "redacted_thinking":
-        answer.pieces.append(Piece("thinking", index, raw=block))
+        answer.pieces.append(AnswerPiece("thinking", index, raw=block))
         return
     content = block.get("thinking")
     for name in ("reasoning", "reasoning_content", "text"):
@@ -107,9 +107,9 @@ def _read_thought(answer: Answer, block: dict[str, Any], index: int) -> None:
     if content is None:
         content = _summary(block)
     if content is None or isinstance(content, str):
-        # A block that is only a signature, or reasoning that the provider keeps to itself.
+        # A block with only a signature, or with reasoning that the provider encrypts.
         if content or block.get("encrypted_content"):
-            answer.pieces.append(Piece("thinking", index, content or None, raw=block))
+            answer.pieces.append(AnswerPiece("thinking", index, content or None, raw=block))
         elif content is None and not block.get("signature") and "summary" not in block:
             answer.report("malformed_block", "a thinking block has no text", index, block)
     else:
@@ -117,7 +117,7 @@ def _read_thought(answer: Answer, block: dict[str, Any], index: int) -> None:
 
 
 def _summary(block: dict[str, Any]) -> str | None:
-    """OpenAI's reasoning: the text itself where it is given, else its summary's paragraphs."""
+    """Return OpenAI's reasoning: its text if available, else the paragraphs of its summary."""
     for name in ("content", "summary"):
         parts = [mapping(part).get("text") for part in items(block.get(name))]
         found = [part for part in parts if isinstance(part, str) and part]
@@ -161,7 +161,7 @@ def add_request(
     partial: str | None = None,
     provider_id: str | None = None,
 ) -> None:
-    """Adds a tool request; arguments that are no JSON object are kept as text and reported."""
+    """Add a tool request; invalid arguments are kept as text and reported."""
     parsed, kept = json_object(partial if not arguments and partial else arguments)
     if kept is not None:
         message = f"the arguments of {name[:80]!r} are no JSON object"
@@ -174,11 +174,11 @@ def add_request(
         runs_at_provider=at_provider,
         provider_id=provider_id,
     )
-    answer.pieces.append(Piece("tool_request", index, tool_call=call, raw=raw))
+    answer.pieces.append(AnswerPiece("tool_request", index, tool_call=call, raw=raw))
 
 
 def read_result(answer: Answer, block: dict[str, Any], index: int, *, at_provider: bool) -> None:
-    """Adds a tool's result that stands in a message as a block."""
+    """Add a tool result from a block of a message."""
     content = block.get("content")
     for key in ("output", "response"):
         content = block.get(key) if content is None else content
@@ -208,4 +208,4 @@ def read_result(answer: Answer, block: dict[str, Any], index: int, *, at_provide
         error=error,
         runs_at_provider=at_provider,
     )
-    answer.pieces.append(Piece("tool_response", index, flat, tool_result=result, raw=block))
+    answer.pieces.append(AnswerPiece("tool_response", index, flat, tool_result=result, raw=block))

@@ -1,4 +1,4 @@
-"""What the providers' models can do, as data."""
+"""Capabilities of models, by provider and model family."""
 
 import re
 from typing import Final
@@ -10,17 +10,17 @@ from tracereel.providers.names import provider_named
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be expected of a model."""
+    """Capabilities of a model."""
 
     streaming: bool = True
     tools: bool = True
     vision: bool = True
     reasoning: bool = False
-    """It may show how it thinks."""
+    """Whether it may return its reasoning."""
     citations: bool = False
-    """It may name the sources of what it says."""
+    """Whether it may cite sources."""
     web_search: bool = False
-    """The provider searches the web for it."""
+    """Whether the provider offers web search."""
 
 
 PROVIDER_CAPABILITIES: Final[dict[str, Capabilities]] = {
@@ -29,7 +29,7 @@ PROVIDER_CAPABILITIES: Final[dict[str, Capabilities]] = {
     "openai": Capabilities(),
     "google": Capabilities(),
 }
-"""Provider → what holds for its models where no family says otherwise."""
+"""Provider → default capabilities of its models."""
 
 _REASONING: Final = Capabilities(reasoning=True)
 _SMALL_REASONING: Final = Capabilities(reasoning=True, vision=False)
@@ -64,11 +64,11 @@ FAMILY_CAPABILITIES: Final[dict[str, tuple[tuple[str, Capabilities], ...]]] = {
         ("gemini-1.0", Capabilities(vision=False)),
     ),
 }
-"""Provider → beginnings of model names, and what those models can do; the first that fits counts."""
+"""Provider → model name prefixes and capabilities; the first match is used."""
 
 
 def capabilities_for(provider: str, model: str | None = None) -> Capabilities:
-    """What a provider's model can do; without a model, what holds for the provider.
+    """Return the capabilities of a model, or the provider's defaults without a model.
 
     Raises:
         UnknownProviderError: no capabilities are known for that provider.
@@ -77,7 +77,7 @@ def capabilities_for(provider: str, model: str | None = None) -> Capabilities:
     known = PROVIDER_CAPABILITIES.get(name) if name is not None else None
     if name is None or known is None:
         raise UnknownProviderError(provider, PROVIDER_CAPABILITIES)
-    # Deployments and gateways put things before the name: `models/gemini-2.5-pro`, `eu.anthropic.claude-…`
+    # Deployments and gateways add prefixes: `models/gemini-2.5-pro`, `eu.anthropic.claude-…`
     bare = re.sub(r"^.*(/|anthropic\.)", "", (model or "").lower())
     for family, capabilities in FAMILY_CAPABILITIES[name]:
         if re.match(re.escape(family) + r"(?![0-9])", bare):

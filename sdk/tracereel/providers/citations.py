@@ -1,4 +1,4 @@
-"""Sources of an answer: every provider's way of citing, as citations."""
+"""Reader of citations in the formats of all providers."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ _RANGES = (
 
 
 def read_citation(value: Any, answer: str = "") -> Citation | None:
-    """One citation of Anthropic, OpenAI or LangChain; null where it names neither text nor source.
+    """Read a citation of Anthropic, OpenAI or LangChain.
 
-    `answer` is the text it stands in: OpenAI says which part of the answer is backed, not the
-    words of the source.
+    Return `None` if it has neither text nor source. `answer` is the text that contains the
+    citation: OpenAI returns a range of the response instead of the cited words.
     """
     if not isinstance(value, dict):
         return None
@@ -61,7 +61,7 @@ def _location(value: dict[str, Any]) -> Location | None:
 
 
 def read_grounding(candidate: dict[str, Any]) -> tuple[Citation, ...]:
-    """The citations of a candidate of Google: grounding supports, then citation metadata."""
+    """Return the citations of a Google candidate: grounding supports, then citation metadata."""
     found: list[Citation] = []
     grounding = mapping(_either(candidate, "groundingMetadata", "grounding_metadata"))
     chunks = items(_either(grounding, "groundingChunks", "grounding_chunks"))
@@ -104,7 +104,7 @@ def _grounded(segment: dict[str, Any], chunk: dict[str, Any], number: int) -> Ci
 
 def _answer_bytes(value: dict[str, Any]) -> Location | None:
     end = count(_either(value, "endIndex", "end_index"))
-    # The wire leaves out a start of 0.
+    # A start of 0 is omitted on the wire.
     start = count(_either(value, "startIndex", "start_index")) or 0
     return None if end is None else Location(start=start, end=end, unit="answer_byte")
 

@@ -1,4 +1,4 @@
-"""Canonical events as the fields of an `agent.message.normalized` event."""
+"""Conversion of canonical events to fields of an `agent.message.normalized` event."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ MESSAGE_NORMALIZED: Final = "agent.message.normalized"
 
 
 def message_fields(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
-    """Everything the event says, by the contract's names; what has none there keeps its own."""
+    """Return the event fields of a canonical event."""
     kind = event.type
     if kind == "assistant_message" and _is_text(event):
         return _text_fields(event)
@@ -60,7 +60,7 @@ def message_fields(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
 
 
 def _is_text(event: Any) -> bool:
-    """Whether it is a text and nothing else, as most answers are."""
+    """Return whether an event contains only text, which is the most frequent case."""
     return not (
         event.raw is not None
         or event.tool_call is not None
@@ -73,7 +73,7 @@ def _is_text(event: Any) -> bool:
 
 
 def _text_fields(event: Any) -> dict[str, Any]:
-    """The same for a text, in one step."""
+    """Return the fields of a text event; a fast path of `message_fields`."""
     fields: dict[str, Any] = {
         "event_type": MESSAGE_NORMALIZED,
         "message_type": "assistant_message",
@@ -155,5 +155,5 @@ def _add_normalized(fields: dict[str, Any], event: NormalizedEvent) -> None:
 
 
 def _add(fields: dict[str, Any], **more: Any) -> None:
-    """Adds what is not null."""
+    """Add fields that are not `None`."""
     fields.update({name: value for name, value in more.items() if value is not None})

@@ -1,4 +1,4 @@
-"""The error of asking for a provider that nobody here knows."""
+"""Error for unknown providers."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from tracereel.errors import TracereelError
 
 
 class UnknownProviderError(TracereelError, LookupError):
-    """No provider has that name; the message says which there are."""
+    """The provider is unknown; the message lists the known ones."""
 
     def __init__(self, provider: object, known: Iterable[str]) -> None:
         names = ", ".join(sorted(known))

@@ -1,4 +1,4 @@
-"""Our events under the names of an event store and of the messages to its frontend."""
+"""Conversion of canonical events to event store and frontend messages."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ EVENT_STORE_TYPES: Final[dict[str, str]] = {
     "tool_response": "tool_use_completed",
     "error": "error_occurred",
 }
-"""Our type → the type in an event store; others have none there."""
+"""Event type → type in an event store; other types are not stored."""
 
 FRONTEND_TYPES: Final[dict[str, str]] = {
     "session_start": "session_start",
@@ -30,14 +30,14 @@ FRONTEND_TYPES: Final[dict[str, str]] = {
     "turn_paused": "turn_paused",
     "content_refused": "content_refused",
 }
-"""Our type → the type that a frontend is sent. Parts of streams have none: those names are retired."""
+"""Event type → frontend message type; stream deltas have none."""
 
 
 def to_event_store(event: NormalizedEvent | StreamEvent) -> dict[str, Any] | None:
-    """An event as such systems know it; null for parts of a stream, which they do not know.
+    """Convert an event, or return `None` for stream deltas, which have no counterpart.
 
-    `event_type` is the store's name and null where it has none, `type` the frontend's.
-    `persistence_state` says whether it is kept before it is shown (`persisted`) or not.
+    `event_type` is the store's type, or `None`; `type` is the frontend's. `persistence_state` is
+    `persisted` if the event is stored before it is shown, else `transient`.
     """
     frontend = FRONTEND_TYPES.get(event.type)
     if frontend is None:

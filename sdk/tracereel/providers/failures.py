@@ -1,4 +1,4 @@
-"""Errors in place of answers: bodies, frames and exceptions of every provider, as failures."""
+"""Reader of provider errors: response bodies, stream frames and exceptions."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tracereel.providers.reading import fields_text, get, mapping, text
 
 
 def read_failure(value: Any) -> Failure | None:
-    """The failure in an error body (`{"error": {…}}` of all providers), or null."""
+    """Read the failure of an error body (`{"error": {…}}`), or return `None`."""
     body = mapping(value)
     error = body.get("error")
     if error is None and body.get("type") == "error":
@@ -28,7 +28,7 @@ def read_failure(value: Any) -> Failure | None:
 
 
 def failure_of(error: BaseException | Failure | str) -> Failure:
-    """The failure that an exception, or a sentence, stands for."""
+    """Convert an exception or message to a failure."""
     if isinstance(error, Failure):
         return error
     if isinstance(error, str):
@@ -44,5 +44,5 @@ def failure_of(error: BaseException | Failure | str) -> Failure:
 def _message(error: BaseException) -> str:
     try:
         return str(error)[:2_000]
-    except Exception:  # noqa: BLE001 - an exception that cannot be told
+    except Exception:  # noqa: BLE001 - its `__str__` may raise
         return ""

@@ -1,11 +1,11 @@
-"""Google's generateContent: the candidates of an answer.
+"""Reader of Google generateContent responses.
 
-The wire says `finishReason`, the client's objects `finish_reason`; both are read.
+Both the wire format (`finishReason`) and the client's objects (`finish_reason`) are read.
 """
 
 from typing import Any, Final
 
-from tracereel.providers.answers import Answer, Piece
+from tracereel.providers.answers import Answer, AnswerPiece
 from tracereel.providers.base import ToolResult
 from tracereel.providers.blocks import add_request, said
 from tracereel.providers.citations import read_grounding
@@ -26,7 +26,7 @@ SOURCES: Final = (
 
 
 def read(response: dict[str, Any], provider: str = "google") -> list[Answer]:
-    """The answers, one for each candidate; the tokens of all of them stand on the last."""
+    """Read the answers, one per candidate; the last one has the usage of all."""
     answers = []
     for position, candidate in enumerate(items(response.get("candidates"))):
         answer = Answer("assistant", provider, candidate_index=position)
@@ -62,7 +62,7 @@ def _read_candidate(answer: Answer, candidate: dict[str, Any]) -> None:
 
 
 def read_part(answer: Answer, part: Any, index: int) -> None:
-    """Adds the piece of one part."""
+    """Add the piece of one part."""
     if not isinstance(part, dict):
         answer.report("malformed_block", "a part is no object", index, part)
     elif (call := get(part, *_CALL)) is not None:
@@ -90,7 +90,7 @@ def read_part(answer: Answer, part: Any, index: int) -> None:
         _read_code_result(answer, mapping(result), index, part)
     elif isinstance(content := part.get("text"), str):
         if content and part.get("thought") is True:
-            answer.pieces.append(Piece("thinking", index, content, raw=part))
+            answer.pieces.append(AnswerPiece("thinking", index, content, raw=part))
         elif content:
             answer.pieces.append(said(answer.role, content, index, raw=part))
     elif get(part, *SIGNATURE) is None:
@@ -110,7 +110,7 @@ def _read_response(answer: Answer, response: dict[str, Any], index: int, part: A
     )
     shown = mapping(content).get("result", mapping(content).get("output"))
     answer.pieces.append(
-        Piece("tool_response", index, plain_text(shown), tool_result=result, raw=part)
+        AnswerPiece("tool_response", index, plain_text(shown), tool_result=result, raw=part)
     )
 
 
@@ -125,4 +125,4 @@ def _read_code_result(answer: Answer, result: dict[str, Any], index: int, part: 
         error=None if outcome in ("OUTCOME_OK", "") else outcome,
         runs_at_provider=True,
     )
-    answer.pieces.append(Piece("tool_response", index, output, tool_result=told, raw=part))
+    answer.pieces.append(AnswerPiece("tool_response", index, output, tool_result=told, raw=part))

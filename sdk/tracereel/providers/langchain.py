@@ -1,8 +1,8 @@
-"""Messages of LangChain and of plain chat lists (`{"role": …}`), as answers."""
+"""Reader of LangChain messages and plain chat messages (`{"role": …}`)."""
 
 from typing import Any, Final
 
-from tracereel.providers.answers import Answer, Piece
+from tracereel.providers.answers import Answer, AnswerPiece
 from tracereel.providers.base import ToolCall, ToolResult
 from tracereel.providers.blocks import RESULTS, add_request, read_block, read_blocks
 from tracereel.providers.google import read_part
@@ -26,7 +26,7 @@ ROLES: Final = {
     "systemmessagechunk": "system",
     "developer": "system",
 }
-"""LangChain's type or a chat's role, in small letters → who speaks."""
+"""LangChain message type or chat role, in lower case → canonical role."""
 _MODEL_NAMES: Final = ("model_name", "model", "model_id", "model_version", "modelVersion")
 _STOP_NAMES: Final = (
     *("stop_reason", "finish_reason", "stopReason", "finishReason", "done_reason"),
@@ -34,7 +34,7 @@ _STOP_NAMES: Final = (
 
 
 def role_of(message: dict[str, Any]) -> str | None:
-    """Who speaks in a message; null where it does not say."""
+    """Return the role of a message, or `None` if it has none."""
     for name in ("type", "role"):
         found = ROLES.get((word(message.get(name)) or "").lower())
         if found is not None:
@@ -43,7 +43,7 @@ def role_of(message: dict[str, Any]) -> str | None:
 
 
 def read_message(message: Any, provider: str | None = None) -> Answer:
-    """One message of a state."""
+    """Read one message of a state."""
     if not isinstance(message, dict) or (role := role_of(message)) is None:
         answer = Answer("system", provider or "langchain")
         answer.report("malformed_message", "a message does not say who speaks", None, message)
@@ -83,11 +83,11 @@ def _read_tool_message(answer: Answer, message: dict[str, Any]) -> None:
         success=not failed,
         error=(flat or "failed") if failed else None,
     )
-    answer.pieces.append(Piece("tool_response", 0, flat, tool_result=result, raw=message))
+    answer.pieces.append(AnswerPiece("tool_response", 0, flat, tool_result=result, raw=message))
 
 
 def _read_user_message(answer: Answer, message: dict[str, Any]) -> None:
-    """What a person said is one event; results of tools that travel with it are their own."""
+    """Read a user message: one event for its text, one per tool result."""
     content = message.get("content")
     rest = []
     for index, block in enumerate(items(content)):
@@ -100,14 +100,14 @@ def _read_user_message(answer: Answer, message: dict[str, Any]) -> None:
     if rest or not isinstance(content, list):
         shown = plain_text(rest if isinstance(content, list) else content)
         if shown or not answer.pieces:
-            answer.pieces.append(Piece("user_message", 0, shown or "", raw=content))
+            answer.pieces.append(AnswerPiece("user_message", 0, shown or "", raw=content))
 
 
 def _read_assistant_message(answer: Answer, message: dict[str, Any]) -> None:
     extra = mapping(message.get("additional_kwargs"))
     thought = text(get(extra, "reasoning_content")) or text(message.get("reasoning_content"))
     if thought is not None:
-        answer.pieces.append(Piece("thinking", 0, thought, raw=thought))
+        answer.pieces.append(AnswerPiece("thinking", 0, thought, raw=thought))
     read_blocks(answer, message.get("content"))
     for index, part in enumerate(items(message.get("parts"))):
         read_part(answer, part, index)
@@ -125,9 +125,10 @@ def _read_assistant_message(answer: Answer, message: dict[str, Any]) -> None:
 
 
 def _merge_calls(answer: Answer, calls: list[dict[str, Any]]) -> None:
-    """Pairs LangChain's tool calls with the blocks they were made of, by id, then by name.
+    """Pair LangChain's tool calls with their content blocks, by id, then by name.
 
-    LangChain's id is the identity, since results refer to it; the provider's is kept beside it.
+    LangChain's id identifies the call, because results refer to it. The provider's id is kept as
+    `provider_id`.
     """
     blocks = [p for p in answer.pieces if p.tool_call and not p.tool_call.runs_at_provider]
     left: list[dict[str, Any]] = []
@@ -162,9 +163,9 @@ def _merge_calls(answer: Answer, calls: list[dict[str, Any]]) -> None:
             )
 
 
-def _merge(piece: Piece, call: dict[str, Any]) -> None:
+def _merge(piece: AnswerPiece, call: dict[str, Any]) -> None:
     block = piece.tool_call
-    assert block is not None  # noqa: S101 - chosen for it by the caller
+    assert block is not None  # noqa: S101 - checked by the caller
     arguments, kept = json_object(get(call, "args"))
     identity = text(call.get("id")) or block.id
     beside = block.id if block.id and block.id != identity else block.provider_id

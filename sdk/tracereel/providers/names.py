@@ -1,4 +1,4 @@
-"""The providers by name, and which one a name or a model means."""
+"""Provider names, their aliases, and detection by model name."""
 
 import re
 from typing import Final
@@ -27,7 +27,10 @@ _MODELS: Final = (
 
 
 def provider_named(name: str) -> str | None:
-    """Our name for a provider, also by the names of OpenTelemetry and LangChain; null if unknown."""
+    """Return the canonical name of a provider, or `None` if it is unknown.
+
+    Names of OpenTelemetry and LangChain are accepted too.
+    """
     if name in PROVIDERS:
         return name
     key = re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
@@ -35,7 +38,7 @@ def provider_named(name: str) -> str | None:
 
 
 def provider_of_model(model: str | None) -> str | None:
-    """The provider whose models are called so; null if that cannot be told."""
+    """Return the provider of a model by its name, or `None` if it is unknown."""
     if not model:
         return None
     return next((provider for pattern, provider in _MODELS if pattern.search(model)), None)

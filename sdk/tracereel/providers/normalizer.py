@@ -1,4 +1,4 @@
-"""Whole results, of a graph's state or of one provider's answer, as canonical events in order."""
+"""Normalizer of complete results: a graph's state or one provider's response."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -10,20 +10,19 @@ from tracereel.providers.errors import UnknownProviderError
 from tracereel.providers.failures import failure_of
 from tracereel.providers.langchain import read_message
 from tracereel.providers.names import PROVIDERS, provider_named
-from tracereel.providers.plain import plain_answer
 from tracereel.providers.reading import as_data, fields_text, get, text
-from tracereel.providers.tools import Execution, read_execution
-from tracereel.providers.turn import Turn
+from tracereel.providers.tools import ToolExecution, read_execution
+from tracereel.providers.turn import ModelTurn
 
 _EXECUTIONS: Final = ("toolExecutions", "tool_executions")
 _USED_MODEL: Final = ("usedModel", "used_model")
 
 
 class BatchResultNormalizer:
-    """Tells a finished result in canonical events; nothing it is given makes it raise.
+    """Converts a finished result to canonical events; never raises because of its input.
 
-    `provider` says whose answers these are where they do not (Azure's look like OpenAI's), `model`
-    what was asked for, used where no answer names the model that gave it.
+    `provider` is needed if the data does not identify it (Azure's format is OpenAI's). `model` is
+    the requested model; it is used if a response does not name its model.
     """
 
     def __init__(
@@ -46,17 +45,16 @@ class BatchResultNormalizer:
     def normalize(
         self, result: Any, *, user_messages: bool = False, whole_turn: bool = False
     ) -> Normalized:
-        """A state (`messages`, `tool_executions`, `used_model`), a list of messages, or an answer.
+        """Normalize a state (`messages`, `tool_executions`, `used_model`), messages, or a response.
 
-        What people said is counted in the order and left out, unless `user_messages` asks for it.
-        `whole_turn` tells that too, and `session_start` and `complete` around everything.
+        User messages are numbered but omitted by default; `user_messages` includes them.
+        `whole_turn` also includes them, and adds `session_start` and `complete` events.
         """
         return self._tell(result, user_messages=user_messages, whole_turn=whole_turn)
 
     def normalize_data(self, answer: dict[str, Any]) -> Normalized:
-        """One answer that is nothing but decoded JSON: it is read as it is, without a copy."""
-        plain = self._plain(answer)
-        return plain if plain is not None else self._tell(answer, is_data=True)
+        """Normalize one response of decoded JSON, without copying it."""
+        return self._tell(answer, is_data=True)
 
     def normalize_stream(
         self,
@@ -66,23 +64,8 @@ class BatchResultNormalizer:
         failure: Failure | None = None,
         problems: Sequence[Problem] = (),
     ) -> Normalized:
-        """An answer put together from a stream, which may have ended in its own way."""
-        if stop is None and failure is None and not problems:
-            plain = self._plain(response)
-            if plain is not None:
-                return plain
+        """Normalize a response assembled from a stream."""
         return self._tell(response, stop=stop, failure=failure, problems=problems)
-
-    def _plain(self, answer: Any) -> Normalized | None:
-        if type(answer) is not dict or "messages" in answer:
-            return None
-        return plain_answer(
-            answer,
-            provider=self._provider,
-            default_model=self._model,
-            session_id=self._session_id,
-            keep_raw=self._keep_raw,
-        )
 
     def _tell(
         self,
@@ -96,7 +79,7 @@ class BatchResultNormalizer:
         is_data: bool = False,
     ) -> Normalized:
         messages = None if is_data else shapes.messages_of(result)
-        executions: list[Execution] = []
+        executions: list[ToolExecution] = []
         used_model = self._model
         state: Any = None
         if messages is None:
@@ -108,7 +91,7 @@ class BatchResultNormalizer:
             used_model = text(get(state, *_USED_MODEL)) or used_model
         if stop is not None or failure is not None:
             _force(answers, stop, failure, self._provider or "langchain")
-        turn = Turn(
+        turn = ModelTurn(
             session_id=self._session_id or (_session_of(state) if state is not None else None),
             default_model=used_model,
             provider=self._provider,
@@ -139,15 +122,15 @@ class BatchResultNormalizer:
             return [answer]
         try:
             return read(data)
-        except Exception as raised:  # noqa: BLE001 - an answer of whatever shape is reported, never fatal
+        except Exception as raised:  # noqa: BLE001 - a malformed response is reported, never fatal
             return [_unreadable(raised, data, provider)]
 
     def _read_message(self, message: Any) -> Answer:
-        # `langchain` says who carries the messages, not who answers: that each message says.
+        # `langchain` is only the carrier; each message names its provider.
         provider = None if self._provider == "langchain" else self._provider
         try:
             return read_message(as_data(message), provider)
-        except Exception as raised:  # noqa: BLE001 - one bad message does not sink the others
+        except Exception as raised:  # noqa: BLE001 - one bad message must not affect the rest
             return _unreadable(raised, None, self._provider)
 
 
@@ -158,7 +141,7 @@ def _unreadable(raised: Exception, raw: Any, provider: str | None) -> Answer:
     return answer
 
 
-def _executions(state: Any) -> list[Execution]:
+def _executions(state: Any) -> list[ToolExecution]:
     given = get(state, *_EXECUTIONS)
     if not isinstance(given, (list, tuple)):
         return []
@@ -175,7 +158,7 @@ def _session_of(state: Any) -> str | None:
 def _force(
     answers: list[Answer], stop: StopReason | None, failure: Failure | None, provider: str
 ) -> None:
-    """Ends the last answer of the model the way its stream did."""
+    """Set the stop reason and failure of the stream on the last answer."""
     spoken = [answer for answer in answers if answer.role == "assistant"]
     if not spoken:
         spoken = [Answer("assistant", provider)]

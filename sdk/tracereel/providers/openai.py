@@ -1,8 +1,8 @@
-"""OpenAI's chat completions: the choices of an answer."""
+"""Reader of OpenAI chat completions."""
 
 from typing import Any
 
-from tracereel.providers.answers import Answer, Piece
+from tracereel.providers.answers import Answer, AnswerPiece
 from tracereel.providers.blocks import add_request, read_blocks, said
 from tracereel.providers.citations import read_citation
 from tracereel.providers.failures import read_failure
@@ -11,7 +11,7 @@ from tracereel.providers.usage import usage_of
 
 
 def read(response: dict[str, Any], provider: str = "openai") -> list[Answer]:
-    """The answers, one for each choice; the tokens of all of them stand on the last."""
+    """Read the answers, one per choice; the last one has the usage of all."""
     answers = []
     for position, choice in enumerate(items(response.get("choices"))):
         answer = Answer("assistant", provider, candidate_index=position)
@@ -40,10 +40,10 @@ def read(response: dict[str, Any], provider: str = "openai") -> list[Answer]:
 
 
 def read_message(answer: Answer, message: dict[str, Any]) -> None:
-    """Adds what an assistant's message says: reasoning, text, tool calls."""
-    for name in ("reasoning_content", "reasoning"):  # servers that speak this API and show it
+    """Add the reasoning, text and tool calls of an assistant message."""
+    for name in ("reasoning_content", "reasoning"):  # sent by some OpenAI-compatible servers
         if thought := text(message.get(name)):
-            answer.pieces.append(Piece("thinking", len(answer.pieces), thought, raw=thought))
+            answer.pieces.append(AnswerPiece("thinking", len(answer.pieces), thought, raw=thought))
             break
     content = message.get("content")
     if isinstance(content, str):
@@ -83,7 +83,7 @@ def _read_call(answer: Answer, call: Any, index: int) -> None:
 
 
 def _read_filter(answer: Answer, choice: dict[str, Any]) -> None:
-    """Azure says which of its filters stopped the answer."""
+    """Set the refusal to Azure's content filter results."""
     results = mapping(choice.get("content_filter_results"))
     filtered = sorted(name for name, each in results.items() if mapping(each).get("filtered"))
     if filtered and answer.refusal is None:

@@ -1,8 +1,8 @@
-"""OpenAI's Responses API: the output items of an answer."""
+"""Reader of OpenAI Responses API responses."""
 
 from typing import Any, Final
 
-from tracereel.providers.answers import Answer, Piece
+from tracereel.providers.answers import Answer, AnswerPiece
 from tracereel.providers.base import ToolResult
 from tracereel.providers.blocks import add_request, read_block
 from tracereel.providers.failures import read_failure
@@ -10,11 +10,11 @@ from tracereel.providers.reading import items, mapping, text, word
 from tracereel.providers.usage import usage_of
 
 CALLS: Final = frozenset({"function_call", "custom_tool_call"})
-"""Tools that the program runs; the others are the provider's own."""
+"""Tools that the program runs; the provider runs the others."""
 
 
 def read(response: dict[str, Any], provider: str = "openai") -> list[Answer]:
-    """The answer in a response."""
+    """Read the answer of a response."""
     answer = Answer("assistant", provider)
     answer.model = text(response.get("model"))
     answer.message_id = text(response.get("id"))
@@ -27,14 +27,14 @@ def read(response: dict[str, Any], provider: str = "openai") -> list[Answer]:
 
 
 def stop_word_of(response: dict[str, Any]) -> str | None:
-    """The reason of an incomplete answer, else its status; null while it is not over."""
+    """Return the reason of an incomplete response, else its status; `None` while in progress."""
     reason = word(mapping(response.get("incomplete_details")).get("reason"))
     status = word(response.get("status"))
     return reason or (None if status in ("in_progress", "queued") else status)
 
 
 def read_item(answer: Answer, item: Any, index: int) -> None:
-    """Adds the pieces of one output item."""
+    """Add the pieces of one output item."""
     kind = text(mapping(item).get("type"))
     if kind == "message":
         for part in items(item.get("content")):
@@ -46,7 +46,7 @@ def read_item(answer: Answer, item: Any, index: int) -> None:
 
 
 def _read_builtin(answer: Answer, item: dict[str, Any], kind: str, index: int) -> None:
-    """A tool that the provider ran: what was asked, and, once it is over, what came of it."""
+    """Add the request of a built-in tool, and its result if it is finished."""
     identity = text(item.get("call_id")) or text(item.get("id"))
     name = text(item.get("name")) or kind.removesuffix("_call")
     asked = item.get("arguments")
@@ -73,12 +73,12 @@ def _read_builtin(answer: Answer, item: dict[str, Any], kind: str, index: int) -
             error=(error if isinstance(error, str) else "failed") if failed else None,
             runs_at_provider=True,
         )
-        piece = Piece("tool_response", index, text(content), tool_result=result, raw=item)
+        piece = AnswerPiece("tool_response", index, text(content), tool_result=result, raw=item)
         answer.pieces.append(piece)
 
 
 def _described(item: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a tool that has none by that name: its action, its queries, its code."""
+    """Return the arguments of a built-in tool: its action, queries or code."""
     action = mapping(item.get("action"))
     names = ("queries", "code", "operation")
     return {**action, **{each: item[each] for each in names if item.get(each) is not None}}

@@ -1,18 +1,22 @@
-"""Provider objects as plain data, and safe ways to read fields of what may be anything.
+"""Conversion of provider objects to plain data, and safe access to their fields.
 
-Clients give dictionaries, pydantic models, dataclasses or objects of their own. Everything is read
-through its fields; nothing that is found raises, and depth and number of nodes are bounded.
+Clients return dictionaries, pydantic models, dataclasses or custom objects. All are read by field.
+Reading never raises, and depth and number of nodes are bounded.
 """
 
 import base64
 import math
+import sys
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Final
 
 import msgspec
 
+from tracereel._redact.plain_data import BYTES, Pairs, Walk
+
 _MAX_DEPTH: Final = 64
-_MAX_NODES: Final = 200_000
+_MAX_CONTAINERS: Final = 200_000
 _SCALARS: Final = frozenset({str, int, float, bool})
 _NOTHING: Final[dict[str, Any]] = {}
 _KNOWN_NAMES: Final = (
@@ -20,50 +24,62 @@ _KNOWN_NAMES: Final = (
     *("usage_metadata", "response_metadata", "additional_kwargs", "invalid_tool_calls", "status"),
     *("stop_reason", "choices", "output", "candidates", "messages", "text", "thinking", "input"),
 )
-"""What an object without fields of its own (all of them on its class) is asked for."""
+"""Attributes to try on an object without instance fields."""
 
 
 def as_data(value: Any) -> Any:
-    """A value as dictionaries, lists, strings, numbers, booleans and null."""
-    return _convert(value, _MAX_DEPTH, [_MAX_NODES])
+    """Return a value as dictionaries, lists, strings, numbers, booleans and None."""
+    return _ProviderData(_MAX_CONTAINERS).visit(value, _MAX_DEPTH)
 
 
-def _convert(value: Any, depth: int, nodes: list[int]) -> Any:
-    kind = type(value)
-    if value is None or kind in _SCALARS:
-        return value
-    nodes[0] -= 1
-    if depth <= 0 or nodes[0] <= 0:
-        return None
-    if isinstance(value, dict):
-        return {_key(k): _convert(v, depth - 1, nodes) for k, v in list(dict.items(value))}
-    if isinstance(value, (list, tuple)):
-        return [_convert(each, depth - 1, nodes) for each in list(value)]
-    if isinstance(value, Enum):
-        return _convert(value.value, depth - 1, nodes)
-    for base in (str, int, float):
-        if isinstance(value, base):
-            return _based(base, value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return base64.b64encode(bytes(value)).decode("ascii")
-    if isinstance(value, (set, frozenset)):
-        return [_convert(each, depth - 1, nodes) for each in value]
-    return _convert_object(value, depth, nodes)
+class _ProviderData(Walk[Any]):
+    """Conversion of client objects: full texts, enums by value, bytes as base64."""
 
+    def room(self) -> int:
+        # Numbers are not counted: a response may hold about 100,000 of them (embeddings).
+        return sys.maxsize if self.nodes > 0 else 0
 
-def _based(base: Any, value: Any) -> Any:
-    return base.__str__(value) if base is str else base.__add__(value, base(0))
+    def fields(self, value: Any, kind: type, most: int) -> Pairs | None:  # noqa: ARG002 - a hook
+        return list(_fields(value).items()) or None
 
+    def text(self, value: str) -> Any:
+        return str.__str__(value)
 
-def _key(value: Any) -> str:
-    return value if type(value) is str else fields_text(value)
-
-
-def _convert_object(value: Any, depth: int, nodes: list[int]) -> Any:
-    fields = _fields(value)
-    if not fields:
+    def scalar(self, value: Any, kind: type) -> Any:
+        if issubclass(kind, Enum):
+            return self.visit(value.value, 1)
+        if value is None or kind is bool:
+            return value
+        if issubclass(kind, int):
+            return int.__int__(value)
+        if issubclass(kind, float):
+            return float.__float__(value)
+        if issubclass(kind, BYTES):
+            return base64.b64encode(bytes(value)).decode("ascii")
         return fields_text(value)
-    return {name: _convert(each, depth - 1, nodes) for name, each in fields.items()}
+
+    def mapping(self, _value: Any, pairs: Pairs, _length: int, depth: int) -> Any:
+        return {
+            key if type(key) is str else fields_text(key): item
+            if type(item) in _SCALARS
+            else self.visit(item, depth)
+            for key, item in pairs
+        }
+
+    def sequence(self, _value: Any, items: Sequence[Any], _length: int, depth: int) -> Any:
+        return [item if type(item) in _SCALARS else self.visit(item, depth) for item in items]
+
+    def record(self, value: Any, fields: Pairs, depth: int) -> Any:
+        return self.mapping(value, fields, len(fields), depth)
+
+    def opaque(self, value: Any) -> Any:
+        return fields_text(value)
+
+    def cut(self) -> Any:
+        return None
+
+    def cycle(self) -> Any:
+        return None
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -81,20 +97,20 @@ def _fields(value: Any) -> dict[str, Any]:
             return dumped
         found = {name: getattr(value, name, None) for name in _KNOWN_NAMES}
         return {k: v for k, v in found.items() if v is not None and not callable(v)}
-    except Exception:  # noqa: BLE001 - whatever the object does when it is looked at, it has no fields then
+    except Exception:  # noqa: BLE001 - an object that raises has no fields
         return {}
 
 
 def fields_text(value: Any) -> str:
-    """A value that is no data as a short text."""
+    """Return a short text for a value that is not data."""
     try:
         return str(value)[:200]
-    except Exception:  # noqa: BLE001 - an object that cannot even be told
+    except Exception:  # noqa: BLE001 - its `__str__` may raise
         return type(value).__name__
 
 
 class _Attributes:
-    """An object of no known kind, read like a dictionary."""
+    """Wrapper that reads attributes of any object like dictionary keys."""
 
     __slots__ = ("_value",)
 
@@ -106,9 +122,10 @@ class _Attributes:
 
 
 def table(value: Any) -> Any:
-    """Something with a `get` for the fields of a dictionary or of an object.
+    """Return an object with a `get` method for the fields of a dictionary or object.
 
-    Of pydantic's models the fields themselves: asking one for what it has not is slow.
+    For pydantic models this is their field dictionary, because lookups of missing attributes are
+    slow.
     """
     if isinstance(value, dict):
         return value
@@ -117,13 +134,13 @@ def table(value: Any) -> Any:
     try:
         extra = value.__pydantic_extra__
         own = value.__dict__
-    except Exception:  # noqa: BLE001 - not such a model, or one that does not want to be read
+    except Exception:  # noqa: BLE001 - not a pydantic model, or it raises
         return _Attributes(value)
     return {**own, **extra} if extra else own
 
 
 def get(value: Any, *names: str) -> Any:
-    """The first of the fields that is there and not null; of dictionaries and of objects."""
+    """Return the first field that is not `None`, of a dictionary or an object."""
     fields = table(value)
     for name in names:
         if (found := fields.get(name)) is not None:
@@ -134,25 +151,25 @@ def get(value: Any, *names: str) -> Any:
 def _attribute(value: Any, name: str) -> Any:
     try:
         return getattr(value, name, None)
-    except Exception:  # noqa: BLE001 - a property that raises gives nothing
+    except Exception:  # noqa: BLE001 - a property may raise
         return None
 
 
 def text(value: Any) -> str | None:
-    """A string that has something in it, or null."""
+    """Return a non-empty string, or `None`."""
     return value if isinstance(value, str) and value else None
 
 
 def word(value: Any) -> str | None:
-    """A string or the value of an enum, as a plain string."""
+    """Return a non-empty string or string enum value as a plain string, or `None`."""
     if isinstance(value, Enum):
         value = value.value
     return str(value) if isinstance(value, str) and value else None
 
 
 def count(value: Any) -> int | None:
-    """A whole number from 0 on, or null; a float that is whole counts."""
-    if type(value) is int:  # nearly always
+    """Return a non-negative integer, or `None`; whole floats are accepted."""
+    if type(value) is int:  # the most frequent case
         return value if 0 <= value < 2**63 else None
     if isinstance(value, bool):
         return None
@@ -162,17 +179,17 @@ def count(value: Any) -> int | None:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """The value if it is a dictionary, else an empty one."""
+    """Return the value if it is a dictionary, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Any]:
-    """The value if it is a list, else an empty one."""
+    """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def json_object(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Arguments of a tool, and the text they came in where that is no JSON object."""
+    """Return tool arguments, and the original text if it is not a JSON object."""
     if isinstance(value, dict):
         return value, None
     if value is None or value == "":
@@ -187,7 +204,7 @@ def json_object(value: Any) -> tuple[dict[str, Any], str | None]:
 
 
 def plain_text(value: Any) -> str | None:
-    """The text in a message's content: a string, or the texts of its blocks."""
+    """Return the text of a message's content: a string, or the texts of its blocks."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):

@@ -1,4 +1,4 @@
-"""How a router chose an agent, as a decision of type `routing`."""
+"""Routing decision: how a router chose an agent."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal, get_args
@@ -7,17 +7,17 @@ import msgspec
 
 Rule = Literal["slash_command", "keyword", "attachment", "model"]
 RULES: Final[tuple[str, ...]] = get_args(Rule)
-"""What may decide, the strongest first."""
+"""Rules, in order of precedence."""
 
 
 class Routing(msgspec.Struct, frozen=True, kw_only=True):
-    """Which agents could have taken a request, which one did, and by which rule."""
+    """Candidate agents, the chosen one, and the rule that chose it."""
 
     candidates: Sequence[str]
     chosen: str
     rule: Rule
     matched: str | None = None
-    """The command, the word or the file that decided."""
+    """Command, keyword or file that matched."""
     reasoning: str | None = None
     confidence: float | None = None
 
@@ -26,9 +26,10 @@ class Routing(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"rule {self.rule!r} is not known; known are {', '.join(RULES)}")
 
     def as_decision(self) -> dict[str, Any]:
-        """The arguments for `tracereel.record_decision`.
+        """Return the arguments for `tracereel.record_decision`.
 
-        A rule is certain of what it found; how sure a model was, only the model can say.
+        The default confidence of a rule is 1.0; a model's is `None`, because only the model can
+        report it.
         """
         certain = None if self.rule == "model" else 1.0
         return {

@@ -1,4 +1,4 @@
-"""Which provider's shape a result has, told by its keys."""
+"""Detection of a result's provider format by its keys."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,13 +10,13 @@ from tracereel.providers.langchain import read_message, role_of
 from tracereel.providers.reading import get, mapping
 
 _GOOGLE: Final = frozenset({"candidates", "promptFeedback", "prompt_feedback", "usageMetadata"})
-"""Keys that only Google's answers have."""
+"""Keys that only Google responses have."""
 
 Reader = Callable[[dict[str, Any]], list[Answer]]
 
 
 def messages_of(result: Any) -> list[Any] | None:
-    """The messages of a state or a list of them; null where the result is an answer of its own."""
+    """Return the messages of a state or list, or `None` for a response."""
     if isinstance(result, (list, tuple)):
         return list(result)
     if isinstance(result, (str, bytes, BaseException)):
@@ -26,7 +26,7 @@ def messages_of(result: Any) -> list[Any] | None:
 
 
 def reader_of(data: Any, provider: str | None) -> Reader | None:
-    """What reads an answer of this shape; null where nothing does."""
+    """Return the reader for a response, or `None` if its format is unknown."""
     if not isinstance(data, dict):
         return None
     if not _GOOGLE.isdisjoint(data):
@@ -59,7 +59,7 @@ def _is_anthropic_error(data: dict[str, Any]) -> bool:
 
 
 def _read_generations(result: dict[str, Any], provider: str | None) -> list[Answer]:
-    """LangChain's LLMResult: lists of generations, each with a message."""
+    """Read LangChain's LLMResult: lists of generations, each with a message."""
     answers: list[Answer] = []
     for generation in _flat(result.get("generations")):
         message = mapping(generation).get("message")

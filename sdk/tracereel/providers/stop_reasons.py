@@ -1,4 +1,4 @@
-"""Why an answer ended: the providers' words and the canonical ones."""
+"""Mapping of provider stop reasons to canonical ones."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _OPENAI: Final[dict[str, StopReason]] = {
     "function_call": "success",
     "length": "max_tokens",
     "content_filter": "refused",
-    # The Responses API: a status, and the reason where it is incomplete.
+    # Responses API: a status, and the reason if it is incomplete.
     "completed": "success",
     "max_output_tokens": "max_tokens",
     "failed": "error",
@@ -59,13 +59,13 @@ STOP_REASONS: Final[dict[str, dict[str, StopReason]]] = {
         "NO_IMAGE": "error",
         "IMAGE_OTHER": "error",
     },
-    # Words of Amazon Bedrock, which reach us through LangChain.
+    # Amazon Bedrock stop reasons, which arrive through LangChain.
     "langchain": {
         "guardrail_intervened": "refused",
         "content_filtered": "refused",
     },
 }
-"""Provider → its word → the canonical one."""
+"""Provider → its stop reason → canonical stop reason."""
 
 _EVERY_WORD: Final[dict[str, StopReason]] = {
     **{word: word for word in CANONICAL},
@@ -76,7 +76,7 @@ _EVERY_WORD: Final[dict[str, StopReason]] = {
 def canonical_stop_reason(
     word: str | None, provider: str = "langchain"
 ) -> tuple[StopReason | None, Problem | None]:
-    """The canonical word for a provider's; an unknown one is a success, with a warning."""
+    """Return the canonical stop reason; an unknown one is a success with a problem."""
     if word is None:
         return None, None
     found = STOP_REASONS.get(provider, {}).get(word) or _EVERY_WORD.get(word.lower())

@@ -1,4 +1,4 @@
-"""Tool requests and results of a turn: paired by id, each told once."""
+"""Matching and deduplication of tool requests and results in a turn."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,8 +8,8 @@ from tracereel.providers.reading import as_data, get, mapping, plain_text, text
 
 
 @dataclass(slots=True)
-class Request:
-    """A request, and whether it has its result."""
+class ToolRequest:
+    """Tool request, and whether it has a result."""
 
     call: ToolCall
     model: str | None
@@ -17,8 +17,8 @@ class Request:
 
 
 @dataclass(slots=True)
-class Execution:
-    """What a graph wrote down of a tool it ran, beside the messages."""
+class ToolExecution:
+    """Tool execution that a graph recorded outside of its messages."""
 
     id: str
     name: str | None
@@ -29,16 +29,16 @@ class Execution:
 
 
 class ToolLedger:
-    """Which tools were asked for and which have answered."""
+    """Tool requests and their results."""
 
-    def __init__(self, executions: list[Execution]) -> None:
-        self._by_id: dict[str, Request] = {}
-        self._order: list[Request] = []
+    def __init__(self, executions: list[ToolExecution]) -> None:
+        self._by_id: dict[str, ToolRequest] = {}
+        self._order: list[ToolRequest] = []
         self._executions = executions
         self.duplicates = 0
 
     def ask(self, call: ToolCall, model: str | None) -> bool:
-        """Notes a request; false where the very same one has been told already."""
+        """Record a request; return False if it is a duplicate."""
         known = self._by_id.get(call.id)
         if known is not None and (known.call.name, known.call.arguments) == (
             call.name,
@@ -46,18 +46,18 @@ class ToolLedger:
         ):
             self.duplicates += 1
             return False
-        # A server that numbers its calls anew with each answer uses an id again: not the same call.
-        request = Request(call, model)
+        # Some servers restart numbering with each response, so the same id may be another call.
+        request = ToolRequest(call, model)
         self._order.append(request)
         self._by_id[call.id] = request
         if call.provider_id:
             self._by_id[call.provider_id] = request
         return True
 
-    def answer(self, result: ToolResult) -> tuple[ToolResult | None, Request | None]:
-        """A result under its request's identity; null where that has been told already.
+    def answer(self, result: ToolResult) -> tuple[ToolResult | None, ToolRequest | None]:
+        """Match a result with its request; return `None` for a duplicate.
 
-        A result without an id belongs to the first request that still waits for one.
+        A result without an id belongs to the first pending request.
         """
         request = self._by_id.get(result.call_id) if result.call_id else self._waiting(result.name)
         if request is None:
@@ -87,14 +87,14 @@ class ToolLedger:
         )
         return paired, request
 
-    def _waiting(self, name: str | None) -> Request | None:
+    def _waiting(self, name: str | None) -> ToolRequest | None:
         for request in self._order:
             if not request.is_answered and name in (None, request.call.name):
                 return request
         return None
 
-    def executed(self) -> list[Execution]:
-        """Executions of requests that no message has answered, in the order they ran."""
+    def executed(self) -> list[ToolExecution]:
+        """Return executions of requests without a result message, in order."""
         found = []
         for execution in self._executions:
             request = self._by_id.get(execution.id)
@@ -106,13 +106,13 @@ class ToolLedger:
                     found.append(execution)
         return found
 
-    def unasked(self) -> list[Execution]:
-        """Executions that no message asked for."""
+    def unasked(self) -> list[ToolExecution]:
+        """Return executions that no message requested."""
         return [each for each in self._executions if not each.is_used]
 
 
-def read_execution(value: Any, position: int) -> Execution:
-    """One entry of `tool_executions`, in either spelling."""
+def read_execution(value: Any, position: int) -> ToolExecution:
+    """Read one entry of `tool_executions`, in camel or snake case."""
     data = mapping(as_data(value))
     identity = text(get(data, "toolUseId", "tool_use_id", "tool_call_id", "id"))
     name = text(get(data, "toolName", "tool_name", "name"))
@@ -130,4 +130,4 @@ def read_execution(value: Any, position: int) -> Execution:
         error=None if success else (error if isinstance(error, str) else "failed"),
     )
     arguments = mapping(get(data, "args", "arguments", "input"))
-    return Execution(identity, name, arguments, told, raw=data)
+    return ToolExecution(identity, name, arguments, told, raw=data)

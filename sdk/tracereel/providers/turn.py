@@ -1,11 +1,11 @@
-"""A turn being told: answers in order become numbered events, with tools paired and people's waits."""
+"""Builder of a turn: numbers events, pairs tool calls with results, and adds approvals."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from tracereel.providers.answers import Answer, Piece
+from tracereel.providers.answers import Answer, AnswerPiece
 from tracereel.providers.base import (
     UNKNOWN_MODEL,
     Approval,
@@ -18,12 +18,12 @@ from tracereel.providers.base import (
     Usage,
 )
 from tracereel.providers.stop_reasons import canonical_stop_reason
-from tracereel.providers.tools import Execution, ToolLedger
+from tracereel.providers.tools import ToolExecution, ToolLedger
 from tracereel.providers.waiting import read_approvals, read_interrupts
 
 
-class Turn:
-    """Everything that is told of one result."""
+class ModelTurn:
+    """Events of one result."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Turn:
         provider: str | None,
         keep_raw: bool,
         user_messages: bool,
-        executions: list[Execution],
+        executions: list[ToolExecution],
     ) -> None:
         self._session_id = session_id
         self._default_model = default_model
@@ -60,7 +60,7 @@ class Turn:
         self._add("complete", stop_reason=stop or "success", stop_reason_raw=word)
 
     def tell(self, answers: list[Answer]) -> None:
-        """Tells the messages in order; tools that answered outside of them where they were asked."""
+        """Add messages in order; tool executions outside of messages follow their request."""
         for index, answer in enumerate(answers):
             if answer.role != "tool":
                 self._tell_executions()
@@ -73,7 +73,7 @@ class Turn:
             self._tell_unasked(execution)
 
     def tell_waits(self, approvals: Any, interrupts: Any) -> None:
-        """Tells who was asked, and what still waits for an answer."""
+        """Add approvals and pending interrupts."""
         for approval in read_approvals(approvals):
             self._add("approval_requested", approval=_asked(approval))
             if approval.approved is not None or approval.resolved_at is not None:
@@ -122,7 +122,7 @@ class Turn:
             self._add("error", content=content, failure=answer.failure, **about)
         if len(self._events) == first and answer.pieces:
             self._placed(answer, index)
-            return  # the same message again: all of it, its tokens too, has been told
+            return  # a repeated message: its events and tokens are already included
         if len(self._events) == first:
             self._add("assistant_message", content="", block_index=0, **about)
         self._seal(
@@ -144,10 +144,12 @@ class Turn:
             for piece in spoken:
                 self._tell_piece(answer, piece, index, model or self._model)
         elif spoken or not told:
-            self._next += 1  # what a person said keeps its place
+            self._next += 1  # user messages keep their position
         self._placed(answer, index)
 
-    def _tell_piece(self, answer: Answer, piece: Piece, index: int, model: str | None) -> None:
+    def _tell_piece(
+        self, answer: Answer, piece: AnswerPiece, index: int, model: str | None
+    ) -> None:
         about = _about(answer, index) | {"block_index": piece.block_index, "model": model}
         call, result = piece.tool_call, piece.tool_result
         if call is not None:
@@ -179,7 +181,7 @@ class Turn:
         for execution in self._ledger.executed():
             self._tell_execution(execution)
 
-    def _tell_execution(self, execution: Execution) -> None:
+    def _tell_execution(self, execution: ToolExecution) -> None:
         result, request = self._ledger.answer(execution.result)
         execution.is_used = True
         if result is not None:
@@ -192,8 +194,8 @@ class Turn:
                 raw=execution.raw if self._keep_raw else None,
             )
 
-    def _tell_unasked(self, execution: Execution) -> None:
-        """A tool that ran though no message asks for it: both sides, from what the graph wrote."""
+    def _tell_unasked(self, execution: ToolExecution) -> None:
+        """Add request and result of a tool execution that no message requested."""
         name = execution.name or "unknown"
         message = f"no message asks for the execution of {name[:80]!r}"
         problem = Problem(code="unmatched_tool_result", message=message, raw=execution.raw)
@@ -233,7 +235,7 @@ class Turn:
         self._next += 1
 
     def _seal(self, **fields: Any) -> None:
-        """Puts what is said of the whole answer on its last event."""
+        """Set fields of the whole response on its last event."""
         self._events[-1] = msgspec.structs.replace(self._events[-1], **fields)
 
 
@@ -248,7 +250,7 @@ def _about(answer: Answer, index: int) -> dict[str, Any]:
 
 
 def _next_model(answers: list[Answer], index: int) -> str | None:
-    """The model that answered what was said here."""
+    """Return the model that responded to a message."""
     later = (each.model for each in answers[index:] if each.role == "assistant")
     return next(later, None)
 

@@ -1,4 +1,4 @@
-"""Token counts, wherever a provider or framework puts them and however it splits them."""
+"""Reader of token usage in the formats of all providers and frameworks."""
 
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ PLACES: Final[tuple[tuple[str, ...], ...]] = (
     ("generation_info", "usage_metadata"),
     ("additional_kwargs", "usage"),
 )
-"""Where usage is looked for, in this order; a later place adds what earlier ones left unsaid."""
+"""Locations of usage, in order; later ones only fill missing values."""
 
 _TOP: Final = frozenset(place[0] for place in PLACES)
 _USAGE: Final = frozenset({"usage"})
@@ -41,7 +41,7 @@ _BESIDE_WRITTEN: Final = (
     *("cache_creation_input_tokens", "cacheWriteInputTokens", "cacheWriteInputTokenCount"),
     "cacheWriteInputTokensCount",
 )
-"""Cached input that the provider counts beside its input (Anthropic, Bedrock), not in it."""
+"""Cached input tokens that the provider does not include in its input (Anthropic, Bedrock)."""
 _WITHIN_READ: Final = ("cachedContentTokenCount", "cached_content_token_count")
 _DETAILS_IN: Final = ("input_token_details", "input_tokens_details", "prompt_tokens_details")
 _DETAILS_OUT: Final = ("output_token_details", "output_tokens_details", "completion_tokens_details")
@@ -61,7 +61,7 @@ MEANINGS: Final[dict[str, tuple[str, int]]] = {
     )
     for rank, name in enumerate(names)
 }
-"""Name of a count → what it counts, and which name wins where there are several."""
+"""Field name → its meaning and precedence."""
 _TOO_MUCH: Final = 2**63
 _MAX_SHAPES: Final = 256
 _shapes: Final[dict[tuple[Any, ...], tuple[tuple[str, str], ...]]] = {}
@@ -69,7 +69,7 @@ _TELLING: Final = frozenset({"input", "output", "read", "written", "thoughts"})
 
 
 def usage_of(message: Any) -> Usage | None:
-    """What an answer (a message, a response, as data) says of its tokens; null if nothing."""
+    """Return the usage of a message or response, or `None` if it has none."""
     found: Usage | None = None
     said = mapping(message)
     places = said.keys() & _TOP
@@ -89,7 +89,7 @@ def usage_of(message: Any) -> Usage | None:
 
 
 def read_usage(value: Any) -> Usage | None:
-    """One usage object of any provider; null where it counts nothing."""
+    """Read one usage object of any provider; return `None` if it has no counts."""
     if not isinstance(value, dict):
         return None
     counts: dict[str, int] = {}
@@ -109,7 +109,7 @@ def read_usage(value: Any) -> Usage | None:
     inside_out: dict[str, Any] = {}
     if not DETAILS.isdisjoint(value):
         inside_in, inside_out = _details(value, _DETAILS_IN), _details(value, _DETAILS_OUT)
-    if not inside_in:  # LangChain's details mean that its input has the cached parts in it already
+    if not inside_in:  # LangChain's details mean that its input already includes cached tokens
         total_in += (read or 0) + (written or 0)
     if read is None:
         read = told("within")
@@ -130,7 +130,7 @@ def read_usage(value: Any) -> Usage | None:
 
 
 def _shape(names: tuple[Any, ...]) -> tuple[tuple[str, str], ...]:
-    """Which names of a usage object count what, those that win first; worked out once for each shape."""
+    """Return the usage fields and their meanings by precedence, cached by field names."""
     found = _shapes.get(names)
     if found is None:
         known = [name for name in names if name in MEANINGS]

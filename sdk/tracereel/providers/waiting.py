@@ -1,4 +1,4 @@
-"""Waiting for a person: who was asked, for how long, and what an agent's time is without it."""
+"""Waits for people: approvals, their resolution, and an agent's active time."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ _DECISIONS: Final = {
     **dict.fromkeys(("approve", "edit", "accept"), True),
     **dict.fromkeys(("reject", "ignore"), False),
 }
-"""Words of LangChain's agents for what a person decides → whether the action is done."""
+"""LangChain decision → whether the action is approved."""
 
 
 def read_approvals(value: Any) -> list[Approval]:
-    """The entries of a state's `approvals`; those without an id are numbered."""
+    """Read the `approvals` of a state; entries without an id are numbered."""
     return [
         Approval(
             id=text(get(each, "id", "approval_id", "approvalId")) or f"approval_{position}",
@@ -33,7 +33,7 @@ def read_approvals(value: Any) -> list[Approval]:
 
 
 def read_interrupts(value: Any) -> list[Approval]:
-    """LangGraph's `__interrupt__`: one question, or one for each action that needs a yes."""
+    """Read LangGraph's `__interrupt__`: one approval, or one per requested action."""
     found: list[Approval] = []
     for position, interrupt in enumerate(items(value)):
         asked = mapping(interrupt).get("value")
@@ -48,10 +48,10 @@ def read_interrupts(value: Any) -> list[Approval]:
 
 
 def read_answers(asked: Sequence[Approval], resume: Any, *, at: float) -> list[Approval]:
-    """LangGraph's `Command(resume=…)`: what it answers of what was asked, with the time of the answer.
+    """Return the approvals that LangGraph's `Command(resume=…)` resolves, with the time.
 
-    It is one answer to everything, or has one for some of the interrupts, by their ids. Of an answer
-    that is neither yes nor no, its `decisions` say so, one for each action.
+    `resume` is one value for all, or a mapping by interrupt id. If it is not a boolean, its
+    `decisions` are used, one per action.
     """
     names_them = isinstance(resume, dict) and any(_interrupt_of(each) in resume for each in asked)
     found = []
@@ -93,9 +93,9 @@ def _seconds(value: Any) -> float | None:
 
 
 def waited_seconds(events: Iterable[NormalizedEvent], *, since: float, until: float) -> float:
-    """How much of a stretch of time was spent waiting for people; overlapping waits count once.
+    """Return the seconds spent waiting for people; overlapping waits count once.
 
-    An approval that nobody has answered waits until the end.
+    An unresolved approval waits until the end.
     """
     asked: dict[str, float] = {}
     waits: list[tuple[float, float]] = []
@@ -121,5 +121,5 @@ def waited_seconds(events: Iterable[NormalizedEvent], *, since: float, until: fl
 
 
 def active_seconds(events: Iterable[NormalizedEvent], *, since: float, until: float) -> float:
-    """The agent's own time in a stretch: all of it, less the waits for people."""
+    """Return the seconds in a period without waits for people."""
     return max(0.0, until - since - waited_seconds(events, since=since, until=until))

@@ -1,6 +1,6 @@
-"""Retries and fallbacks as events: decorators of our own, and hooks for tenacity and stamina.
+"""Retries and fallbacks as events: decorators, and hooks for tenacity and stamina.
 
-Names are loaded at first use: `tracereel._scope` needs the slots in here and nothing else.
+Names are loaded on first use.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: strategies that give a delay for an attempt's number."""
+"""Retry strategies: the delay after each attempt."""
 
 import math
 import random
@@ -9,23 +9,23 @@ from typing import Final, Protocol
 EXPONENTIAL: Final = "exponential_backoff"
 FIXED: Final = "fixed_delay"
 
-_random: Final = random.Random()  # noqa: S311 - apart from the program's seed, and not a secret
+_random: Final = random.Random()  # noqa: S311 - independent of the program's seed, and not a secret
 
 
 class Strategy(Protocol):
-    """What `retry` asks for delays; one of your own needs no more than this."""
+    """Interface of retry strategies."""
 
     @property
     def name(self) -> str:
-        """What events call it."""
+        """Name of the strategy in events."""
 
     def delay(self, attempt: int, /) -> float:
-        """Seconds to wait after the attempt of this number (from 1) has failed; MUST be >= 0."""
+        """Return the seconds (>= 0) to wait after this failed attempt (from 1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Delays that grow by a factor up to a maximum, each shortened by a random part of itself."""
+    """Strategy with delays that grow by a factor up to a maximum, less random jitter."""
 
     name: str
     base: float
@@ -35,7 +35,7 @@ class Backoff:
     random: Callable[[], float]
 
     def full(self, attempt: int) -> float:
-        """The delay before jitter."""
+        """Return the delay before jitter."""
         try:
             grown = self.base * self.factor ** (attempt - 1)
         except OverflowError:
@@ -43,7 +43,7 @@ class Backoff:
         return min(grown, self.maximum)
 
     def delay(self, attempt: int, /) -> float:
-        """Between `1 - jitter` times the full delay and all of it, so never above the maximum."""
+        """Return a delay between `1 - jitter` times the full delay and the full delay."""
         full = self.full(attempt)
         return max(0.0, full - full * self.jitter * self.random())
 
@@ -59,12 +59,12 @@ def exponential_backoff(
     """Wait `base` seconds, then `factor` times longer after each attempt, up to `maximum`.
 
     Args:
-        jitter: the part of each delay that is random, from 0 (none) to 1 (all of it). With it, many
-            callers that failed together do not come back together.
-        random: gives numbers from 0 to 1.
+        jitter: random share of each delay, from 0 to 1. It spreads out callers that failed at the
+            same time.
+        random: returns numbers from 0 to 1.
 
     Raises:
-        ValueError: a number that makes no sense as a delay.
+        ValueError: a number is out of range.
     """
     _require("base", base, 0.0, math.inf)
     _require("factor", factor, 1.0, math.inf)
@@ -76,10 +76,10 @@ def exponential_backoff(
 def fixed_delay(
     seconds: float, *, jitter: float = 0.0, random: Callable[[], float] = _random.random
 ) -> Backoff:
-    """Wait the same time after each attempt, less a random part of it where `jitter` is above 0.
+    """Wait the same time after each attempt, less a random share (`jitter`).
 
     Raises:
-        ValueError: a number that makes no sense as a delay.
+        ValueError: a number is out of range.
     """
     _require("seconds", seconds, 0.0, math.inf)
     _require("jitter", jitter, 0.0, 1.0)

@@ -1,12 +1,14 @@
-"""`@fallback`: when a function fails, or is not sure enough, another one takes over."""
+"""`@fallback`: call another function if a function fails or its confidence is too low."""
 
 import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tracereel import _values
-from tracereel.resilience._functions import (
+from tracereel._redact import values
+from tracereel.resilience.fallback_scope import FallbackPlan, FallbackScope
+from tracereel.resilience.policy import ConfidenceOf
+from tracereel.resilience.wrapped_functions import (
     Classes,
     Function,
     P,
@@ -18,9 +20,6 @@ from tracereel.resilience._functions import (
     number_of,
     refuse_generators,
 )
-from tracereel.resilience._policy import ConfidenceOf
-from tracereel.resilience._takeover import Plan
-from tracereel.resilience._unrecorded import takeover_of
 
 
 def fallback(
@@ -34,10 +33,10 @@ def fallback(
     reason: str | None = None,
     agent: str | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Call another function with the same arguments when this one fails; the first good one counts.
+    """Call other functions with the same arguments if this one fails, until one succeeds.
 
-    When all of them fail, the exception of the decorated function is raised, with a note for each
-    fallback; where it had returned something that was not good enough, that is returned.
+    If all of them fail, the exception of the decorated function is raised with a note for each
+    fallback. If it returned a result that was not good enough, that result is returned.
 
     Example:
         @traced_agent("parsing_agent")
@@ -46,25 +45,26 @@ def fallback(
         def parse(prompt: str) -> Parsed: ...
 
     Args:
-        to: a function, or several to be tried in turn.
-        on: exceptions that make the fallback take over.
-        when: whether a result of the decorated function is not good enough.
-        min_confidence: results below this are not good enough. The confidence is that set with
-            `current_execution().set(confidence=...)`, or what `confidence_of(result)` gives.
-        quality_delta_of: the change in quality, from the primary's result (or null) and the
-            fallback's; else it is the difference of their confidences.
-        reason: `trigger_reason` in the events; else found out.
-        agent: name of the primary in the events; else the agent decorated, or the agent around.
+        to: a function, or several that are tried in order.
+        on: exceptions that trigger the fallback.
+        when: returns whether a result of the decorated function is not good enough.
+        min_confidence: results below this are not good enough. The confidence is set with
+            `current_execution().set(confidence=...)` or returned by `confidence_of(result)`.
+        quality_delta_of: returns the change in quality from the primary's result (or None) and the
+            fallback's result. Default: the difference of their confidences.
+        reason: `trigger_reason` in the events. Default: derived from the outcome.
+        agent: name of the primary in the events. Default: the decorated agent, or the surrounding
+            one.
 
     Raises:
         TypeError: when decorating: generator functions, or a coroutine function as the fallback of
             a function that cannot await it.
-        ValueError: when decorating: a confidence that is no number.
+        ValueError: when decorating: a confidence that is not a number.
     """
     targets = (to,) if callable(to) else tuple(to)
     if not targets or not all(callable(target) for target in targets):
         raise TypeError(f"fallback takes a function or a list of them; got {to!r}")
-    plan = Plan(
+    plan = FallbackPlan(
         targets=targets,
         on=classes_of("on", on),
         when=when,
@@ -73,10 +73,10 @@ def fallback(
         ),
         confidence_of=confidence_of,
         quality_delta_of=quality_delta_of,
-        reason=_values.label(reason),
+        reason=values.label(reason),
     )
 
-    name = _values.label(agent)
+    name = values.label(agent)
 
     def wrap(function: Function) -> Function:
         for each in (function, *targets):
@@ -93,11 +93,11 @@ def fallback(
     return lambda function: decorating(wrap, function)
 
 
-def _sync(function: Function, plan: Plan, subject: Subject) -> Function:
+def _sync(function: Function, plan: FallbackPlan, subject: Subject) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         result = None
-        with takeover_of(plan, subject) as takeover:
+        with FallbackScope(plan, subject) as takeover:
             takeover.begin()
             try:
                 result = function(*args, **kwargs)
@@ -124,11 +124,11 @@ def _sync(function: Function, plan: Plan, subject: Subject) -> Function:
     return call
 
 
-def _async(function: Function, plan: Plan, subject: Subject) -> Function:
+def _async(function: Function, plan: FallbackPlan, subject: Subject) -> Function:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         result = None
-        with takeover_of(plan, subject) as takeover:
+        with FallbackScope(plan, subject) as takeover:
             takeover.begin()
             try:
                 result = await function(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""`@retry`: call a function again when it failed, took too long, or was not sure enough."""
+"""`@retry`: repeat a call that fails, times out or has low confidence."""
 
 import asyncio
 import functools
@@ -7,8 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tracereel import _values
-from tracereel.resilience._functions import (
+from tracereel._redact import values
+from tracereel.resilience.attempt_loop import AttemptLoop
+from tracereel.resilience.backoff import Strategy, exponential_backoff
+from tracereel.resilience.policy import ConfidenceOf, Policy
+from tracereel.resilience.wrapped_functions import (
     Classes,
     Function,
     P,
@@ -20,9 +23,6 @@ from tracereel.resilience._functions import (
     number_of,
     refuse_generators,
 )
-from tracereel.resilience._policy import ConfidenceOf, Policy
-from tracereel.resilience._unrecorded import run_of
-from tracereel.resilience.backoff import Strategy, exponential_backoff
 
 Sleep = Callable[[float], Any]
 
@@ -44,8 +44,8 @@ def retry(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Call a function, coroutine function or method up to `attempts` times until it succeeds.
 
-    When all attempts are used up, the last exception is raised as it is, or the last result
-    returned. Cancellation, `KeyboardInterrupt`, `GeneratorExit` and `SystemExit` are never retried.
+    After the last attempt its exception is raised unchanged, or its result returned. Cancellation,
+    `KeyboardInterrupt`, `GeneratorExit` and `SystemExit` are never retried.
 
     Example:
         @traced_agent("parsing_agent")
@@ -53,21 +53,21 @@ def retry(
         async def parse(prompt: str) -> Parsed: ...
 
     Args:
-        on: exceptions that are worth another attempt.
-        never: exceptions among them that are not.
-        strategy: how long to wait; an exception with a `retry_after` may ask for more.
+        on: exceptions that are retried.
+        never: exceptions among them that are not retried.
+        strategy: delay between attempts; an exception with a `retry_after` may request more.
         timeout: seconds for each attempt of a coroutine function.
-        min_confidence: results below this are tried again. The confidence is that set with
-            `current_execution().set(confidence=...)`, or what `confidence_of(result)` gives; with
-            recording off, nobody keeps the former.
-        max_retry_after: an exception that asks to wait longer than this is not retried.
-        agent: name in the events; else the agent decorated, or the agent around.
-        sleep: waits, instead of `time.sleep` or `asyncio.sleep`.
+        min_confidence: results below this are retried. The confidence is set with
+            `current_execution().set(confidence=...)`, which needs recording, or returned by
+            `confidence_of(result)`.
+        max_retry_after: an exception that requests a longer delay is not retried.
+        agent: name in the events. Default: the decorated agent, or the surrounding one.
+        sleep: replaces `time.sleep` or `asyncio.sleep`.
 
     Raises:
         TypeError: when decorating: a generator function, or a timeout for a function that cannot
             be interrupted.
-        ValueError: when decorating: a number that makes no sense.
+        ValueError: when decorating: a number is out of range.
     """
     policy = Policy(
         attempts=_attempts(attempts),
@@ -81,7 +81,7 @@ def retry(
         confidence_of=confidence_of,
         max_retry_after=number_of("max_retry_after", max_retry_after),
     )
-    name = _values.label(agent)
+    name = values.label(agent)
 
     def wrap(function: Function) -> Function:
         refuse_generators(function, "retry")
@@ -101,7 +101,7 @@ def retry(
 def _sync(function: Function, policy: Policy, subject: Subject, sleep: Sleep) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with run_of(policy, subject) as run:
+        with AttemptLoop(policy, subject) as run:
             while True:
                 run.begin()
                 try:
@@ -124,7 +124,7 @@ def _async(function: Function, policy: Policy, subject: Subject, sleep: Sleep) -
 
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        with run_of(policy, subject) as run:
+        with AttemptLoop(policy, subject) as run:
             while True:
                 run.begin()
                 try:
@@ -150,7 +150,7 @@ def _async(function: Function, policy: Policy, subject: Subject, sleep: Sleep) -
 
 
 def _sleep(seconds: float) -> None:
-    # Looked up when it is called: a replay has another `time.sleep`.
+    # Looked up on each call, because a replay replaces `time.sleep`.
     time.sleep(seconds)
 
 
@@ -161,7 +161,7 @@ async def _sleep_async(seconds: float) -> None:
 def _attempts(value: object) -> int:
     if callable(value):
         raise TypeError("retry is called before it decorates, as in @retry() or @retry(5)")
-    number = _values.count(value)
+    number = values.count(value)
     if not number:
         raise ValueError(f"attempts is a whole number from 1; got {value!r}")
     return number

@@ -1,14 +1,14 @@
-"""A hook for stamina: code that already retries with it leaves the same events as `@retry`."""
+"""Hook for stamina that records the same events as `@retry`."""
 
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from tracereel import _guard
-from tracereel.resilience._functions import error_text
-from tracereel.resilience._observed import observe
-from tracereel.resilience._policy import ERROR, TIMEOUT, is_timeout
+from tracereel._runtime import guard
 from tracereel.resilience.backoff import EXPONENTIAL
+from tracereel.resilience.external_loops import observe
+from tracereel.resilience.policy import ERROR, TIMEOUT, is_timeout
+from tracereel.resilience.wrapped_functions import error_text
 
 if TYPE_CHECKING:
     from stamina.instrumentation import RetryDetails
@@ -17,8 +17,8 @@ _MAX_FRAMES: Final = 8
 
 
 def on_retry(details: "RetryDetails") -> None:
-    """A `RetryHook` of stamina: one `agent.retry.attempted` for each attempt to be repeated."""
-    with _guard.Guard("stamina"):
+    """Record an `agent.retry.attempted` event for each retry (a `RetryHook`)."""
+    with guard.Guard("stamina"):
         error = details.caused_by
         observe(
             function=None,
@@ -26,7 +26,7 @@ def on_retry(details: "RetryDetails") -> None:
             attempt=details.retry_num,
             error=error_text(error),
             reason=TIMEOUT if is_timeout(error) else ERROR,
-            strategy=EXPONENTIAL,  # stamina has no other
+            strategy=EXPONENTIAL,  # stamina's only strategy
             delay=details.wait_for,
             now_ns=time.time_ns(),
             fallback_name=details.name,
@@ -36,10 +36,10 @@ def on_retry(details: "RetryDetails") -> None:
 
 
 def _state_of_loop() -> Any:
-    """The state of the loop, which is one of tenacity's; null where it cannot be found.
+    """Return tenacity's state of the loop, or None if not found.
 
-    stamina does not hand it to its hooks. What it offers instead, a context manager that is left
-    before the next attempt, is kept for ever by functions it decorates.
+    stamina does not pass it to hooks. Its alternative, a context manager that is left before the
+    next attempt, is never released for decorated functions.
     """
     kind = getattr(sys.modules.get("tenacity"), "RetryCallState", None)
     frame = sys._getframe(1)  # noqa: SLF001
@@ -53,7 +53,7 @@ def _state_of_loop() -> Any:
 
 
 def instrument_stamina() -> None:
-    """Add the hook to those stamina has (its own defaults, or what the program has set); once."""
+    """Add the hook to stamina's current hooks, once."""
     from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
     hooks = get_on_retry_hooks()
@@ -62,7 +62,7 @@ def instrument_stamina() -> None:
 
 
 def uninstrument_stamina() -> None:
-    """Take the hook away again."""
+    """Remove the hook."""
     from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
     set_on_retry_hooks([hook for hook in get_on_retry_hooks() if hook is not on_retry])

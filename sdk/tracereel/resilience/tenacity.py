@@ -1,21 +1,22 @@
-"""A hook for tenacity: code that already retries with it leaves the same events as `@retry`."""
+"""Hook for tenacity that records the same events as `@retry`."""
 
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tracereel import _guard, _values
-from tracereel.resilience._functions import error_text
-from tracereel.resilience._observed import observe
-from tracereel.resilience._policy import ERROR, LOW_CONFIDENCE, TIMEOUT, is_timeout
+from tracereel._redact import values
+from tracereel._runtime import guard
 from tracereel.resilience.backoff import EXPONENTIAL, FIXED
+from tracereel.resilience.external_loops import observe
+from tracereel.resilience.policy import ERROR, LOW_CONFIDENCE, TIMEOUT, is_timeout
+from tracereel.resilience.wrapped_functions import error_text
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
 
 def before_sleep(agent: str | None = None) -> "Callable[[RetryCallState], None]":
-    """For `before_sleep=` of tenacity: one `agent.retry.attempted` for each attempt to be repeated.
+    """Return a `before_sleep` hook that records an `agent.retry.attempted` event for each retry.
 
     Example:
         @traced_agent("parsing_agent")
@@ -23,17 +24,17 @@ def before_sleep(agent: str | None = None) -> "Callable[[RetryCallState], None]"
         def parse(prompt: str) -> Parsed: ...
 
     Args:
-        agent: name in the events; else the agent decorated, or the agent around.
+        agent: name in the events. Default: the decorated agent, or the surrounding one.
     """
-    name = _values.label(agent)
+    name = values.label(agent)
 
     def hook(state: "RetryCallState") -> None:
-        with _guard.Guard("tenacity"):
+        with guard.Guard("tenacity"):
             error = state.outcome.exception() if state.outcome is not None else None
             if error is not None:
                 reason, text = TIMEOUT if is_timeout(error) else ERROR, error_text(error)
             else:
-                # Retried for its result: what was wrong with it only the predicate knows.
+                # Retried because of its result; the predicate gives no reason.
                 reason, text = LOW_CONFIDENCE, "the result was not accepted"
             action = state.next_action
             observe(
@@ -53,8 +54,8 @@ def before_sleep(agent: str | None = None) -> "Callable[[RetryCallState], None]"
 
 
 def _strategy(retrying: Any) -> str:
-    """tenacity's waits by name: the contract knows two strategies, others keep their own name."""
-    kind = _values.type_name(getattr(retrying, "wait", None))
+    """Map tenacity's wait class to a strategy of the contract; others keep their name."""
+    kind = values.type_name(getattr(retrying, "wait", None))
     if kind in ("wait_fixed", "wait_none"):
         return FIXED
     return EXPONENTIAL if "exponential" in kind else kind

@@ -1,15 +1,13 @@
-"""Re-execution: a recorded run is the tape, and the program's own code runs again against it.
+"""Re-execution of recorded runs: the code runs again, calls are served from a tape.
 
-`boundary` is the seam for wrappers of clients; `register` and `declare` teach the codec more types.
-Names are loaded at first use.
+`boundary` records and serves the calls of client wrappers. `register` and `declare` add types to
+the codec. Names are imported at first use.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from tracereel._recorder import Recorder
-    from tracereel.config import Config
     from tracereel.tape.classes import declare
     from tracereel.tape.codec import Opaque, register
     from tracereel.tape.divergence import (
@@ -19,11 +17,11 @@ if TYPE_CHECKING:
         Report,
         TapeEndedError,
     )
+    from tracereel.tape.external_calls import boundary
     from tracereel.tape.format import Tape, TapeError, load
     from tracereel.tape.guards import NetworkBlockedError
     from tracereel.tape.overrides import Override
     from tracereel.tape.replaying import Replaying, fork, replay
-    from tracereel.tape.taped import Session, boundary
 
 __all__ = [
     "Divergence",
@@ -38,11 +36,9 @@ __all__ = [
     "TapeEndedError",
     "TapeError",
     "boundary",
-    "choice_of",
     "declare",
     "fork",
     "load",
-    "recordings_of",
     "register",
     "replay",
 ]
@@ -59,7 +55,7 @@ _HOMES: Final = {
     "Tape": "format",
     "TapeEndedError": "divergence",
     "TapeError": "format",
-    "boundary": "taped",
+    "boundary": "external_calls",
     "declare": "classes",
     "fork": "replaying",
     "load": "format",
@@ -75,21 +71,3 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"tracereel.tape.{home}"), name)
     globals()[name] = value
     return value
-
-
-def choice_of(config: "Config") -> dict[str, Any]:
-    """Fields for the events of runs of which only some have a tape: why one may have none."""
-    if config.record == "sampled":
-        return {"recording": config.record, "record_rate": config.record_rate}
-    return {"recording": config.record} if config.record == "errors" else {}
-
-
-def recordings_of(recorder: "Recorder") -> "Session":
-    """What records the runs of a recorder, as its configuration asks."""
-    from tracereel.tape.gate import Gate
-    from tracereel.tape.header import Settings
-    from tracereel.tape.recording import Recordings
-
-    config = recorder.config
-    gate = Gate() if config.record_exact else None
-    return Recordings(Settings(recorder, config.record, config.record_rate, gate))

@@ -1,25 +1,25 @@
-"""A fork: the beginning of a run from its tape, the rest live, all of it recorded as a run of its own."""
+"""Fork session: serves calls from a tape, then runs live, and records everything."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
+from tracereel._core.tape_session import Live
 from tracereel.tape.player import Player
 from tracereel.tape.recording import Recordings
-from tracereel.tape.taped import Live
 
 if TYPE_CHECKING:
-    from tracereel._context import Execution
+    from tracereel._core.context import Execution
 
 
 class Branch:
-    """A `Session` that plays a tape and records what comes of it."""
+    """`Session` that plays a tape and records the result as a new run."""
 
     def __init__(self, player: Player, recordings: Recordings) -> None:
         self._player = player
         self._recordings = recordings
 
     def begin(self, execution: "Execution | None", **about: Any) -> Any:
-        """A call begins, on both tapes."""
+        """Begin a call in the recording and in the player."""
         recorded = self._recordings.begin(execution, **about)
         try:
             played = self._player.begin(execution, **about)
@@ -31,27 +31,27 @@ class Branch:
         return _BothServed(recorded, played)
 
     def begins_block(self, execution: "Execution", effect: str) -> None:
-        """A `with` block is about to run."""
+        """Check whether a `with` block may run."""
         self._player.begins_block(execution, effect)
 
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
-        """A `with` block has ended."""
+        """Record the end of a `with` block."""
         self._recordings.ended_block(execution, error)
 
     def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
-        """Whether a decision is forced, and to what."""
+        """Return whether a decision is forced, and its value."""
         return self._player.decide(execution, decision_type)
 
     def decided(
         self, execution: "Execution | None", decision_type: str, result: Any, candidates: Any
     ) -> None:
-        """A decision has been taken."""
+        """Record a decision and compare it with the tape."""
         self._recordings.decided(execution, decision_type, result, candidates)
         self._player.decided(execution, decision_type, result, candidates)
 
 
 class _BothLive(Live):
-    """A call that runs: recorded, and compared."""
+    """Call that runs live and is recorded and compared."""
 
     __slots__ = ("_played", "_recorded")
 
@@ -79,7 +79,7 @@ class _BothLive(Live):
 
 
 class _BothServed:
-    """A call that is served, and recorded as if it had run."""
+    """Call that is served from the tape and recorded as if it had run."""
 
     def __init__(self, recorded: Live, served: Any) -> None:
         self._recorded = recorded

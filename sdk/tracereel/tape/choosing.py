@@ -1,41 +1,40 @@
-"""Which outcomes a decision could have had when it was recorded, and whether a forced one is among them."""
+"""Candidates of recorded decisions, and validation of forced outcomes."""
 
 import difflib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tracereel import _objects
+from tracereel._redact import safe_access
+from tracereel._redact.event_redaction import Privacy
 from tracereel.tape import codec
 from tracereel.tape.differences import shown
+from tracereel.tape.format import Tape, TapeDecision, TapeError
 from tracereel.tape.overrides import NOTHING, Override
-from tracereel.tape.payloads import MissingPayloadError, Taken, pack, same, take
-
-if TYPE_CHECKING:
-    from tracereel._privacy import Privacy
-    from tracereel.tape.format import Decision, Tape
+from tracereel.tape.payloads import MissingPayloadError, pack, same
 
 MAX_CANDIDATES: Final = 1000
 _NAMED: Final = 20
-"""So many candidates are named where none of them was meant."""
+"""Candidates that an error message lists."""
 
 
-def taken(candidates: object) -> Taken | None:
-    """Candidates as they go on a tape; null if there are none, too many, or some that cannot be kept."""
-    items = _objects.items(candidates, MAX_CANDIDATES + 1)
+def taken(candidates: object) -> codec.EncodedValue | None:
+    """Encode candidates for a tape.
+
+    Return `None` if there are no candidates, too many, or any that cannot be encoded.
+    """
+    items = safe_access.items(candidates, MAX_CANDIDATES + 1)
     if not items or len(items) > MAX_CANDIDATES:
         return None
-    found = take(items)
-    return None if isinstance(found, codec.Encoded) and found.problems else found
+    found = codec.encode(items)
+    return None if found.problems else found
 
 
 def check(tape: "Tape", overrides: Iterable[Override], privacy: "Privacy | None") -> None:
-    """See to it that decisions are forced to nothing that they could not have come out as.
+    """Check that forced decisions are among the recorded candidates.
 
     Raises:
-        TapeError: a value is none of the candidates that were recorded.
+        TapeError: a value is not among the recorded candidates.
     """
-    from tracereel.tape.format import TapeError
-
     for each in overrides:
         if each.chosen is NOTHING or each.any_value:
             continue
@@ -54,10 +53,11 @@ def check(tape: "Tape", overrides: Iterable[Override], privacy: "Privacy | None"
 
 
 def choice_like(tape: "Tape", target: str, value: Any) -> Any:
-    """What a decision function gives that chooses this, of JSON data.
+    """Convert JSON data to the value that the decision function would return.
 
-    An enum is named by its name or value, another object as reports write it; where the function gave an
-    object that has its choice as `chosen`, that object with another one.
+    An enum member is selected by its name or value, another object by its text in reports. If the
+    function returned an object with a `chosen` field, return a copy of that object with the new
+    choice.
     """
     candidates = _candidates(tape, target) or []
     found = next((each for each in candidates if same(each, value)), None)
@@ -73,9 +73,9 @@ def choice_like(tape: "Tape", target: str, value: Any) -> Any:
 
 
 def _candidates(tape: "Tape", target: str | int) -> list[Any] | None:
-    """The data of what decisions of a type could have come out as; null if that is not known.
+    """Return the encoded candidates of a decision type, or `None` if they are unknown.
 
-    Where what came out is itself none of its candidates, they say nothing of what the function gives.
+    They are also unknown if a recorded outcome is not among its own candidates.
     """
     found: list[Any] = []
     for decision in tape.decisions:
@@ -88,7 +88,7 @@ def _candidates(tape: "Tape", target: str | int) -> list[Any] | None:
     return found or None
 
 
-def _of(tape: "Tape", decision: "Decision") -> list[Any] | None:
+def _of(tape: "Tape", decision: "TapeDecision") -> list[Any] | None:
     if decision.among is None:
         return None
     try:
@@ -101,15 +101,15 @@ def _of(tape: "Tape", decision: "Decision") -> list[Any] | None:
 
 
 def _is_among(data: Any, value: Any, candidates: list[Any], privacy: "Privacy | None") -> bool:
-    """Whether a value is one of the candidates, or has one of them as `chosen`."""
+    """Return whether a value, or its `chosen` field, is one of the candidates."""
     forms = [data]
-    if (chosen := _objects.attributes(value, ("chosen",)).get("chosen")) is not None:
+    if (chosen := safe_access.attributes(value, ("chosen",)).get("chosen")) is not None:
         forms.append(pack(chosen, privacy).data)
     return any(same(form, each) for form in forms for each in candidates)
 
 
 def _is_named(candidate: Any, value: Any) -> bool:
-    """Whether a text, or another plain value, says which object is meant."""
+    """Return whether a plain value identifies an encoded object."""
     if not isinstance(candidate, dict) or codec.TAG not in candidate:
         return False
     if candidate[codec.TAG] == "enum" and (

@@ -1,22 +1,24 @@
-"""Classes by name: which class a tape means, and whether this process may make objects of it.
+"""Lookup of classes that a tape names.
 
-A tape is data, perhaps of somebody else's making. A name in it never imports a module: the class must be
-in a module that the program has loaded, or that it has declared with `declare`.
+A tape is untrusted data, so a name in it never imports a module. The class must be in a module
+that the program has loaded, or that it has declared with `declare`.
 """
 
 import importlib
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 _declared: Final[set[str]] = set()
 _STARTED: Final = ("__main__", "__mp_main__")
-"""What Python calls the module that it was started with; every program has one."""
+"""Names of the module that Python was started with; every program has one."""
 
 
 def started_as() -> str:
-    """The name that other programs import the started module by; `__main__` where there is none."""
+    """Return the import name of the started module, or `__main__` if it has none."""
     module = sys.modules.get("__main__")
     spec = getattr(module, "__spec__", None)
     if spec is not None:
@@ -27,13 +29,16 @@ def started_as() -> str:
 @lru_cache(maxsize=8)
 def _stem(file: str) -> str:
     path = Path(file)
-    # Without the suffix it is a command that a package has installed, and named like that.
+    # A file without suffix is an installed command, which cannot be imported by that name.
     return path.stem if path.suffix == ".py" and path.stem.isidentifier() else "__main__"
 
 
 @lru_cache(maxsize=1)
 def folder_of_program() -> str:
-    """Where the started file is, seen from the working directory; empty if that is there, or elsewhere."""
+    """Return the started file's folder, relative to the working directory.
+
+    Return an empty string if it is the working directory itself or outside of it.
+    """
     module = sys.modules.get("__main__")
     file = getattr(module, "__file__", None)
     if getattr(module, "__spec__", None) is not None or _stem(str(file or "")) == "__main__":
@@ -46,19 +51,19 @@ def folder_of_program() -> str:
 
 
 def importable(module_name: str) -> str:
-    """The name of a module for other programs to import it by."""
+    """Return the name by which other programs can import a module."""
     return started_as() if module_name in _STARTED else module_name
 
 
 def loaded(module_name: str) -> Any:
-    """A module that this process has loaded, also the one that it was started with; else null."""
+    """Return a loaded module, including the started one, or `None`."""
     if module_name in _STARTED or module_name == started_as():
         return sys.modules.get("__main__")
     return sys.modules.get(module_name)
 
 
 def path_of(kind: type) -> str:
-    """`module:qualified.name` of a class, read without running code of its metaclass."""
+    """Return `module:qualified.name` of a class without running code of its metaclass."""
     try:
         module = type.__getattribute__(kind, "__module__")
         name = type.__getattribute__(kind, "__qualname__")
@@ -68,12 +73,12 @@ def path_of(kind: type) -> str:
 
 
 def declare(*modules: str) -> None:
-    """Say that classes of these modules may be loaded when a tape names them."""
+    """Allow tapes to load classes of these modules."""
     _declared.update(modules)
 
 
 def resolve(path: str, base: type | None = None) -> type | None:
-    """The class of that path, if this process may use it and it derives from `base`; else null."""
+    """Return an allowed class that derives from `base`, by its path, or `None`."""
     module_name, _, qualname = path.partition(":")
     module = loaded(module_name)
     if module is None:
@@ -85,19 +90,34 @@ def resolve(path: str, base: type | None = None) -> type | None:
             return None
     found: Any = module
     for part in qualname.split("."):
-        if part == "<locals>":
+        if part == "<locals>" or not issubclass(type(found), (type, ModuleType)):
             return None
-        found = vars(found).get(part) if hasattr(found, "__dict__") else None
-        if found is None:
-            return None
-    if not isinstance(found, type) or (base is not None and not issubclass(found, base)):
+        found = dict_of(found).get(part)
+    if not issubclass(type(found), type) or (base is not None and base not in found.__mro__):
         return None
-    # A name may have been bound to another class since: what is made must be what was recorded.
+    # Objects are made without `__init__`, so their finalizer must not run code of the program.
+    if any("__del__" in dict_of(each) for each in found.__mro__):
+        return None
+    # The name may be bound to another class by now, which is not the one that was recorded.
     return found if path_of(found) == path else None
 
 
+def dict_of(owner: "type | ModuleType") -> Mapping[str, Any]:
+    """Return the `__dict__` of a class or module without running its code."""
+    if issubclass(type(owner), type):
+        held: Mapping[str, Any] = type.__dict__["__dict__"].__get__(owner)
+        return held
+    found: dict[str, Any] = object.__getattribute__(owner, "__dict__")
+    return found
+
+
+def defines(kind: type, name: str) -> type | None:
+    """Return the class in the MRO that defines a name."""
+    return next((each for each in kind.__mro__ if name in dict_of(each)), None)
+
+
 def function_path(function: Any) -> str:
-    """`module:qualified.name` of a function, or of what it wraps."""
+    """Return `module:qualified.name` of a function or bound method."""
     inner = getattr(function, "__func__", function)
     module = importable(getattr(inner, "__module__", None) or "?")
     name = getattr(inner, "__qualname__", None) or type(inner).__qualname__

@@ -1,11 +1,11 @@
-"""Values as type-tagged JSON data and back: what agents pass to models and tools, and get from them.
+"""Codec between Python values and type-tagged JSON data.
 
-Plain data stays plain. Everything else is an object `{"$": tag, …}`, made by the first codec that takes
-the value. Nothing is pickled, no `__init__`, validator or property of the program's runs, and a class is
-only rebuilt if it is loaded already, or declared, and of the kind that the tag says.
+Plain data stays plain. Everything else becomes an object `{"$": tag, …}`, made by the first codec
+that accepts the type. Nothing is pickled, and no `__init__`, validator or property of the program
+runs. A class is rebuilt only if it is loaded or declared, and of the kind that the tag names.
 
-What no codec takes becomes `opaque`: its type is kept, its content is not, and `Encoded.problems`
-says so. Decoding gives an `Opaque` for it.
+A value that no codec accepts becomes `opaque`: its type is kept, its content is not, and
+`EncodedValue.problems` names it. It is decoded as `Opaque`.
 """
 
 import math
@@ -19,30 +19,31 @@ TAG: Final = "$"
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 200_000
 MAX_PROBLEMS: Final = 20
+_NODE_BYTES: Final = 8
 _MAX_BITS: Final = 14_000
-"""Of integers that are written in decimal; Python refuses to read much longer ones."""
+"""Bits of the longest integers written in decimal; Python refuses to parse much longer ones."""
 
 Data = Any
-"""What JSON can hold."""
+"""JSON data."""
 Pack = Callable[[Any], Data]
 Encode = Callable[[Any, Pack], dict[str, Data]]
-"""Makes the fields of a tagged object of a value; `Pack` encodes what is in it."""
+"""Function that returns the fields of a tagged object; `Pack` encodes nested values."""
 Decode = Callable[[dict[str, Data], Callable[[Data], Any]], Any]
 
 
 class UndecodableError(ValueError):
-    """Data that no codec of this process can make a value of."""
+    """Data that no codec of this process can decode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Stands for a value whose content was not recorded."""
+    """Placeholder for a value whose content was not recorded."""
 
     type: str
     reason: str = ""
 
     def __getattr__(self, name: str) -> Any:
-        # The program gets this where it looks for its own object, in a replay.
+        # In a replay the program gets this object in place of its own, so the error explains it.
         if name in ("type", "reason"):
             raise AttributeError(name)
         raise AttributeError(
@@ -53,7 +54,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How values of one type travel."""
+    """Encoder and decoder for the values of one type."""
 
     tag: str
     takes: Callable[[type], bool]
@@ -62,14 +63,13 @@ class Codec:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """The data of a value, and what of it could not be kept."""
+class EncodedValue:
+    """Encoded value, and the problems found while encoding it."""
 
     data: Data
     problems: tuple[str, ...] = ()
-    texts: list[str] | None = None
-    """Of plain data, every text in it; null where more than texts, numbers and keys is in it."""
-    keys: list[str] | None = None
+    size: int = 0
+    """Approximate length of its JSON text in bytes."""
 
 
 _codecs: Final[list[Codec]] = []
@@ -85,7 +85,9 @@ def register(
     decode: Callable[[Any], Any],
     tag: str | None = None,
 ) -> None:
-    """Teach the codec a type: `encode(value)` gives something it knows, `decode` makes it a value again.
+    """Register a codec for a type.
+
+    `encode(value)` returns a value that the codec supports, and `decode` converts it back.
 
     Example:
         register(Money, encode=lambda money: (money.amount, money.currency), decode=lambda v: Money(*v))
@@ -103,7 +105,7 @@ def register(
 
 
 def add(codec: Codec, *, first: bool = False) -> None:
-    """Add a codec; the first that takes a type is used."""
+    """Add a codec; the first one that accepts a type is used."""
     if first:
         _codecs.insert(0, codec)
     else:
@@ -112,18 +114,18 @@ def add(codec: Codec, *, first: bool = False) -> None:
     _by_type.clear()
 
 
-def encode(value: Any) -> Encoded:
-    """A value as data; never raises for the value's sake."""
+def encode(value: Any) -> EncodedValue:
+    """Encode a value; never raises because of the value."""
     walk = _Encoder()
     data = walk.pack(value)
-    return Encoded(data, tuple(walk.problems), walk.texts if walk.plain else None, walk.keys)
+    return EncodedValue(data, tuple(walk.problems), walk.size)
 
 
 def decode(data: Data) -> Any:
-    """The value of such data, made anew on every call.
+    """Decode data into a new value.
 
     Raises:
-        UndecodableError: it is not data that `encode` makes.
+        UndecodableError: the data was not made by `encode`.
     """
     try:
         return _unpack(data)
@@ -138,22 +140,18 @@ def decode(data: Data) -> Any:
 class _Encoder:
     def __init__(self) -> None:
         self.problems: list[str] = []
-        self.texts: list[str] = []
-        self.keys: list[str] = []
-        self.plain = True
+        self.size = 0
         self._around: set[int] = set()
         self._nodes = 0
 
     def pack(self, value: Any) -> Data:
         kind = type(value)
+        self.size += _NODE_BYTES
         if value is None or kind is bool:
             return value
         if kind is str:
-            if not value.isascii() and type(_text(value)) is dict:
-                self.plain = False
-                return _text(value)
-            self.texts.append(value)
-            return value
+            self.size += len(value)
+            return value if value.isascii() else _text(value)
         if kind is int:
             return value if value.bit_length() <= _MAX_BITS else {TAG: "int", "v": hex(value)}
         if kind is float:
@@ -171,7 +169,7 @@ class _Encoder:
             return self._container(kind, value)
         except RecursionError:
             return self._opaque(kind, "is nested too deeply")
-        except Exception as error:  # noqa: BLE001 - whatever the value does: it is described, not kept
+        except Exception as error:  # noqa: BLE001 - a value that raises becomes opaque
             return self._opaque(kind, f"could not be read ({type(error).__name__})")
         finally:
             self._around.discard(identity)
@@ -182,18 +180,17 @@ class _Encoder:
             return [pack(item) for item in value]
         if kind is dict:
             if all(type(key) is str and _is_key(key) for key in value):
-                self.keys.extend(value)
+                self.size += sum(map(len, value))
                 return {key: pack(item) for key, item in value.items()}
-            self.plain = False
             return {TAG: "map", "v": [[pack(key), pack(item)] for key, item in value.items()]}
-        self.plain = False
         codec = codec_of(kind)
         if codec is None:
             return self._opaque(kind, "is of a type that is not known")
-        return {TAG: codec.tag, **codec.encode(value, pack)}
+        fields = codec.encode(value, pack)
+        self.size += sum(len(each) for each in fields.values() if type(each) is str)
+        return {TAG: codec.tag, **fields}
 
     def _opaque(self, kind: type, reason: str) -> Data:
-        self.plain = False
         name = classes.path_of(kind)
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(f"{name} {reason}")
@@ -201,7 +198,7 @@ class _Encoder:
 
 
 def codec_of(kind: type) -> Codec | None:
-    """The codec for values of a type."""
+    """Return the codec for a type, or `None`."""
     try:
         return _by_type[kind]
     except KeyError:
@@ -210,7 +207,7 @@ def codec_of(kind: type) -> Codec | None:
         found = next((codec for codec in _codecs if codec.takes(kind)), None)
         _by_type[kind] = found
         return found
-    except TypeError:  # a class whose metaclass makes it unhashable
+    except TypeError:  # the metaclass makes the class unhashable
         return None
 
 
@@ -242,7 +239,7 @@ def _is_key(key: str) -> bool:
 
 
 def _text(value: str) -> Data:
-    """A text as JSON can hold it: lone surrogates cannot be written as UTF-8."""
+    """Encode a string; lone surrogates cannot be written as UTF-8."""
     try:
         value.encode()
     except UnicodeEncodeError:

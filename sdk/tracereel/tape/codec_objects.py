@@ -1,6 +1,6 @@
-"""Codecs of exceptions, of pydantic models (provider responses among them) and of numpy's values.
+"""Codecs for exceptions, pydantic models (such as provider responses) and numpy values.
 
-Pydantic and numpy are used only where the program has loaded them.
+Pydantic and numpy are used only if the program has loaded them.
 """
 
 import base64
@@ -9,9 +9,13 @@ from typing import Any, Final
 
 from tracereel.tape import classes
 from tracereel.tape.codec import Codec, Data, Opaque, add
-from tracereel.tape.codec_types import Record
+from tracereel.tape.codec_types import TypeRecord
 
 _MAX_CAUSES: Final = 3
+_HEAP_TYPE: Final = 1 << 9
+"""Type flag of classes that are created at run time, not by the interpreter."""
+_ARGS: Final[Any] = BaseException.__dict__["args"]
+_CAUSE: Final[Any] = BaseException.__dict__["__cause__"]
 _OWN_ATTRIBUTES: Final = ("__tracereel_", "_tracereel_")
 
 
@@ -33,7 +37,7 @@ def _pydantic(value: Any, pack: Any) -> dict[str, Data]:
     private = state(value, "__pydantic_private__")
     if private:
         kept = {name: pack(item) for name, item in private.items()}
-        # Private attributes are often clients or locks: one that cannot be kept is left out.
+        # Private attributes are often clients or locks: those that cannot be encoded are dropped.
         found["private"] = {n: d for n, d in kept.items() if not _is_opaque(d)}
     return found
 
@@ -44,7 +48,7 @@ def _from_pydantic(data: dict[str, Data], unpack: Any) -> Any:
     extra = None if extra is None else {name: unpack(item) for name, item in extra.items()}
     kind = classes.resolve(data["c"])
     if kind is None or not _is_pydantic(kind):
-        return Record(data["c"], {**values, **(extra or {})})
+        return TypeRecord(data["c"], {**values, **(extra or {})})
     made: Any = object.__new__(kind)
     put = object.__setattr__
     put(made, "__dict__", values)
@@ -94,14 +98,17 @@ def _exception(value: BaseException, pack: Any, depth: int = 0) -> dict[str, Dat
 
 def _arguments(value: BaseException) -> tuple[Any, ...]:
     if isinstance(value, OSError) and type(value).__module__ == "builtins":
-        # `args` leaves the names of files out.
+        # `args` omits file names.
         given: tuple[Any, ...] = value.__reduce__()[1]  # type: ignore[assignment]
         return given
     return value.args
 
 
 def _quietly(pack: Any, item: Any) -> Data:
-    """What hangs on an exception and cannot be kept (a response, a client) is no problem of the run."""
+    """Encode a value attached to an exception without reporting problems.
+
+    A response or client that cannot be encoded does not make the run less replayable.
+    """
     owner = getattr(pack, "__self__", None)
     before = len(owner.problems) if owner is not None else 0
     data = pack(item)
@@ -113,7 +120,7 @@ def _quietly(pack: Any, item: Any) -> Data:
 def _text_of(value: BaseException) -> str:
     try:
         return str(value)[:10_000].encode("utf-8", "replace").decode()
-    except Exception:  # noqa: BLE001 - an exception whose text raises has none
+    except Exception:  # noqa: BLE001 - its `__str__` may raise
         return ""
 
 
@@ -129,37 +136,50 @@ def _from_exception(data: dict[str, Data], unpack: Any) -> BaseException:
     elif kind.__module__ == "builtins" and issubclass(kind, (UnicodeError, OSError)):
         made = _built(kind, args)
     else:
-        made = kind.__new__(kind, *args)
-        made.args = args
+        made = _native(kind).__new__(kind, *args)
+        _ARGS.__set__(made, args)
     for name, item in data.get("attributes", {}).items():
         made.__dict__[name] = unpack(item)
     for note in data.get("notes", ()):
-        made.add_note(note)
+        BaseException.add_note(made, note)
     if "cause" in data:
-        made.__cause__ = _from_exception(data["cause"], unpack)
+        _CAUSE.__set__(made, _from_exception(data["cause"], unpack))
     found: BaseException = made
     return found
+
+
+def _native(kind: type[BaseException]) -> type[BaseException]:
+    """Return the nearest built-in base; its `__new__` runs no code of the program."""
+    return next(each for each in kind.__mro__ if not each.__flags__ & _HEAP_TYPE)
 
 
 def _built(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
     try:
         return kind(*args)
-    except Exception:  # noqa: BLE001 - arguments of a subclass of old
+    except Exception:  # noqa: BLE001 - arguments of an older subclass
         return kind.__new__(kind, *args)
 
 
 def _class_of(data: dict[str, Data]) -> type[BaseException]:
-    """The class; else one of its name under the nearest base that is here, so that `except` matches."""
+    """Return the exception class, or a substitute if it is not loaded.
+
+    The substitute has the same name and the nearest loaded base, so that `except` clauses match.
+    """
     found = classes.resolve(data["c"], BaseException)
     if found is not None:
         return found
     bases = (classes.resolve(path, BaseException) for path in data["bases"])
-    base = next((each for each in bases if each is not None), Exception)
+    base = next((each for each in bases if each is not None and _may_derive(each)), Exception)
     module, _, name = data["c"].partition(":")
     text = data["text"]
     return type(
         name.rpartition(".")[2], (base,), {"__module__": module, "__str__": lambda _self: text}
     )
+
+
+def _may_derive(base: type) -> bool:
+    """Return whether a class can be subclassed without running its code."""
+    return type(base) is type and classes.defines(base, "__init_subclass__") is object
 
 
 add(

@@ -1,15 +1,16 @@
-"""Codecs of the standard library's types, of classes made of fields, and of exceptions."""
+"""Codecs for standard library types, dataclasses, named tuples and enums."""
 
 import base64
+import inspect
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, EnumType, Flag
 from fractions import Fraction
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
-from types import SimpleNamespace
+from types import MemberDescriptorType, SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -40,7 +41,7 @@ def _simple(tag: str, kind: type, to: Any, back: Any) -> None:
 def _items(tag: str, kind: type, *, ordered: bool = True) -> None:
     def encode(value: Any, pack: Any) -> dict[str, Data]:
         packed = [pack(item) for item in value]
-        # The order of a set changes from process to process.
+        # The order of a set differs between processes.
         return {"v": packed if ordered else sorted(packed, key=_order)}
 
     add(
@@ -62,7 +63,7 @@ def _bytes(value: Any) -> dict[str, Data]:
         text = bytes(value).decode()
     except UnicodeDecodeError:
         return {"b": base64.b64encode(value).decode()}
-    return {"u": text}  # readable, and seen by what looks for secrets
+    return {"u": text}  # readable, and visible to redaction
 
 
 def _from_bytes(data: dict[str, Data]) -> bytes:
@@ -93,7 +94,7 @@ add(
 )
 _simple("complex", complex, lambda v: [repr(v.real), repr(v.imag)], lambda v: _complex(*v))
 _simple("decimal", Decimal, str, Decimal)
-_simple("fraction", Fraction, str, Fraction)
+_simple("fraction", Fraction, str, lambda v: _fraction(v))
 _simple("uuid", UUID, str, UUID)
 _simple("range", range, lambda v: [v.start, v.stop, v.step], lambda v: range(*v))
 _simple("date", date, date.isoformat, date.fromisoformat)
@@ -113,6 +114,12 @@ _simple(
 _simple("ellipsis", type(...), lambda _v: None, lambda _v: ...)
 for _path in (PurePosixPath, PureWindowsPath, PurePath, Path, type(Path())):
     _simple(f"path.{_path.__name__}", _path, str, _path)
+
+
+def _fraction(text: str) -> Fraction:
+    # `Fraction(text)` also accepts exponents: `1e999999999` would exhaust memory.
+    above, _, below = text.partition("/")
+    return Fraction(int(above), int(below or 1))
 
 
 def _complex(real: str, imag: str) -> complex:
@@ -200,30 +207,41 @@ def _enum(data: dict[str, Data], unpack: Any) -> Any:
     value = unpack(data["v"])
     if kind is None:
         return value
-    found = kind.__members__.get(data["n"])
-    return found if found is not None else kind(value)
+    found = classes.dict_of(kind)["_member_map_"].get(data["n"])
+    if found is not None:
+        return found
+    # A class may define `_missing_`; that code must not run.
+    if type(kind) is EnumType and classes.defines(kind, "_missing_") in (Enum, Flag):
+        return kind(value)
+    return next((each for each in kind if each.value == value), value)
 
 
 def _dataclass(data: dict[str, Data], unpack: Any) -> Any:
     kind = classes.resolve(data["c"])
     values = {name: unpack(item) for name, item in data["v"].items()}
     if kind is None or not is_dataclass(kind):
-        return Record(data["c"], values)
+        return TypeRecord(data["c"], values)
     made = object.__new__(kind)
+    known = {each.name for each in fields(kind)}
     for name, value in values.items():
-        object.__setattr__(made, name, value)
+        slot = inspect.getattr_static(kind, name, None)
+        if name in known and type(slot) is MemberDescriptorType:
+            slot.__set__(made, value)
+        elif name in known:
+            # Bypass `__setattr__` and property setters of that name.
+            object.__getattribute__(made, "__dict__")[name] = value
     return made
 
 
-class Record:
-    """Stands for an object whose class this process does not have: its fields as attributes."""
+class TypeRecord:
+    """Placeholder for an object whose class is not loaded, with its fields as attributes."""
 
     def __init__(self, path: str, values: dict[str, Any]) -> None:
         self.__dict__.update(values)
         self.__dict__["__class_path__"] = path
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Record) and vars(self) == vars(other)
+        return isinstance(other, TypeRecord) and vars(self) == vars(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -287,7 +305,7 @@ def _record(value: Any, pack: Any) -> dict[str, Data]:
     return {"c": path, "v": {name: pack(item) for name, item in values.items()}}
 
 
-add(Codec("record", _exactly(Record), _record, _dataclass))
+add(Codec("record", _exactly(TypeRecord), _record, _dataclass))
 add(
     Codec(
         "opaque",
@@ -299,7 +317,10 @@ add(
 
 
 def _subclass(base: type) -> None:
-    """Values of subclasses of plain types: as the class where it is known, else as the plain type."""
+    """Add a codec for subclasses of a plain type.
+
+    A value is decoded as its class if that is loaded, else as the plain type.
+    """
 
     def back(data: dict[str, Data], unpack: Any) -> Any:
         kind: Any = classes.resolve(data["c"], base)

@@ -1,4 +1,4 @@
-"""What counts as the same in a re-execution, and which values are not looked into."""
+"""Comparison of results in a re-execution."""
 
 from typing import Any, Final
 
@@ -9,12 +9,12 @@ MAX_NOTES: Final = 20
 
 
 def ends_alike(how: str, now: Any, recorded: Any) -> bool:
-    """Whether a run that ended so has given, or raised, what it did on the tape."""
+    """Return whether a run returned or raised the same as on the tape."""
     return same(now, recorded) or (how == "raised" and _alike(now, recorded))
 
 
 def _alike(now: Any, recorded: Any) -> bool:
-    """Whether two exceptions are the same but for what hangs on them."""
+    """Return whether two exceptions have the same class, arguments and text."""
     keys = ("c", "args", "text")
     return all(isinstance(each, dict) for each in (now, recorded)) and all(
         now.get(key) == recorded.get(key) for key in keys
@@ -22,10 +22,10 @@ def _alike(now: Any, recorded: Any) -> bool:
 
 
 def note_unread(report: Report, what: str, packed: Packed) -> None:
-    """Say in a report of which objects nothing but the type is compared."""
+    """Add a note for objects that are compared by type only."""
     for problem in packed.problems:
         if problem.startswith("builtins:"):
-            continue  # functions and generators: there is nothing to compare
+            continue  # functions and generators have nothing to compare
         note = f"Note: {what} is compared by its type only: {problem} (tracereel.tape.register)."
         if note not in report.notes and len(report.notes) < MAX_NOTES:
             report.notes.append(note)

@@ -1,4 +1,4 @@
-"""Where two pieces of data differ, said so that a person sees it: long texts are cut around the place."""
+"""Readable differences between two values; long texts are cut around the difference."""
 
 import datetime as dt
 import re
@@ -11,14 +11,14 @@ from tracereel.tape.codec import TAG
 MAX_DIFFERENCES: Final = 20
 _SHOWN: Final = 160
 _BEFORE: Final = 40
-"""Characters of a long text that are shown before the place where it differs."""
+"""Characters shown before the difference in a long text."""
 _LINE: Final = 100
 _AS_THEY_ARE: Final = ("numpy", "bytes", "bytearray", "datetime", "time")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One place of the arguments where they differ; null where there is nothing."""
+class ValueDifference:
+    """One place where two values differ; `None` if the value is absent on that side."""
 
     where: str
     recorded: str | None
@@ -32,7 +32,7 @@ class Difference:
         return f"{self.where}: {self.recorded} → {self.now}"
 
     def lines(self) -> list[str]:
-        """The same on as many lines as are good to read."""
+        """Return the difference as one line, or as several if it is long."""
         whole = str(self)
         if len(whole) <= _LINE or self.recorded is None or self.now is None:
             return [whole]
@@ -49,8 +49,8 @@ _NEW_IN_EVERY_RUN: Final = re.compile(
 )
 
 
-def is_new_in_every_run(difference: Difference) -> bool:
-    """Whether two values, or texts around them, differ in nothing but ids and times."""
+def is_new_in_every_run(difference: ValueDifference) -> bool:
+    """Return whether two values differ only in ids and times."""
     if difference.recorded is None or difference.now is None:
         return False
     recorded, now = (
@@ -59,14 +59,14 @@ def is_new_in_every_run(difference: Difference) -> bool:
     return recorded == now and "#" in recorded
 
 
-def differences(recorded: Any, now: Any) -> tuple[Difference, ...]:
-    """Where two pieces of data differ, the first few places."""
-    found: list[Difference] = []
+def differences(recorded: Any, now: Any) -> tuple[ValueDifference, ...]:
+    """Return the first differences between two values."""
+    found: list[ValueDifference] = []
     _compare("", recorded, now, found)
     return tuple(found)
 
 
-def _compare(where: str, old: Any, new: Any, found: list[Difference]) -> None:
+def _compare(where: str, old: Any, new: Any, found: list[ValueDifference]) -> None:
     if len(found) >= MAX_DIFFERENCES or payloads.same(old, new):
         return
     inside = _inside(old), _inside(new)
@@ -87,13 +87,13 @@ def _compare(where: str, old: Any, new: Any, found: list[Difference]) -> None:
         at = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), None)
         at = min(len(old), len(new)) if at is None else at
         place = f"{where or 'value'}, from character {at + 1} on"
-        found.append(Difference(place, _excerpt(old, at), _excerpt(new, at)))
+        found.append(ValueDifference(place, _excerpt(old, at), _excerpt(new, at)))
     else:
-        found.append(Difference(where or "value", shown(old), shown(new)))
+        found.append(ValueDifference(where or "value", shown(old), shown(new)))
 
 
 def _inside(data: Any) -> Any:
-    """What is in an object, to be compared part by part; null for what is compared as a whole."""
+    """Return the parts of an object to compare, or `None` to compare it whole."""
     tag = data.get(TAG) if isinstance(data, dict) else None
     if tag in ("dataclass", "model", "record"):
         more = {key: item for key, item in data.items() if key not in (TAG, "c", "v")}
@@ -111,17 +111,17 @@ def _class(data: Any) -> tuple[Any, Any]:
     return data.get(TAG), data.get("c")
 
 
-def _compare_items(where: str, old: Any, new: Any, key: Any, found: list[Difference]) -> None:
+def _compare_items(where: str, old: Any, new: Any, key: Any, found: list[ValueDifference]) -> None:
     if key not in old:
-        found.append(Difference(where, None, shown(new[key])))
+        found.append(ValueDifference(where, None, shown(new[key])))
     elif key not in new:
-        found.append(Difference(where, shown(old[key]), None))
+        found.append(ValueDifference(where, shown(old[key]), None))
     else:
         _compare(where, old[key], new[key], found)
 
 
 def _excerpt(text: str, at: int) -> str:
-    """A long text around the place that matters."""
+    """Return a long text cut around a position."""
     begin = max(0, at - _BEFORE)
     end = begin + _SHOWN
     before, after = "…" if begin else "", "…" if end < len(text) else ""
@@ -129,20 +129,20 @@ def _excerpt(text: str, at: int) -> str:
 
 
 def shown(data: Any) -> str:
-    """Data as a short text."""
+    """Return data as a short text."""
     text = _text(data)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 
 
 def shown_call(name: str, arguments: Any) -> str:
-    """A call as a program would write it, in short."""
+    """Return a call as short source code."""
     given = arguments if isinstance(arguments, dict) else {}
     inside = ", ".join(f"{key}={_text(value)}" for key, value in given.items())
     return f"{name}({inside if len(inside) <= _SHOWN else inside[:_SHOWN] + '…'})"
 
 
 def _text(data: Any) -> str:
-    """Plain data as JSON; objects in it as a program would write them."""
+    """Return plain data as JSON and objects as source code."""
     whole = payloads.text_of(data)
     return whole if f'"{TAG}":' not in whole else _written(data)
 
@@ -159,7 +159,7 @@ def _written(data: Any) -> str:
 
 
 def _as_it_is(data: dict[str, Any]) -> str:
-    """A value that says more of itself than the data it is kept as."""
+    """Return the `repr` of a value whose encoded form is hard to read."""
     try:
         value = codec.decode(data)
     except codec.UndecodableError:

@@ -1,16 +1,17 @@
-"""Where a re-execution leaves the tape: which call, how it differs, at which line of the program."""
+"""Divergences between a re-execution and its tape, and the report that lists them."""
 
 import linecache
 import re
 import sys
 import sysconfig
-from asyncio import _get_running_loop
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal
 
-from tracereel.tape.differences import Difference, is_new_in_every_run
+from tracereel._runtime.compat import running_loop_or_none
+from tracereel.tape.differences import ValueDifference, is_new_in_every_run
+from tracereel.tape.text import printable
 
 Kind = Literal[
     "changed",
@@ -34,32 +35,32 @@ class Divergence:
 
     kind: Kind
     name: str
-    """What was called, or should have been."""
+    """Name of the call, decision type or host."""
     path: str
     position: int
-    """Which call it is among those of the run, from 1 on; 0 where it is not one call."""
-    differences: tuple[Difference, ...] = ()
+    """Position of the call in the run, from 1; 0 if not a single call."""
+    differences: tuple[ValueDifference, ...] = ()
     location: str | None = None
     """File and line of the program."""
     detail: str = ""
 
     def __str__(self) -> str:
         place = f"call {self.position}, " if self.position else ""
-        lines = [f"{place}{self.path}: {_SENTENCES[self.kind]}"]
-        lines += [f"  {line}" for line in self.detail.splitlines()]
-        lines += [f"  {line}" for each in self.differences for line in each.lines()]
+        lines = [f"{place}{printable(self.path)}: {_SENTENCES[self.kind]}"]
+        lines += [f"  {printable(line)}" for line in self.detail.splitlines()]
+        lines += [f"  {printable(line)}" for each in self.differences for line in each.lines()]
         if self.differences and all(map(is_new_in_every_run, self.differences)):
             lines.append(
                 "  ids and times are new in every run, unless a traced tool gives them;"
                 " dates are those of the recording with freeze=True (--freeze)"
             )
         if self.location:
-            lines.append(f"  at {self.location}")
-            lines += [f"     {line}" for line in _source(self.location)]
+            lines.append(f"  at {printable(self.location)}")
+            lines += [f"     {printable(line)}" for line in _source(self.location)]
         return "\n".join(lines)
 
     def as_record(self) -> dict[str, Any]:
-        """The divergence as plain data."""
+        """Return the divergence as plain data."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -85,16 +86,16 @@ _SENTENCES: Final[dict[str, str]] = {
 
 
 def _source(location: str) -> list[str]:
-    """The line of the program that a location names, if it can be read."""
+    """Return the source line of a location, if it can be read."""
     found = _LOCATION.match(location)
     line = linecache.getline(found[1], int(found[2])).strip() if found else ""
     return [line] if line else []
 
 
 class DivergenceError(BaseException):
-    """Raised where a re-execution leaves the tape.
+    """A re-execution differs from the tape.
 
-    Not an `Exception`: a retry loop of the program's must not take it for a failure of the call.
+    It is not an `Exception`, so that the program's retry loops do not handle it as a failed call.
     """
 
     def __init__(self, divergence: Divergence) -> None:
@@ -103,73 +104,75 @@ class DivergenceError(BaseException):
 
 
 class TapeEndedError(BaseException):
-    """The tape was cut here, by a crash or a limit: everything up to here was replayed."""
+    """The tape was cut here by a crash or a limit; everything before was replayed."""
 
 
 class NotAllowedError(BaseException):
-    """A tool that changes the world would have run, and was not asked for by name."""
+    """A tool with side effects would have run without being allowed by name."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What a re-execution found."""
+    """Result of a re-execution."""
 
     trace_id: str
     served: int = 0
     live: int = 0
     divergences: list[Divergence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What else is worth knowing: code that changed, a tape that is only partly good."""
+    """Remarks such as changed code or an incomplete tape."""
     ended_early: bool = False
-    """Whether the tape was cut before the run had ended."""
+    """Whether the tape ended before the run."""
     refused: str = ""
-    """Why the run was stopped, if it wanted to call what it may not."""
+    """Why the run was stopped, if it attempted a call that is not allowed."""
     branch: bool = False
-    """Whether it was to become another run: a fork."""
+    """Whether the run is a fork."""
     live_from: int | None = None
-    """Number of the first call that was made, once the run went on by itself."""
+    """Number of the first live call, if the run continued live."""
 
     @property
     def first(self) -> Divergence | None:
-        """The first divergence."""
+        """First divergence, or `None`."""
         return self.divergences[0] if self.divergences else None
 
     @property
     def identical(self) -> bool:
-        """Whether the run went as on the tape, to its end."""
+        """Whether the whole run matched the tape."""
         return not self.divergences and not self.ended_early and not self.refused
 
     def __str__(self) -> str:
+        trace_id = printable(self.trace_id)
         served = f"{self.served} {'call' if self.served == 1 else 'calls'} served, {self.live} made"
         if self.branch and not self.divergences:
             since = f" from call {self.live_from} on" if self.live_from else ""
-            head = f"A branch of {self.trace_id}{since}: {served}."
+            head = f"A branch of {trace_id}{since}: {served}."
         elif self.identical and not self.live:
-            head = f"The run of {self.trace_id} went as recorded: {served}."
+            head = f"The run of {trace_id} went as recorded: {served}."
         elif self.live:
-            head = f"The run of {self.trace_id} went on by itself: {served}."
+            head = f"The run of {trace_id} went on by itself: {served}."
         elif self.divergences:
             count = len(self.divergences)
             often = "once" if count == 1 else f"{count} times"
-            head = f"The run of {self.trace_id} left its tape {often}: {served}."
+            head = f"The run of {trace_id} left its tape {often}: {served}."
         elif self.refused:
-            head = f"The run of {self.trace_id} was stopped: {served}."
+            head = f"The run of {trace_id} was stopped: {served}."
         else:
-            head = f"The tape of {self.trace_id} ends before the run did: {served}."
-        return "\n".join([head, *self.notes, *(str(each) for each in self.divergences)])
+            head = f"The tape of {trace_id} ends before the run did: {served}."
+        return "\n".join([head, *map(printable, self.notes), *map(str, self.divergences)])
 
 
 def location(function: Any = None) -> str | None:
-    """The line of the program that is making a call; of a task, where its function is.
+    """Return the program's source line that makes the current call.
 
-    A call that a library makes for the program is told of where the program calls the library.
+    For a call made by a library, return the line that calls the library. In a new task or thread,
+    return the line of its function.
     """
     library: str | None = None
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the callers
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to get caller frames
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_STDLIB) and "site-packages" not in file and "asyncio" in file:
-            break  # the loop has started the task: who made it is not known any more
+            break  # the loop runs a task: the frames that created it are gone
         if not file.startswith((_OWN, _STDLIB, "<")):
             found = f"{file}:{frame.f_lineno} in {frame.f_code.co_name}"
             if "site-packages" not in file:
@@ -179,5 +182,5 @@ def location(function: Any = None) -> str | None:
     code = getattr(function, "__code__", None)
     if code is None or code.co_filename.startswith(_OWN):
         return library
-    how = "as a task" if _get_running_loop() is not None else "in a thread"
+    how = "as a task" if running_loop_or_none() is not None else "in a thread"
     return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}, run {how}"

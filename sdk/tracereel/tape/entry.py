@@ -1,14 +1,16 @@
-"""Where a run began: the function that a tape names, loaded, with its recorded arguments."""
+"""Entry point of a recorded run: loads its function and binds the recorded arguments."""
 
-import importlib
 import inspect
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, Final
 
-from tracereel.tape import classes
+from tracereel._core.wrapping import TRACED
+from tracereel.tape import classes, modules
 from tracereel.tape.format import Tape, TapeError
+from tracereel.tape.text import is_dotted
 
 _VARARG: Final = re.compile(r"arg\d+")
 _OTHERWISE: Final = (
@@ -18,7 +20,7 @@ _OTHERWISE: Final = (
 
 
 def bound(target: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of a tape as a function takes them; none if it takes no such."""
+    """Bind recorded arguments to a function; drop those that it does not accept."""
     try:
         parameters = inspect.signature(target).parameters
     except (TypeError, ValueError):
@@ -43,7 +45,7 @@ def bound(target: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str
 
 
 def fitting(target: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of a tape as a function takes them, all that it needs."""
+    """Bind recorded arguments to a function and check that none is missing."""
     args, kwargs = bound(target, given)
     try:
         signature = inspect.signature(target)
@@ -66,34 +68,19 @@ def fitting(target: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[s
     return args, kwargs
 
 
-def load_function(path: str, folder: str = "") -> Any:
-    """What `module:function` names, or `module:object.method`; the working directory is searched too.
+def load_function(path: str) -> Any:
+    """Load `module:function` or `module:object.method`; for names typed by the user.
 
-    Args:
-        folder: where the program was, seen from where it was started.
+    The working directory is searched too. Names from a tape go through `entry_point`.
 
     Raises:
-        TapeError: there is none.
+        TapeError: the function does not exist.
     """
-    module_name, _, name = path.partition(":")
-    if not module_name or not name:
-        raise TapeError(f"{path!r} names no function; expected module:function")
-    if "<locals>" in name:
-        raise TapeError(
-            f"{path!r} was made inside a function, where nobody else can reach it; {_OTHERWISE}"
-        )
-    here = Path.cwd()
-    inside = (here / folder).resolve()
-    # A tape may be of somebody else's making: nothing is loaded from outside of where one stands.
-    for each in (inside, here) if inside.is_relative_to(here) else (here,):
-        if str(each) not in sys.path:
-            sys.path.insert(0, str(each))
-    found = _module(path, module_name)
+    module_name, name = _split(path)
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    found: Any = classes.loaded(module_name) or modules.imported(path)
     for part in name.split("."):
-        if part == "<locals>":
-            raise TapeError(
-                f"{path!r} was made inside a function, where nobody else can reach it; {_OTHERWISE}"
-            )
         try:
             found = getattr(found, part)
         except AttributeError as error:
@@ -103,44 +90,62 @@ def load_function(path: str, folder: str = "") -> Any:
     return found
 
 
-def _module(path: str, module_name: str) -> Any:
+def _split(path: str) -> tuple[str, str]:
+    """Split `module:name` into two dotted identifiers.
+
+    Raises:
+        TapeError: the path has another form.
+    """
+    module_name, _, name = path.partition(":")
+    if "<locals>" in name:
+        raise TapeError(
+            f"{path!r} was made inside a function, where nothing else can reach it; {_OTHERWISE}"
+        )
     if module_name == "?":
         raise TapeError(f"the function that began the run has no module; {_OTHERWISE}")
-    if module_name == classes.started_as():
-        return sys.modules["__main__"]
-    if module_name == "__main__":
+    if not is_dotted(module_name) or not is_dotted(name):
+        raise TapeError(f"{path!r} names no function; expected module:function")
+    if module_name == "__main__" and classes.started_as() != "__main__":
         raise TapeError(
             f"{path!r} was typed in, or given with -c: it is in no file that could be loaded;"
             f" {_OTHERWISE}"
         )
-    try:
-        return importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and module_name.startswith(error.name):
-            raise TapeError(
-                f"{path!r} cannot be loaded: there is no module {error.name!r} here"
-                f" ({Path.cwd()}). Run this in the program's folder, in its environment; or"
-                f" {_OTHERWISE}"
-            ) from error
-        raise TapeError(
-            f"{path!r} cannot be loaded: it needs {error.name!r}, which is not installed here"
-        ) from error
-    except Exception as error:
-        raise TapeError(
-            f"{path!r} cannot be loaded: its module raises {type(error).__name__}: {error}"
-        ) from error
+    return module_name, name
 
 
-def entry_point(tape: Tape) -> Any:
-    """The function that a tape says the run began with.
+def entry_point(tape: Tape, announce: modules.Announce | None = None) -> Any:
+    """Load the entry point that a tape names; it must have a tracereel decorator.
+
+    A tape is untrusted data, so the user must name any other function explicitly.
+
+    Args:
+        announce: callback that receives a line of text before a module is imported.
 
     Raises:
-        TapeError: there is none.
+        TapeError: there is no such function, or a tape may not call it.
     """
-    path = tape.header.get("entry")
-    if not path:
+    given = tape.header.get("entry")
+    if not given:
         raise TapeError(
-            "the run did not begin with a function but with a block, which nobody else can enter;"
+            "the run did not begin with a function but with a block, which cannot be called;"
             f" {_OTHERWISE}"
         )
-    return load_function(str(path), str(tape.header.get("folder") or ""))
+    path = str(given)
+    name = _split(path)[1]
+    owner: Any = None
+    found: Any = modules.for_tape(path, str(tape.header.get("folder") or ""), announce)
+    for part in name.split("."):
+        try:
+            owner, found = found, modules.member(found, part)
+        except KeyError:
+            raise TapeError(f"{path!r} is not there; {_OTHERWISE}") from None
+    inner = found.__func__ if type(found) in (classmethod, staticmethod) else found
+    if not callable(inner):
+        raise TapeError(f"{path!r} is not a function but {type(inner).__name__}")
+    # Check before binding, because binding may run code of the program.
+    if inspect.getattr_static(inner, TRACED, None) is not True:
+        raise TapeError(
+            f"{path!r} is named by the tape and is not called: no decorator of tracereel is on it."
+            f" If you trust it, name it yourself: --run {shlex.quote(path)}, run.call(function)"
+        )
+    return found.__get__(None, owner) if inner is not found else found

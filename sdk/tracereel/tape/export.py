@@ -1,20 +1,22 @@
-"""A tape as a test: a redacted file of it, and a readable test that re-executes the run offline."""
+"""Export of a tape as a regression test that replays it offline."""
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tracereel._privacy import Privacy
-from tracereel.redaction import Redaction, Rule, redact
+from tracereel._redact.event_redaction import Privacy
+from tracereel._redact.rules import Redaction, redact
 from tracereel.tape import format as tape_format
+from tracereel.tape import rules
 from tracereel.tape.differences import shown
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.payloads import Payloads, hash_of
+from tracereel.tape.text import literal, name_of, printable
 
 SUFFIX: Final = ".tape.ndjson"
 
+MADE_BY: Final = "Made by `tracereel test-from`."
 _RETURNED: Final = "    tape_run.call()"
 _METHOD: Final = """    # The run began with {method}, whose object is not on the tape:
     # make one like it, and name its method: tape_run.call(made.{name})
@@ -23,26 +25,30 @@ _RAISED: Final = """    # The recorded run raised {raised}: the report says whet
     with suppress(Exception):
         tape_run.call()"""
 _SUPPRESSES: Final = "from contextlib import suppress\n\nimport pytest"
+# Names in the docstring and comments contain no quotes, backslashes or line breaks; other values
+# are literals.
 _TEST: Final = '''"""The run {trace_id} of {name}, recorded {started}, runs again as it did.
 
-Made by `tracereel export`. No model, tool or network is used: everything comes from the tape beside this
-file. Record anew with `pytest --tracereel-update`.
+{made_by} No model, tool or network is used: everything comes from the tape beside this
+file. Record it again with `pytest --tracereel-update`.
 """
 
 {imports}
 
 
-@pytest.mark.tracereel_tape("{tape}")
+@pytest.mark.tracereel_tape({tape})
 def test_{function}(tape_run):
 {call}
 
     assert tape_run.report.identical, str(tape_run.report)
     assert [call.name for call in tape_run.original.boundaries()] == {calls}
 '''
+_LISTS: Final = "tape_run.original.boundaries()] == "
+_MAX_LABEL: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedTest:
     """The two files of an export."""
 
     test: Path
@@ -50,9 +56,8 @@ class Exported:
 
 
 def redacted(tape: Tape) -> Tape:
-    """The tape without secrets and personal data, whatever it was recorded with."""
-    rules = [Rule(name, pattern) for name, pattern in _rules(tape)]
-    privacy = Privacy(Redaction(rules=rules), capture_content=True)
+    """Return a copy of the tape without secrets and personal data."""
+    privacy = Privacy(Redaction(rules=rules.local_rules()), capture_content=True)
     records: list[dict[str, Any]] = []
     payloads = Payloads(records.append)
     hidden = False
@@ -69,7 +74,7 @@ def redacted(tape: Tape) -> Tape:
                     new["h"] = hash_of(data)
         if new["r"] == "run":
             new, _ = privacy.payload(new)
-            new["redaction"] = {"built_in": True, "rules": list(_rules(tape))}
+            new["redaction"] = {**(record.get("redaction") or {}), "built_in": True}
         records.append(new)
     if hidden:
         reason = "a result holds something that was redacted for the export"
@@ -85,59 +90,82 @@ def redacted(tape: Tape) -> Tape:
     return made
 
 
-def _rules(tape: Tape) -> Any:
-    return (tape.header.get("redaction") or {}).get("rules", ())
-
-
-def export(tape: Tape, folder: str | Path, *, name: str | None = None) -> Exported:
+def export(tape: Tape, folder: str | Path, *, name: str | None = None) -> ExportedTest:
     """Write the tape and its test into a folder.
 
     Raises:
-        TapeError: the run cannot be re-executed to its end from its tape alone, or holds a secret.
+        TapeError: the tape alone cannot replay the run, it contains a secret, or a file with that
+            name exists and is not an export.
     """
     if tape.state == "no" or not tape.header.get("entry") or not tape.complete:
         why = "; ".join(tape.reasons) or "it began with a block, not with a function"
         raise TapeError(f"the run {tape.trace_id} cannot be made a test: {why}")
-    clean = redacted(tape)
-    label = re.sub(r"\W+", "_", name or f"{tape.header['name']}_{tape.trace_id[:8]}").strip("_")
+    try:
+        clean = redacted(tape)
+    except ValueError as error:
+        raise TapeError(f"the run {tape.trace_id} cannot be made a test: {error}") from error
+    label = _label(name or f"{tape.header.get('name')}_{tape.trace_id[:8]}")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    files = Exported(folder / f"test_{label}.py", folder / f"{label}{SUFFIX}")
+    files = ExportedTest(folder / f"test_{label}.py", folder / f"{label}{SUFFIX}")
+    _check_free(files.test)
     clean.save(files.tape)
-    raised = _raised(clean)
-    call = _RETURNED if raised is None else _RAISED.format(raised=raised)
-    if (method := of_object(clean)) is not None:
-        call = _METHOD.format(method=method, name=method.rpartition(".")[2]) + call
-    files.test.write_text(
-        _TEST.format(
-            trace_id=clean.header["trace_id"],
-            name=clean.header["name"],
-            started=clean.header["started"],
-            tape=files.tape.name,
-            function=label.lower(),
-            calls=_listed(clean),
-            call=call,
-            imports="import pytest" if raised is None else _SUPPRESSES,
-        ),
-        encoding="utf-8",
-    )
+    files.test.write_text(_source(clean, label, files.tape.name), encoding="utf-8")
     return files
 
 
+def _label(text: str) -> str:
+    """Return text for file and function names, with only letters, digits and `_`."""
+    return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:_MAX_LABEL] or "run"
+
+
+def _check_free(test: Path) -> None:
+    """Refuse to overwrite a file that is not an export, because senders choose run names.
+
+    Raises:
+        TapeError: such a file exists.
+    """
+    if test.is_symlink() or (
+        test.exists() and MADE_BY not in test.read_text(encoding="utf-8", errors="replace")
+    ):
+        raise TapeError(
+            f"{test} is there and is no export; give the test another name: --name NAME"
+        )
+
+
+def _source(tape: Tape, label: str, tape_file: str) -> str:
+    raised = _raised(tape)
+    call = _RETURNED if raised is None else _RAISED.format(raised=raised)
+    if (method := of_object(tape)) is not None:
+        said = name_of(method)
+        call = _METHOD.format(method=said, name=said.rpartition(".")[2]) + call
+    return _TEST.format(
+        trace_id=name_of(tape.trace_id),
+        name=name_of(tape.header.get("name")),
+        started=name_of(tape.header.get("started")),
+        made_by=MADE_BY,
+        tape=literal(tape_file),
+        function=label.lower(),
+        calls=_listed(tape),
+        call=call,
+        imports="import pytest" if raised is None else _SUPPRESSES,
+    )
+
+
 def of_object(tape: Tape) -> str | None:
-    """The method that a run began with, if it is one of an object: nobody can call it by itself."""
+    """Return the entry method if it needs an object, which the tape does not contain."""
     if not tape.header.get("object"):
         return None
     return str(tape.header.get("entry")).partition(":")[2]
 
 
 def relisted(source: str, old: Tape, new: Tape) -> str:
-    """The source of a test whose tape was replaced: the calls it lists are those of the new one."""
-    return source.replace(f"== {_listed(old)}", f"== {_listed(new)}")
+    """Return the source of a test with the call list of a new tape."""
+    return source.replace(f"{_LISTS}{_listed(old)}", f"{_LISTS}{_listed(new)}")
 
 
 def _listed(tape: Tape) -> str:
-    names = [json.dumps(call.name, ensure_ascii=False) for call in tape.boundaries()]
+    names = [literal(call.name) for call in tape.boundaries()]
     if len(names) <= 3:
         return f"[{', '.join(names)}]"
     inner = "".join(f"        {name},\n" for name in names)
@@ -145,9 +173,9 @@ def _listed(tape: Tape) -> str:
 
 
 def _raised(tape: Tape) -> str | None:
-    """What the run raised, in a few words without line breaks; null if it did not."""
+    """Return a short one-line text of the exception that ended the run, or `None`."""
     closed = tape.closed or {}
     if closed.get("how") != "raised":
         return None
     said = shown(tape.data(closed["v"])) if closed.get("v") else "something"
-    return " ".join(said[:70].split())
+    return printable(" ".join(said[:70].split()))

@@ -1,18 +1,19 @@
-"""A tape as it is read: the calls of a run as a tree, the order of their ends, the values.
+"""Tape format and parser: calls as a tree, their order and values.
 
-On the wire and in files a tape is NDJSON; each line is a part: `{"tape_id", "part", "records": […]}`,
-in the collector with the envelope of an event around. Records, by `r`:
-
-- `run`: where it began: entry point, arguments, versions, environment;
-- `open`: a call begins: number `n`, parent `p`, kind `k`, `name`, function `f`, form `c`, arguments
-  `a`, of long ones their hash `h`, lane `l` (which thread), task `j`, microseconds `t`, `i` when inside
-  another boundary, effect `e`;
-- `chunk`, `end`: it gave a part of a stream, it ended (`how`, value `v`); `q` is their order among all,
-  `g` which turn of the event loop, `s` whether it had to wait, `w` whether a plain function gave a
-  coroutine;
-- `decision`: its `type`, what came out (`v`), and the candidates (`among`) where they are known;
-- `blob`, `problem`, and `closed`: the run has ended, with this result;
-- `replayed`, alone: what came of a re-execution (`outcome`).
+On the wire and in files a tape is NDJSON. Each line is a part: `{"tape_id", "part", "records":
+[…]}`; the collector stores it in the envelope of an event. Kinds of records, by field `r`:
+- `run`: entry point, arguments, versions and environment;
+- `open`: a call begins. Number `n`, parent `p`, kind `k`, `name`, function `f`, form `c`,
+  arguments `a`, hash of long arguments `h`, lane (thread) `l`, task `j`, microseconds `t`, `i` if
+  inside another boundary, effect `e`;
+- `chunk`, `end`: a stream item or the end of a call (`how`, value `v`). `q` is the order among all
+  results, `g` the event loop iteration, `s` whether it had to wait, `w` whether a plain function
+  returned a coroutine;
+- `decision`: its `type`, outcome `v`, and candidates `among` if known;
+- `blob`: a value that other records refer to; `problem`: a reason why the run is not fully
+  replayable;
+- `closed`: the end of the run and its result;
+- `replayed`: the outcome of a re-execution (module `outcome`), alone in its part.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +24,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tracereel.errors import TracereelError
-from tracereel.tape import payloads
+from tracereel.tape import payloads, shapes
 
 VERSION: Final = 1
 BOUNDARIES: Final = frozenset({"llm", "tool", "retrieval"})
@@ -31,12 +32,12 @@ State = Literal["yes", "partly", "no"]
 
 
 class TapeError(TracereelError):
-    """A tape cannot be read, or there is none."""
+    """The tape is missing or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Something that a call gave at a moment: a part of a stream, or its end."""
+    """Stream item or end of a call."""
 
     order: int
     turn: tuple[int, int] | None
@@ -47,14 +48,14 @@ class Given:
     awaited: bool
     call: int
     index: int
-    """Number of the part of a stream, -1 for the end."""
+    """Index of the stream item; -1 for the end."""
     after: int
-    """Highest number of a call that had begun before it."""
+    """Highest number of the calls that began before it."""
 
 
 @dataclass(slots=True)
 class Call:
-    """A call on the tape."""
+    """Call on the tape."""
 
     number: int
     parent: int
@@ -69,38 +70,38 @@ class Call:
     inner: bool
     effect: str
     task: int
-    """Which task made it; 0 for none."""
+    """Number of the task that made the call; 0 without a task."""
     after: int
-    """How many results had been given before it began."""
+    """Number of results delivered before the call began."""
     chunks: list[Given] = field(default_factory=list)
     end: Given | None = None
     children: list["Call"] = field(default_factory=list)
 
     @property
     def served(self) -> bool:
-        """Whether a re-execution gives its result instead of running it."""
+        """Whether a re-execution serves its result instead of running it."""
         return self.kind in BOUNDARIES and not self.inner and self.form != "block"
 
 
 @dataclass(slots=True)
-class Decision:
-    """A decision on the tape: which of its type under its parent, and what came out."""
+class TapeDecision:
+    """Decision on the tape and its outcome."""
 
     parent: int
     type: str
     value: str | None
     among: str | None
-    """What it could have been, where that is known."""
+    """Candidates, if known."""
 
 
 @dataclass(slots=True)
 class Tape:
-    """A recorded run."""
+    """Recorded run."""
 
     tape_id: str
     header: Mapping[str, Any]
     calls: dict[int, Call]
-    decisions: list[Decision]
+    decisions: list[TapeDecision]
     blobs: Mapping[str, str]
     closed: Mapping[str, Any] | None
     problems: tuple[tuple[State, str], ...]
@@ -108,12 +109,12 @@ class Tape:
 
     @property
     def trace_id(self) -> str:
-        """The trace that was recorded."""
+        """Id of the recorded trace."""
         return str(self.header.get("trace_id", ""))
 
     @property
     def complete(self) -> bool:
-        """Whether it goes to the end of the run; else it was cut, and is good up to the cut."""
+        """Whether the tape reaches the end of the run."""
         return self.closed is not None
 
     @property
@@ -126,7 +127,7 @@ class Tape:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why not, or only partly."""
+        """Reasons why the run is not fully replayable."""
         found = [reason for _, reason in self.problems]
         if not self.header:
             found.append("the beginning of the tape is not there")
@@ -135,26 +136,29 @@ class Tape:
         return tuple(dict.fromkeys(found))
 
     def data(self, reference: str | None) -> Any:
-        """The data of a reference."""
+        """Return the data of a reference."""
         return payloads.read(reference, self.blobs)
 
     def roots(self) -> list[Call]:
-        """The calls that no other call was around."""
+        """Return the outermost calls."""
         return [call for call in self.calls.values() if call.parent == 0]
 
     def boundaries(self) -> list[Call]:
-        """The calls that a re-execution serves, in the order they began."""
+        """Return the calls that a re-execution serves, in the order in which they began."""
         return [self.calls[number] for number in sorted(self.calls) if self.calls[number].served]
 
     def items_read(self) -> int | None:
-        """How many items of the run's stream were read before it was closed; null if it was not."""
+        """Return how many items of the run's stream were read before it was closed.
+
+        Return `None` if the run did not end by closing its stream.
+        """
         if self.closed is None or self.closed["how"] != "closed" or not self.closed.get("v"):
             return None
         ended = self.data(self.closed["v"])
         return len(ended["items"]) if isinstance(ended, dict) and "items" in ended else None
 
     def lines(self) -> Iterator[bytes]:
-        """The tape as NDJSON."""
+        """Yield the tape as NDJSON lines."""
         for part, start in enumerate(range(0, len(self.records), 50)):
             body = {
                 "tape_id": self.tape_id,
@@ -164,16 +168,16 @@ class Tape:
             yield msgspec.json.encode(body) + b"\n"
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file."""
+        """Write the tape to a file."""
         with Path(path).open("wb") as file:
             file.writelines(self.lines())
 
 
 def load(path: str | Path) -> Tape:
-    """The tape of a file.
+    """Load a tape from a file.
 
     Raises:
-        TapeError: there is no such file, or no tape in it.
+        TapeError: there is no such file, or it contains no tape.
     """
     try:
         lines = Path(path).read_bytes().splitlines()
@@ -183,19 +187,30 @@ def load(path: str | Path) -> Tape:
 
 
 def parse(lines: Iterable[bytes | str | Mapping[str, Any]], *, where: str = "this") -> Tape:
-    """The tape of its parts; a torn last line is left out. Of several tapes, the first that began.
+    """Parse the parts of a tape; a truncated last line is ignored.
+
+    If there are several tapes, return the one that began first.
 
     Raises:
-        TapeError: there is none.
+        TapeError: there is no tape.
     """
     found: dict[str, dict[int, list[Mapping[str, Any]]]] = {}
     for line in lines:
         body = _body(line)
         if body is not None and not _tells_of_a_replay(body):
-            found.setdefault(body["tape_id"], {})[body["part"]] = body["records"]
+            # Keep the first of duplicate parts.
+            found.setdefault(str(body["tape_id"]), {}).setdefault(_part(body), body["records"])
     if not found:
         raise TapeError(f"no tape in {where}: was the run recorded with record=…?")
-    tapes = [_tape(tape_id, parts) for tape_id, parts in found.items()]
+    tapes: list[Tape] = []
+    damage: Exception | None = None
+    for tape_id, parts in found.items():
+        try:
+            tapes.append(_tape(tape_id, parts))
+        except (ValueError, TypeError, RecursionError) as error:
+            damage = damage or error  # another tape of the run may be intact
+    if not tapes:
+        raise TapeError(f"the tape in {where} is damaged: {damage}") from damage
     return min(tapes, key=lambda tape: (not tape.header, str(tape.header.get("started", ""))))
 
 
@@ -211,9 +226,17 @@ def _body(line: bytes | str | Mapping[str, Any]) -> Mapping[str, Any] | None:
     return line if usable and isinstance(line, Mapping) and "tape_id" in line else None
 
 
+def _part(body: Mapping[str, Any]) -> int:
+    part = body.get("part")
+    if not isinstance(part, int):
+        raise TapeError(f"a part of the tape has the number {part!r}; expected a whole number")
+    return part
+
+
 def _tells_of_a_replay(body: Mapping[str, Any]) -> bool:
-    """Whether it says what came of a re-execution, which is no part of the tape."""
-    return bool(body["records"]) and body["records"][0].get("r") == "replayed"
+    """Return whether a part holds the outcome of a re-execution instead of the tape."""
+    first = body["records"][0] if body["records"] else None
+    return isinstance(first, Mapping) and first.get("r") == "replayed"
 
 
 def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
@@ -221,19 +244,19 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
     records: list[Mapping[str, Any]] = []
     for expected in range(max(parts) + 1):
         if expected not in parts:
-            # What follows a gap would be served without what went before it.
+            # Stop at a gap: later records may depend on the missing ones.
             problems.append(("partly", f"part {expected} of the tape is missing"))
             break
-        records += parts[expected]
+        records += map(shapes.check, parts[expected])
     header: Mapping[str, Any] = {}
     closed: Mapping[str, Any] | None = None
     calls: dict[int, Call] = {}
-    decisions: list[Decision] = []
+    decisions: list[TapeDecision] = []
     begun = given = 0
     for record in records:
         kind = record.get("r")
         if kind == "run":
-            header = record
+            header = header or record
         elif kind == "open":
             calls[record["n"]] = _call(record, given)
             begun = max(begun, record["n"])
@@ -242,7 +265,7 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
             _give(calls, record, begun)
         elif kind == "decision":
             value, among = record.get("v"), record.get("among")
-            decisions.append(Decision(record["p"], record["type"], value, among))
+            decisions.append(TapeDecision(record["p"], record["type"], value, among))
         elif kind == "problem":
             problems.append((record["state"], record["reason"]))
         elif kind == "closed":
@@ -274,7 +297,7 @@ def _call(record: Mapping[str, Any], given: int) -> Call:
 
 
 def _hash(arguments: str | None) -> str:
-    """The hash of arguments that are short enough to stand in the record."""
+    """Return the hash of inline arguments."""
     if arguments is None or not arguments.startswith("="):
         return ""
     return payloads.hash_of(payloads.read(arguments, {}))

@@ -1,11 +1,12 @@
-"""Where asked, a re-execution happens on the recorded day: time, random numbers and UUIDs repeat.
+"""Frozen time, random numbers and UUIDs for a re-execution.
 
-What stands for `time.time` and the like is put in place once, however many re-executions there are at a
-time, and asks whose code is calling: others see the time of day and UUIDs of their own. What a module has
-imported meanwhile (`from uuid import uuid4`) goes on to work when all are over.
+Replacements for `time.time` and similar functions are installed once, for any number of concurrent
+re-executions. Each call checks which re-execution its caller belongs to; other code gets the real
+time and random UUIDs. Imported references (`from uuid import uuid4`) keep working after the last
+one ends.
 
-`time.monotonic` and `perf_counter` are also what event loops, locks and queues wait by, which wait in real
-time: modules of Python's own, loops and we ourselves read the real ones, whoever calls them.
+`time.monotonic` and `perf_counter` also drive event loops, locks and queues, which wait in real
+time. So the standard library, event loops and tracereel always read the real clocks.
 """
 
 import datetime as dt
@@ -18,12 +19,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tracereel.tape.loops import Clock
-from tracereel.tape.members import Members
-from tracereel.tape.patches import Patches
+from tracereel.tape.patches import ReplayPatches
+from tracereel.tape.thread_ownership import Members
 
 _in_force: Final[list["Freeze"]] = []
 _lock: Final = threading.Lock()
-_patches: Final = Patches()
+_patches: Final = ReplayPatches()
 _DATETIME: Final[Any] = dt.datetime
 _TIME, _TIME_NS, _LOCALTIME, _GMTIME = time.time, time.time_ns, time.localtime, time.gmtime
 _CTIME, _ASCTIME, _STRFTIME = time.ctime, time.asctime, time.strftime
@@ -31,13 +32,13 @@ _MONOTONIC, _MONOTONIC_NS = time.monotonic, time.monotonic_ns
 _COUNTER, _COUNTER_NS = time.perf_counter, time.perf_counter_ns
 _UUID1, _UUID4 = uuid.uuid1, uuid.uuid4
 PATIENCE: Final = 1.0
-"""Seconds for which time may stand still; then it goes by, for programs that wait until it is late."""
+"""Seconds for which time may stand still; then it advances for polling programs."""
 
 
 class Freeze:
-    """The time of one re-execution, which begins when the recorded run did, and its UUIDs.
+    """Clock and UUIDs of one re-execution; its time begins when the recorded run began.
 
-    The random numbers of the modules `random` and `numpy.random` are those of the whole process.
+    The modules `random` and `numpy.random` are seeded for the whole process.
     """
 
     def __init__(self, clock: Clock, started: dt.datetime, seed: str, members: Members) -> None:
@@ -45,13 +46,13 @@ class Freeze:
         self._clock = clock
         self._seed = seed
         self._members = members
-        self._draw = random.Random(seed)  # noqa: S311 - repeatable is what is wanted
+        self._draw = random.Random(seed)  # noqa: S311 - must be reproducible
         self._steady = {real: real() for real in (_MONOTONIC, _MONOTONIC_NS, _COUNTER, _COUNTER_NS)}
         self._latest = 0.0
         self._reading = threading.Lock()
 
     def enter(self) -> None:
-        """From here on its code sees that time."""
+        """Activate the frozen time."""
         with _lock:
             if not _in_force:
                 _put_in_place()
@@ -62,7 +63,7 @@ class Freeze:
             numbers.seed(random.Random(self._seed).getrandbits(32))  # noqa: S311
 
     def leave(self) -> None:
-        """It is over."""
+        """Deactivate the frozen time."""
         with _lock:
             if self in _in_force:
                 _in_force.remove(self)
@@ -70,23 +71,23 @@ class Freeze:
                     _patches.undo()
 
     def is_here(self) -> bool:
-        """Whether the code that asks belongs to it."""
+        """Return whether the calling code belongs to this re-execution."""
         return self._members.is_here()
 
     def now(self) -> float:
-        """Seconds since 1970, as the run sees it."""
+        """Return seconds since 1970 in the time of the run."""
         return self._begin + self._elapsed()
 
     def steady(self, real: Callable[[], Any]) -> float:
-        """What a clock that cannot be set says, in seconds; it goes on from what it said for real."""
+        """Return the value of a monotonic clock in seconds, continued from its real value."""
         return self._steady[real] + self._elapsed()
 
     def steady_ns(self, real: Callable[[], Any]) -> int:
-        """The same for a clock of nanoseconds."""
+        """Return the value of a monotonic clock in nanoseconds."""
         return int(self._steady[real]) + round(self._elapsed() * 1e9)
 
     def _elapsed(self) -> float:
-        """Seconds since the beginning of the run; never less than it was."""
+        """Return seconds since the beginning of the run; never decreases."""
         with self._reading:
             patience = 0.0 if self._clock.has_real_timers else PATIENCE
             waited = max(0.0, self._clock.stands_since() - patience)
@@ -94,12 +95,12 @@ class Freeze:
             return self._latest
 
     def uuid(self, version: int) -> uuid.UUID:
-        """The next UUID of the run."""
+        """Return the next UUID of the run."""
         return uuid.UUID(int=self._draw.getrandbits(128), version=version)
 
 
 def _here() -> Freeze | None:
-    """The innermost one that the code which asks belongs to."""
+    """Return the innermost active freeze that the calling code belongs to."""
     return next((each for each in reversed(_in_force) if each.is_here()), None)
 
 
@@ -134,7 +135,7 @@ def _strftime(form: str, moment: Any = None) -> str:
 
 
 def _reader() -> Freeze | None:
-    """As `_here`, unless the module that reads the clock is one of those that wait by it."""
+    """Return `_here()`, or `None` if the calling module needs real time."""
     name = str(sys._getframe(2).f_globals.get("__name__"))  # noqa: SLF001 - the caller's caller
     return None if name.partition(".")[0] in _KEEP_REAL_TIME else _here()
 
@@ -178,7 +179,7 @@ class _Kind(type):
 
 
 class _Datetime(_DATETIME, metaclass=_Kind):  # type: ignore[misc]
-    """`datetime` of the recorded day; what it makes are ordinary ones."""
+    """`datetime` replacement with frozen time; its instances are ordinary datetimes."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return _DATETIME(*args, **kwargs)
@@ -216,15 +217,15 @@ _FROZEN: Final[dict[tuple[Any, str], Any]] = {
 _UNTOUCHED: Final = frozenset({"tracereel", "datetime", "_datetime", *sys.stdlib_module_names}) | {
     "pydantic", "pydantic_core", "msgspec", "opentelemetry", "pytest", "_pytest", "hypothesis", "numpy"
 }  # fmt: skip
-"""Modules that compare classes, or keep their own time."""
+"""Modules that compare classes or keep their own time."""
 _KEEP_REAL_TIME: Final = _UNTOUCHED | {
     "anyio", "curio", "eventlet", "gevent", "tornado", "trio", "twisted", "uvloop"
 }  # fmt: skip
-"""Those, and event loops: they wait for real."""
+"""The same, and event loops, which wait in real time."""
 
 
 class _State:
-    """Puts the state of random numbers back, as if it were an attribute."""
+    """Adapter that restores random state through attribute assignment."""
 
     _put: Any
 
@@ -236,7 +237,7 @@ class _State:
 
 
 def _put_in_place() -> None:
-    """Replace names of modules, also where the program's have imported them."""
+    """Replace functions in their modules and wherever the program has imported them."""
     known = {id(getattr(owner, name)): value for (owner, name), value in _FROZEN.items()}
     for (owner, name), value in _FROZEN.items():
         _patches.put(owner, name, value)

@@ -1,7 +1,7 @@
-"""Exact recording, which is opt-in: results reach the program one at a time, each after the loop is idle.
+"""Exact recording (opt-in): results are delivered one at a time to an idle loop.
 
-This changes the schedule of the program, and makes a recording whose order a replay can repeat to the
-letter. In the default mode nothing waits for anything.
+This changes the scheduling of the program, and a replay can repeat the recorded order exactly. By
+default nothing waits.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 MAX_HOPS: Final = 200
-"""Turns of a busy loop after which a result is let through all the same."""
+"""Iterations of a busy loop after which a result is delivered anyway."""
 PAUSE: Final = 0.003
-"""Seconds between results that reach different threads: a thread cannot be seen to be idle."""
+"""Seconds between results for different threads, because idle threads cannot be detected."""
 
 
-class Gate:
-    """Lets results through, one at a time."""
+class ResultGate:
+    """Delivers results one at a time."""
 
     def __init__(self) -> None:
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue] = WeakKeyDictionary()
@@ -26,7 +26,7 @@ class Gate:
         self._last: tuple[int, float] | None = None
 
     async def wait_async(self) -> None:
-        """Wait for the turn of a task."""
+        """Wait in a task until its result may be delivered."""
         loop = asyncio.get_running_loop()
         queue = self._queues.get(loop)
         if queue is None:
@@ -34,7 +34,7 @@ class Gate:
         await queue.wait(loop)
 
     def wait(self) -> None:
-        """Wait for the turn of a thread."""
+        """Wait in a thread until its result may be delivered."""
         with self._lock:
             me = threading.get_ident()
             if self._last is not None and self._last[0] != me:
@@ -76,5 +76,5 @@ class _Queue:
 
 def _idle(loop: asyncio.AbstractEventLoop, hops: int) -> bool:
     ready = getattr(loop, "_ready", None)
-    # Other loops do not show what is due: a few turns have to do.
+    # Other loops do not expose their ready queue, so wait a fixed number of iterations.
     return len(ready) == 0 if ready is not None else hops > 10

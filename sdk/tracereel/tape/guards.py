@@ -1,8 +1,7 @@
-"""What a re-execution keeps its code from: the network.
+"""Network guard for re-executions.
 
-It is watched by an audit hook, which sees every socket that Python opens. A library that
-brings its own (uvloop, gRPC), and another program that is started, is not seen. Code that does not belong
-to the re-execution passes.
+An audit hook detects every socket that Python opens. Libraries with their own sockets (uvloop,
+gRPC) and child processes are not detected. Code outside of the re-execution is not restricted.
 """
 
 import sys
@@ -19,18 +18,18 @@ _EVENTS: Final = frozenset(
 
 
 class NetworkBlockedError(BaseException):
-    """The program wanted to use the network during a re-execution."""
+    """The program tried to use the network during a re-execution."""
 
 
 class _Watch:
-    """The one audit hook of the process: hooks cannot be taken away, so this one is switched."""
+    """Single audit hook of the process; hooks cannot be removed, only switched off."""
 
     def __init__(self) -> None:
         self.blocks: list[Network] = []
         self._installed = False
 
     def install(self) -> None:
-        """Begin to watch."""
+        """Install the hook."""
         if not self._installed:
             self._installed = True
             sys.addaudithook(self._hook)
@@ -45,7 +44,7 @@ _watch: Final = _Watch()
 
 
 class Network:
-    """Keeps a re-execution from the network, except for hosts that are allowed."""
+    """Blocks the network for a re-execution, except for allowed hosts."""
 
     def __init__(
         self,
@@ -74,12 +73,12 @@ class Network:
         self.end()
 
     def end(self) -> None:
-        """Let everybody through again."""
+        """Stop blocking."""
         if self in _watch.blocks:
             _watch.blocks.remove(self)
 
     def check(self, event: str, args: tuple[Any, ...]) -> None:
-        """Refuse what is not allowed."""
+        """Raise if a socket event is not allowed."""
         if not self._is_here():
             return
         address = args[1] if event.startswith("socket.s") or event == "socket.connect" else args[0]

@@ -1,9 +1,10 @@
-"""What is written at the beginning of a tape, whether there is one, and where its parts go."""
+"""Header of a tape, sampling of runs, and the sink for tape parts."""
 
 import hashlib
 import inspect
 import os
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -11,54 +12,53 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tracereel import _emission, semconv
-from tracereel._clock import rfc3339
-from tracereel._privacy import CONTENT
+from tracereel import semconv
+from tracereel._core import envelope
+from tracereel._core.context import Execution
+from tracereel._core.recorder import Recorder
+from tracereel._redact.event_redaction import CONTENT
+from tracereel._runtime.clock import rfc3339
 from tracereel.tape import classes
 from tracereel.tape import format as tape_format
-from tracereel.tape.gate import Gate
-
-if TYPE_CHECKING:
-    from tracereel._context import Execution
-    from tracereel._recorder import Recorder
-    from tracereel.tape.run_tape import Node, RunTape
+from tracereel.tape.gate import ResultGate
+from tracereel.tape.run_tape import RunTape, TapeNode
+from tracereel.tape.text import printable
 
 ENVIRONMENT: Final = ("LANG", "LC_ALL", "TZ", "PYTHONHASHSEED", "TRACEREEL_SERVICE")
-"""Variables that are kept; `TRACEREEL_TAPE_ENVIRONMENT` names more, separated by commas."""
-LIBRARIES: Final = (
-    "openai",
-    "anthropic",
-    "google-genai",
-    "langchain-core",
-    "langgraph",
-    "pydantic",
-)
+"""Recorded environment variables; `TRACEREEL_TAPE_ENVIRONMENT` adds more, separated by commas."""
+LIBRARIES: Final = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "google-genai": "google.genai",
+    "langchain-core": "langchain_core",
+    "langgraph": "langgraph",
+    "pydantic": "pydantic",
+}
+"""Packages whose versions are recorded, each with the module that shows that it is in use."""
 _SPAN: Final = 2**64
 
 
 @lru_cache(maxsize=4096)
 def path_of(function: Any) -> str:
-    """`module:name` of a function."""
+    """Return `module:name` of a function."""
     return classes.function_path(function)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How one recorder's runs are recorded."""
+class TapeSettings:
+    """Recording settings of one recorder."""
 
     recorder: "Recorder"
     mode: str
     rate: float
-    gate: Gate | None
+    gate: ResultGate | None
     forked_from: dict[str, Any] | None = None
     keep_parts: Callable[[str, int, list[dict[str, Any]]], None] | None = None
 
     def tape_for(self, execution: "Execution") -> "RunTape | None":
-        """A new tape for the run of an execution, if it is to have one."""
-        from tracereel.tape.run_tape import RunTape
-
+        """Return a new tape for a run, or `None` if it is not recorded."""
         if self.mode == "sampled" and not _chosen(execution.trace.trace_id, self.rate):
             return None
         config = self.recorder.config
@@ -82,9 +82,9 @@ class Settings:
         return tape
 
     def describe(
-        self, tape: "RunTape", node: "Node", execution: "Execution", function: Any, form: str
+        self, tape: "RunTape", node: "TapeNode", execution: "Execution", function: Any, form: str
     ) -> None:
-        """Write where the run begins."""
+        """Write the header of the tape."""
         record = self._record(execution)
         record["n"] = node.number
         record["form"] = form
@@ -120,16 +120,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """Writes parts as events of the run."""
+    """Sink that writes parts as events of the run."""
 
-    settings: Settings
+    settings: TapeSettings
     execution: "Execution"
 
     def write(self, tape_id: str, part: int, records: list[dict[str, Any]]) -> None:
-        """Keep a part."""
+        """Write a part."""
         if self.settings.keep_parts is not None:
             self.settings.keep_parts(tape_id, part, records)
-        _emission.record_tape(
+        envelope.record_tape(
             {
                 "event_type": semconv.TAPE_RECORDED,
                 "tape_id": tape_id,
@@ -143,7 +143,7 @@ class _Events:
 
 
 def _chosen(trace_id: str, rate: float) -> bool:
-    """Whether a trace is among those recorded; the same in every process."""
+    """Return whether a trace is sampled; the result is the same in every process."""
     digest = hashlib.blake2b(b"tape" + trace_id.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big") < rate * _SPAN
 
@@ -152,19 +152,22 @@ def _source(pattern: Any) -> str:
     return pattern if isinstance(pattern, str) else str(pattern.pattern)
 
 
-def _environment() -> dict[str, str]:
+def _variables() -> tuple[str, ...]:
     more = os.environ.get("TRACEREEL_TAPE_ENVIRONMENT", "")
-    names = (*ENVIRONMENT, *(name.strip() for name in more.split(",") if name.strip()))
-    return {name: os.environ[name] for name in names if name in os.environ}
+    return (*ENVIRONMENT, *(name.strip() for name in more.split(",") if name.strip()))
+
+
+def _environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in _variables() if name in os.environ}
 
 
 @lru_cache(maxsize=1)
 def about() -> dict[str, Any]:
-    """Versions, which are the same as long as the process lives."""
+    """Return the versions of this process."""
     found = {}
-    for name in LIBRARIES:
-        # Only of what the program uses: looking the others up would cost more than it tells.
-        if name.replace("-", "_").partition("_")[0] in sys.modules:
+    for name, module in LIBRARIES.items():
+        # Look up only packages that are in use, because each lookup is slow.
+        if module in sys.modules:
             try:
                 found[name] = version(name)
             except PackageNotFoundError:
@@ -182,14 +185,14 @@ def about() -> dict[str, Any]:
 
 
 def other_than(recorded: Mapping[str, Any]) -> list[str]:
-    """What is not as it was when a tape was recorded: things that may be why a run goes another way."""
+    """Return notes on differences from the recording that may explain a divergence."""
     now = about()
     origin = recorded.get("forked_from") or {}
     found = [
         f"Note: in this branch the decision {each['target']} was forced, and is not so by itself:"
-        f" --choose '{each['target']}={each['chosen']}'."
+        f" --choose {shlex.quote(printable('{target}={chosen}'.format_map(each)))}."
         for each in origin.get("overrides") or ()
-        if "chosen" in each
+        if "chosen" in each and "target" in each
     ]
     was, here = str(recorded.get("python", "")), str(now["python"])
     if was and was.split(".")[:2] != here.split(".")[:2]:
@@ -201,14 +204,15 @@ def other_than(recorded: Mapping[str, Any]) -> list[str]:
                 f"Note: it was recorded with {name} {version_then}; here is {version_now}."
             )
     for name, value in (recorded.get("environment") or {}).items():
-        if os.environ.get(name) != value:
+        # A tape must not reveal variables that this process does not record itself.
+        if name in _variables() and os.environ.get(name) != value:
             set_to = "not set" if name not in os.environ else repr(os.environ[name])
             found.append(f"Note: {name} was {value!r} when it was recorded; here it is {set_to}.")
     return found
 
 
 def _commit() -> str | None:
-    """The commit of the program's directory, read from its files: no process is started."""
+    """Return the git commit of the working directory, read without starting a process."""
     for directory in (Path.cwd(), *Path.cwd().parents):
         head = directory / ".git" / "HEAD"
         try:
@@ -224,7 +228,7 @@ def _commit() -> str | None:
 
 @lru_cache(maxsize=1024)
 def needs_object(function: Any) -> bool:
-    """Whether a function is a method of objects, none of which is on a tape."""
+    """Return whether a function is an instance method; a tape contains no instances."""
     inner = inspect.unwrap(function)
     code = getattr(inner, "__code__", None)
     named = "." in getattr(inner, "__qualname__", "").rpartition("<locals>.")[2]
@@ -233,7 +237,7 @@ def needs_object(function: Any) -> bool:
 
 @lru_cache(maxsize=1024)
 def source_hash(function: Any) -> str | None:
-    """A hash of a function's source, which tells whether the code has changed since."""
+    """Return a hash of a function's source, to detect changed code."""
     try:
         source = inspect.getsource(inspect.unwrap(function))
     except (OSError, TypeError):

@@ -1,9 +1,9 @@
-"""Event loops in a re-execution: time that jumps instead of passing, and results given when all is quiet.
+"""Control of event loops in a re-execution: time is skipped, results arrive when idle.
 
-A loop is idle when it would wait for something. Then either the next result of the tape is given, or the
-clock moves on to the next timer, whichever was first when the run was recorded. Nothing is waited
-for in real time but threads and files. Loops without a selector of Python's (uvloop) keep real time, and
-get each result after a few turns.
+A loop is idle when it would block. Then either the next result of the tape is delivered or the
+clock advances to the next timer, whichever was first in the recording. Only threads and files are
+waited for in real time. Loops without a Python selector (uvloop) keep real time and get each
+result after a few iterations.
 """
 
 import asyncio
@@ -13,26 +13,26 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tracereel.tape.format import Given
-from tracereel.tape.reel import Reel
-from tracereel.tape.turns import HOPS
+from tracereel.tape.loop_ticks import HOPS
+from tracereel.tape.result_order import Reel
 
 SLACK: Final = 0.002
-"""Seconds by which a timer must be earlier than the next result to be surely the first of the two."""
+"""Seconds by which a timer must precede the next result to run first."""
 LIMIT_SLACK: Final = 0.02
-"""The same for a time limit: that the result came says that it came in time."""
+"""The same for timeouts; larger, because the recorded result arrived before the timeout."""
 _LIMITS: Final = frozenset({"_release_waiter", "_on_timeout"})
 PATIENCE: Final = 3600.0
-"""Seconds of the run that timers may go on without any call or result; and they are spent quickly."""
+"""Seconds of virtual time that timers may run without any call or result."""
 WORKING: Final = 60
-"""How many times longer it takes until a run is given up that has threads or files beside it."""
+"""Factor for the stall limit of a run that has threads or files."""
 GRACE: Final = 0.01
-"""Seconds that threads get to do something before the clock moves."""
+"""Seconds that threads get before the clock advances."""
 _NAP: Final = 0.005
 _TICK: Final = 1e-6
 
 
 class Clock:
-    """Time as the run sees it: it moves only when told, until the run goes on by itself."""
+    """Virtual time of the run; it advances only by `skip` until `run` starts it."""
 
     def __init__(self) -> None:
         self._moved = 0.0
@@ -40,42 +40,42 @@ class Clock:
         self._lock = threading.Lock()
         self._running_since: float | None = None
         self.has_real_timers = False
-        """Whether a loop of the run waits for its timers in real time, which do not move this."""
+        """Whether a loop of the run has real-time timers, which do not advance this clock."""
 
     @property
     def runs(self) -> bool:
-        """Whether time passes as it does for everybody."""
+        """Whether time passes at its real speed."""
         return self._running_since is not None
 
     def run(self) -> None:
-        """Let time pass by itself from here on."""
+        """Let time pass at its real speed from now on."""
         with self._lock:
             if self._running_since is None:
                 self._running_since = time.monotonic()
 
     def skip(self, seconds: float) -> None:
-        """Let time pass at once."""
+        """Advance the clock."""
         if seconds > 0:
             with self._lock:
                 self._moved += seconds
                 self._moved_at = time.monotonic()
 
     def stands_since(self) -> float:
-        """Seconds, in real time, for which nothing has moved it."""
+        """Return real seconds since the clock last advanced."""
         return 0.0 if self.runs else time.monotonic() - self._moved_at
 
     def elapsed(self) -> float:
-        """Seconds since the beginning of the run."""
+        """Return virtual seconds since the beginning of the run."""
         since = self._running_since
         return self._moved + (0.0 if since is None else time.monotonic() - since)
 
     def reach(self, microseconds: int) -> None:
-        """Move on to a moment of the tape, if it is not there yet."""
+        """Advance the clock to a time of the tape, unless it is already later."""
         self.skip(microseconds / 1e6 - self.elapsed())
 
 
 class Loops:
-    """The loops that a re-execution has taken over; `restore` gives them back."""
+    """Loops that a re-execution controls until `restore`."""
 
     def __init__(
         self,
@@ -95,11 +95,11 @@ class Loops:
         self._pumping: set[int] = set()
         self._over = False
         self._moved = (-1, 0.0, 0.0)
-        """How far the run had come when it last came further, and when, by both clocks."""
+        """Last progress: its counter, real time and virtual time."""
         reel.on_arrival = self.adopt
 
     def adopt(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Take over the loop that runs here, unless all is over."""
+        """Take control of a loop (default: the running one) until `restore`."""
         if self._over:
             return
         if loop is None:
@@ -122,7 +122,7 @@ class Loops:
         )
 
     def reach(self, microseconds: int) -> None:
-        """Move on to the moment of the tape at which a call began, but past no timer of the loop."""
+        """Advance to the recorded start of a call, but not past a timer."""
         ahead = microseconds / 1e6 - self._clock.elapsed()
         try:
             loop: Any = asyncio.get_running_loop()
@@ -130,24 +130,24 @@ class Loops:
             loop = None
         timers = getattr(loop, "_scheduled", None)
         if timers:
-            # It was set just before, and a busy machine took its time: that does not make it due.
+            # The timer was set just before, and a busy machine delayed the recorded call.
             ahead = min(ahead, timers[0].when() - loop.time() - _TICK)
         self._clock.skip(ahead)
 
     def restore(self) -> None:
-        """Give the loops back, for good."""
+        """Return control of all loops permanently."""
         self._over = True
         for loop, selector in self._taken.values():
-            loop._selector = selector  # noqa: SLF001 - asyncio has no other place to stand in
+            loop._selector = selector  # noqa: SLF001 - asyncio has no public hook
             if "time" in vars(loop):
                 del loop.time
         self._taken.clear()
 
     def _idle(self, loop: Any, selector: Any, timeout: float | None) -> Any:
-        """The loop has nothing to do for `timeout` seconds, or for ever; what its selector gives."""
+        """Handle an idle loop and return the selector's events; `timeout` `None` means no timer."""
         if self._reel.free or getattr(loop, "_executor_shutdown_called", False):
-            # Nothing comes from the tape any more, or the loop waits for its threads to end: newer
-            # Pythons give them a time limit, and complain of threads that did not keep to it.
+            # Either the tape has nothing left, or the loop waits for its threads to end. Newer
+            # Pythons limit that wait and warn about threads that exceed it.
             return selector.select(timeout)
         stalled_at: float | None = None
         graced = not self._has_threads()
@@ -186,12 +186,12 @@ class Loops:
                 return []
 
     def _spend(self, seconds: float, *, alone: bool) -> None:
-        """Let time pass up to a timer; not for ever, where timers lead nowhere.
+        """Advance the clock to a timer, and stop if timers make no progress.
 
-        Threads, files and other programs may be at work for long: where there are any, they get time.
+        The limit is longer while threads, files or other programs may be at work.
 
         Raises:
-            BaseException: what `stalled` says.
+            BaseException: the error that `stalled` returns.
         """
         self._clock.skip(seconds)
         now, given = time.monotonic(), self._reel.progress
@@ -206,16 +206,16 @@ class Loops:
                 raise error
 
     def _comes_first(self, loop: Any, given: Given, timeout: float) -> bool:
-        """Whether a result comes before the timer that is next."""
+        """Return whether a result precedes the next timer."""
         if not self._reel.is_ready(given):
-            return False  # on the tape, something was called before it: the timer leads there
+            return False  # on the tape another call was made first: the timer leads to it
         timers = loop._scheduled  # noqa: SLF001
         timer = timers[0]._callback if timers else None  # noqa: SLF001
         slack = LIMIT_SLACK if getattr(timer, "__name__", "") in _LIMITS else SLACK
         return timeout > given.at / 1e6 - self._clock.elapsed() - slack
 
     def _elsewhere(self, loop: Any) -> bool:
-        """Whether the next result is given in another loop or thread, and soon."""
+        """Return whether another loop or thread waits for the next result."""
         with self._reel.condition:
             given = self._reel.next
             waiter = self._reel.waiting.get((given.call, given.index)) if given else None
@@ -223,11 +223,11 @@ class Loops:
 
     @staticmethod
     def _bare(selector: Any) -> bool:
-        """Whether the loop waits for no file or socket but its own."""
+        """Return whether the loop waits only for its own self-pipe."""
         return len(selector.get_map()) <= 1
 
     def _pump(self, loop: asyncio.AbstractEventLoop) -> None:
-        """For loops that do not show when they are idle: a result every few turns."""
+        """Deliver a result every few iterations, for loops that do not expose idleness."""
         if id(loop) not in self._pumping:
             self._pumping.add(id(loop))
             self._clock.has_real_timers = True
@@ -248,14 +248,14 @@ class Loops:
 
 
 class _Selector:
-    """A loop's selector, except that somebody else decides what to do when there is nothing to do."""
+    """Selector wrapper that calls `idle` instead of blocking."""
 
     def __init__(self, selector: Any, idle: Callable[[float | None], Any]) -> None:
         self._selector = selector
         self._idle = idle
 
     def select(self, timeout: float | None = None) -> Any:
-        """What is ready now, or later."""
+        """Return ready events."""
         if timeout is not None and timeout <= 0:
             return self._selector.select(timeout)
         return self._idle(timeout)

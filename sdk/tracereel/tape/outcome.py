@@ -1,13 +1,13 @@
-"""What came of a re-execution, kept with the run it repeats: its divergences, or the branch it made.
+"""Outcome of a re-execution, stored with the original run: its divergences or the new branch.
 
-It travels as a part of a tape of its own (`agent.tape.recorded`), so that it is found with the run and is
-no event of it. The event has the time of the run: when it was repeated says nothing about that one.
+It is sent as a separate tape part (`agent.tape.recorded`), so that it is found with the run but is
+not one of its events. The event has the timestamp of the original run.
 """
 
 from typing import TYPE_CHECKING, Any, Final
 
 from tracereel import semconv
-from tracereel._clock import rfc3339, sortable_id
+from tracereel._runtime.clock import rfc3339, sortable_id
 from tracereel.tape import format as tape_format
 from tracereel.tape import header, payloads
 from tracereel.tape.differences import shown
@@ -15,7 +15,7 @@ from tracereel.tape.divergence import Report
 from tracereel.tape.overrides import NOTHING, Override
 
 if TYPE_CHECKING:
-    from tracereel._privacy import Privacy
+    from tracereel._redact.event_redaction import Privacy
 
 MAX_DIVERGENCES: Final = 20
 REPLAYED: Final = "replayed"
@@ -27,11 +27,12 @@ def outcome(
     *,
     mode: str,
     now_ns: int,
+    privacy: "Privacy",
     branch: str | None = None,
     at: int | None = None,
     overrides: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, Any]:
-    """The event that tells of a re-execution."""
+    """Return the event that describes a re-execution; its values are redacted."""
     stopped = [f"Note: it was stopped: {report.refused}."] if report.refused else []
     record: dict[str, Any] = {
         "r": REPLAYED,
@@ -40,9 +41,11 @@ def outcome(
         "identical": report.identical,
         "served": report.served,
         "live": report.live,
-        "divergences": [each.as_record() for each in report.divergences[:MAX_DIVERGENCES]],
+        "divergences": privacy.payload(
+            [each.as_record() for each in report.divergences[:MAX_DIVERGENCES]]
+        )[0],
         "divergence_count": len(report.divergences),
-        "notes": [*stopped, *report.notes][:MAX_DIVERGENCES],
+        "notes": privacy.payload([*stopped, *report.notes][:MAX_DIVERGENCES])[0],
         "commit": header.about()["commit"],
     }
     if branch is not None:
@@ -61,7 +64,7 @@ def outcome(
 
 
 def told(override: Override, privacy: "Privacy | None") -> dict[str, Any]:
-    """What an override changes, in short texts without secrets."""
+    """Return the changes of an override as short redacted texts."""
 
     def text(value: Any) -> str:
         return shown(payloads.pack(value, privacy).data)

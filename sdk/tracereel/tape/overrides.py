@@ -1,13 +1,11 @@
-"""What a fork changes: the result of a call, the arguments of live calls, the outcome of a decision."""
+"""Changes of a fork: results of calls, arguments of live calls, and outcomes of decisions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tracereel.tape import codec
-
-if TYPE_CHECKING:
-    from tracereel.tape.format import Tape
+from tracereel.tape.format import Tape, TapeError
 
 
 class _Nothing:
@@ -24,14 +22,15 @@ class Override:
     """One change to a run.
 
     Args:
-        target: name of a tool, model or retrieval, the number of a call (from 1 on), or, with
+        target: name of a tool, model or retrieval, the number of a call (from 1), or, with
             `chosen`, the type of a decision.
-        result: what the call gives instead; it is not made. For a stream, the list of its parts.
-        raises: what the call raises instead.
-        arguments: what a live call is given instead, by name: another model, prompt or temperature.
-        chosen: what a decision function gives instead; it is not run. One of the candidates that were
-            recorded, if it gave one of them (or an object that has one as `chosen`).
-        any_value: whether `chosen` may also be none of them: an outcome that is new in the program.
+        result: result of the call, which is not made. For a stream, the list of its items.
+        raises: exception that the call raises instead.
+        arguments: arguments to replace in a live call, by name: another model, prompt or
+            temperature.
+        chosen: return value of a decision function, which is not run. If the function returned a
+            recorded candidate (or an object with one as `chosen`), this must be a candidate too.
+        any_value: whether `chosen` may be a value that was not a recorded candidate.
     """
 
     target: str | int
@@ -43,13 +42,13 @@ class Override:
 
 
 class Overrides:
-    """The changes of one run."""
+    """Changes to one run."""
 
     def __init__(self, overrides: tuple[Override, ...]) -> None:
         self._all = overrides
         self._used: set[int] = set()
         self._called: dict[str, None] = {}
-        """Names of the calls that came by, in their order; likewise the decisions."""
+        """Names of the calls made so far, in order; `_decided` holds the decision types."""
         self._decided: dict[str, None] = {}
         self._last = 0
 
@@ -57,7 +56,7 @@ class Overrides:
         return [each for each in self._all if each.target in (name, number)]
 
     def result_of(self, name: str, number: int) -> Override | None:
-        """What a call that came by gives instead of its own result, if anything."""
+        """Return the override for the result of a call, or `None`."""
         self._called[name] = None
         self._last = number
         for each in self._of(name, number):
@@ -67,7 +66,7 @@ class Overrides:
         return None
 
     def arguments_of(self, name: str, number: int) -> dict[str, Any]:
-        """Arguments that a live call gets in place of its own."""
+        """Return the arguments to replace in a live call."""
         found: dict[str, Any] = {}
         for each in self._of(name, number):
             if each.arguments:
@@ -76,11 +75,11 @@ class Overrides:
         return found
 
     def decides(self, decision_type: str) -> bool:
-        """Whether a decision is forced."""
+        """Return whether a decision is forced."""
         return self.decision(decision_type)[0]
 
     def decision(self, decision_type: str) -> tuple[bool, Any]:
-        """Whether a decision is forced, and to what."""
+        """Return whether a decision is forced, and its value."""
         self._decided[decision_type] = None
         for each in self._all:
             if each.target == decision_type and each.chosen is not NOTHING:
@@ -89,7 +88,7 @@ class Overrides:
         return False, None
 
     def unused(self) -> list[str]:
-        """Of the changes that nothing came by for, what they were to change, and what did come by."""
+        """Return notes on overrides that matched no call or decision."""
         notes = []
         for each in self._all:
             if id(each) in self._used:
@@ -114,13 +113,11 @@ class Overrides:
 
 
 def result_like(tape: "Tape", target: str | int, changes: Any) -> Any:
-    """A result of JSON data; where a call gave an object, that object with these fields changed.
+    """Convert JSON data to a result; of a recorded object, change these fields.
 
     Raises:
         TapeError: the object has no such field.
     """
-    from tracereel.tape.format import TapeError
-
     made = tape.boundaries()
     call = next((c for n, c in enumerate(made, 1) if target in (c.name, n)), None)
     if not isinstance(changes, dict) or call is None or call.end is None or call.end.value is None:

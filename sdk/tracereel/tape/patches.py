@@ -1,10 +1,10 @@
-"""Names that are replaced for a while, and put back."""
+"""Temporary attribute replacements."""
 
 from typing import Any
 
 
-class Patches:
-    """What was replaced, in order."""
+class ReplayPatches:
+    """Stack of replaced attributes."""
 
     def __init__(self) -> None:
         self._undo: list[tuple[Any, str, Any]] = []
@@ -15,11 +15,11 @@ class Patches:
         setattr(owner, name, value)
 
     def restore_later(self, owner: Any, name: str, value: Any) -> None:
-        """Have an attribute set in the end, whatever it is now."""
+        """Set an attribute to this value on `undo`."""
         self._undo.append((owner, name, value))
 
     def undo(self) -> None:
-        """Restore everything, the last first."""
+        """Restore all attributes, the last one first."""
         while self._undo:
             owner, name, value = self._undo.pop()
             setattr(owner, name, value)

@@ -1,8 +1,7 @@
-"""Payloads of a tape: values as redacted JSON text, addressed by its hash, so that none is kept twice.
+"""Payloads of a tape: redacted JSON texts, deduplicated by hash.
 
-A short text stands where it is used (`=text`), a longer one is a blob of its own (`#hash`). Of a long
-list or object the longer parts are blobs too: a conversation that grows by a message with every call
-is kept once.
+A short text is stored inline (`=text`), a longer one as a blob (`#hash`). The longer parts of a
+long list or object are blobs too, so a conversation that grows with every call is stored once.
 """
 
 import hashlib
@@ -12,34 +11,33 @@ from typing import Any, Final
 
 import msgspec
 
-from tracereel._privacy import Privacy
+from tracereel._redact.event_redaction import Privacy
 from tracereel.tape import codec, codec_objects, codec_types
-from tracereel.tape.plain import is_plain
 
-__all__ = ["Packed", "Payloads", "Taken", "finish", "hash_of", "pack", "read", "take", "text_of"]
+__all__ = ["Packed", "Payloads", "finish", "hash_of", "pack", "read", "text_of"]
 
 INLINE: Final = 256
-"""Longest text, in characters, that stands where it is used."""
+"""Longest inline text, in characters."""
 PART: Final = 512
-"""A list or object longer than four of these is kept in parts, each of at least one."""
+"""Smallest part that is stored separately; values longer than four of these are split."""
 BLOB_CHUNK: Final = 256 * 1024
 MAX_TEXT: Final = 16 * 1024 * 1024
-"""A longer value is not kept."""
+"""Longest value that is stored."""
 UNHASHED: Final = frozenset({"trace_id", "request_id", "parent_trace_id"})
-"""Arguments that name a run: another run has others."""
+"""Arguments that identify a run, and so differ between runs."""
 
 _REF: Final = "ref"
 _SPLIT_DEPTH: Final = 3
 _encoder: Final = msgspec.json.Encoder()
 _sorted: Final = msgspec.json.Encoder(order="sorted")
 
-assert codec_types.Record is not None  # noqa: S101 - imported for the codecs that they add
+assert codec_types.TypeRecord is not None  # noqa: S101 - imported to register codecs
 assert codec_objects is not None  # noqa: S101
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A value that is ready to be kept."""
+    """Redacted value, ready to be stored."""
 
     data: Any
     problems: tuple[str, ...]
@@ -47,58 +45,37 @@ class Packed:
 
 
 def pack(value: Any, privacy: Privacy | None) -> Packed:
-    """A value as redacted data."""
+    """Return a value as redacted data."""
     return _redacted(codec.encode(value), privacy)
 
 
-def _redacted(encoded: codec.Encoded, privacy: Privacy | None) -> Packed:
+def _redacted(encoded: codec.EncodedValue, privacy: Privacy | None) -> Packed:
     if privacy is None:
-        return Packed(encoded.data, encoded.problems, redacted=False)
-    if encoded.texts is not None and privacy.finds_nothing(encoded.texts, encoded.keys or []):
         return Packed(encoded.data, encoded.problems, redacted=False)
     data, redacted = privacy.payload(encoded.data)
     return Packed(data, encoded.problems, redacted)
 
 
-Taken = bytes | codec.Encoded
-"""What a value was at a moment: the JSON text of plain data, or what the codec made of it."""
-
-
-def take(value: Any) -> Taken:
-    """A value as it is now, not looked at for secrets yet; for `finish`, before it goes anywhere."""
-    try:
-        if is_plain(value):
-            return _encoder.encode(value)
-    except Exception:  # noqa: BLE001 - whatever it is, the codec describes it
-        pass
-    return codec.encode(value)
-
-
-def finish(taken: Taken, privacy: Privacy | None) -> tuple[bytes, Packed | None]:
-    """The redacted text of what was taken, and, where there is more to say of it, the data."""
-    if isinstance(taken, bytes):
-        if privacy is None or not privacy.suspects(taken):
-            return taken, None
-        data, redacted = privacy.payload(msgspec.json.decode(taken))
-        return _encoder.encode(data), Packed(data, (), redacted)
-    packed = _redacted(taken, privacy)
+def finish(encoded: codec.EncodedValue, privacy: Privacy | None) -> tuple[bytes, Packed]:
+    """Return an encoded value as redacted JSON text, and its data."""
+    packed = _redacted(encoded, privacy)
     return _encoder.encode(packed.data), packed
 
 
 def hash_of(arguments: Mapping[str, Any]) -> str:
-    """The hash that arguments are recognised by: the order of keys and the ids of a run do not count."""
+    """Return the hash that identifies arguments; key order and run ids are ignored."""
     if not UNHASHED.isdisjoint(arguments):
         arguments = {key: data for key, data in arguments.items() if key not in UNHASHED}
     return _digest(_sorted.encode(arguments))
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two pieces of data are the same; 1, 1.0 and true are not, whatever Python says."""
+    """Return whether two values are the same; 1, 1.0 and true are different."""
     return _sorted.encode(one) == _sorted.encode(other)
 
 
 def text_of(data: Any) -> str:
-    """Data as JSON text."""
+    """Return data as JSON text."""
     return _encoder.encode(data).decode()
 
 
@@ -107,18 +84,18 @@ def _digest(text: bytes) -> str:
 
 
 class Payloads:
-    """Keeps each text once; `write` gets the records of new blobs."""
+    """Stores each text once; `write` receives the records of new blobs."""
 
     def __init__(self, write: Callable[[dict[str, Any]], None]) -> None:
         self._write = write
         self._known: set[str] = set()
 
     def put(self, data: Any) -> str | None:
-        """The reference of some data; null if it is too long to be kept."""
+        """Store data and return its reference, or `None` if it is too long."""
         return self.put_text(_encoder.encode(data))
 
     def put_text(self, text: bytes) -> str | None:
-        """The reference of some data whose JSON text is this; null if it is too long to be kept."""
+        """Store a JSON text and return its reference, or `None` if it is too long."""
         if len(text) <= INLINE:
             return "=" + text.decode()
         if len(text) > MAX_TEXT:
@@ -159,41 +136,59 @@ class Payloads:
 
 
 class MissingPayloadError(ValueError):
-    """A part of the tape that holds a value is not there."""
+    """A value is missing from the tape or cannot be read."""
 
 
 def read(reference: str | None, blobs: Mapping[str, str]) -> Any:
-    """The data behind a reference.
+    """Return the data of a reference.
 
     Raises:
-        MissingPayloadError: it is not on the tape.
+        MissingPayloadError: the data is not on the tape, or is malformed.
     """
     if reference is None:
         raise MissingPayloadError("the value was too long to be kept")
-    if reference.startswith("="):
-        return msgspec.json.decode(reference[1:])
-    return _joined(_blob(reference[1:], blobs), blobs)
+    try:
+        if reference.startswith("="):
+            return msgspec.json.decode(reference[1:])
+        return _Joiner(blobs).blob(reference[1:])
+    except RecursionError as error:
+        raise MissingPayloadError("the value is nested too deeply") from error
+    except msgspec.DecodeError as error:
+        raise MissingPayloadError(f"the value cannot be read: {error}") from error
 
 
-def _blob(name: str, blobs: Mapping[str, str]) -> Any:
-    text = blobs.get(name)
-    if text is None:
-        raise MissingPayloadError(f"the payload {name} is not on the tape")
-    return msgspec.json.decode(text)
+class _Joiner:
+    """Assembles a value from its blobs.
 
+    Blobs may refer to each other. The size limit keeps a few of them from expanding to fill the
+    memory.
+    """
 
-def _joined(data: Any, blobs: Mapping[str, str]) -> Any:
-    if type(data) is list:
-        return [_joined(item, blobs) for item in data]
-    if type(data) is not dict:
-        return data
-    if data.get(codec.TAG) == _REF:
-        return _joined(_blob(data["h"], blobs), blobs)
-    return {key: _joined(item, blobs) for key, item in data.items()}
+    def __init__(self, blobs: Mapping[str, str]) -> None:
+        self._blobs = blobs
+        self._left = 2 * MAX_TEXT
+
+    def blob(self, name: object) -> Any:
+        text = self._blobs.get(name) if isinstance(name, str) else None
+        if text is None:
+            raise MissingPayloadError(f"the payload {name} is not on the tape")
+        self._left -= len(text)
+        if self._left < 0:
+            raise MissingPayloadError(f"the value is longer than {MAX_TEXT} bytes")
+        return self._joined(msgspec.json.decode(text))
+
+    def _joined(self, data: Any) -> Any:
+        if type(data) is list:
+            return [self._joined(item) for item in data]
+        if type(data) is not dict:
+            return data
+        if data.get(codec.TAG) == _REF:
+            return self.blob(data.get("h"))
+        return {key: self._joined(item) for key, item in data.items()}
 
 
 def blobs_of(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The blobs among records, those in several pieces put together; without a piece it is not there."""
+    """Return the blobs among records; incomplete blobs are left out."""
     pieces: dict[str, dict[int, str]] = {}
     wanted: dict[str, int] = {}
     for record in records:

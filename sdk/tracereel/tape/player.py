@@ -1,10 +1,11 @@
-"""The player: a session in which calls to the outside are served from a tape instead of being made."""
+"""Player session: serves external calls from a tape instead of making them."""
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tracereel._core.tape_session import Live
 from tracereel.tape import codec
 from tracereel.tape.comparing import ends_alike, note_unread
 from tracereel.tape.differences import differences
@@ -16,39 +17,38 @@ from tracereel.tape.divergence import (
     TapeEndedError,
     location,
 )
+from tracereel.tape.divergence_detector import Judge
 from tracereel.tape.format import BOUNDARIES, Call, Given, Tape
-from tracereel.tape.judge import Judge
-from tracereel.tape.keys import Place
+from tracereel.tape.keys import CallPosition
 from tracereel.tape.loops import Clock, Loops
 from tracereel.tape.overrides import Override, Overrides
 from tracereel.tape.payloads import hash_of, pack, same
-from tracereel.tape.reel import Reel
+from tracereel.tape.result_order import Reel
 from tracereel.tape.serving import Forced, LiveCall, RepeatedCall, RootCall, ServedCall
-from tracereel.tape.taped import Live
 
 if TYPE_CHECKING:
-    from tracereel._context import Execution
-    from tracereel._privacy import Privacy
+    from tracereel._core.context import Execution
+    from tracereel._redact.event_redaction import Privacy
 
 Mode = Literal["strict", "report", "live-after"]
 MODES: Final = ("strict", "report", "live-after")
 HARMLESS: Final = ("pure", "read")
 _EXPECTED: Final = frozenset({"changed", "extra", "missing", "out of order", "decision", "output"})
-"""What a branch is made for."""
+"""Kinds of divergence that are expected in a branch."""
 _RUNS: Final = Live()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a run is re-executed."""
+    """Options of a re-execution."""
 
     mode: Mode = "strict"
     allow: frozenset[str] = frozenset()
-    """Names of tools that may run although they change something."""
+    """Names of tools that may run although they have side effects."""
     fork_at: int | None = None
-    """Number of the call, from 1 on, from which everything runs live."""
+    """Number of the first live call, from 1."""
     branch: bool = False
-    """Whether something else is to come of it: then what is not as on the tape is no divergence."""
+    """Whether this is a fork; then differences from the tape are not divergences."""
     overrides: tuple[Override, ...] = ()
     stall_seconds: float = 10.0
     compare_output: bool = True
@@ -63,25 +63,25 @@ class Player:
     privacy: "Privacy | None"
     clock: Clock = field(default_factory=Clock)
     has_threads: Callable[[], bool] = field(default=lambda: False)
-    """Whether threads beside the first one work for the run."""
+    """Whether threads other than the first work for the run."""
     report: Report = field(init=False)
     reel: Reel = field(init=False)
     loops: Loops = field(init=False)
     live: bool = field(init=False, default=False)
-    """Whether the run has left the tape and goes on by itself."""
+    """Whether the run has left the tape and continues live."""
     over: bool = field(init=False, default=False)
     _judge: Judge = field(init=False)
     _overrides: Overrides = field(init=False)
-    _root: Place = field(init=False)
+    _root: CallPosition = field(init=False)
     _lock: Any = field(init=False, default_factory=threading.RLock)
-    _asked: dict[int, Place] = field(init=False, default_factory=dict)
+    _asked: dict[int, CallPosition] = field(init=False, default_factory=dict)
     _displaced: dict[tuple[str, str, str], Call] = field(init=False, default_factory=dict)
     _begun: int = field(init=False, default=0)
     _decisions: dict[tuple[int, str], int] = field(init=False, default_factory=dict)
     _first_thread: int = field(init=False, default_factory=threading.get_ident)
     _rooted: bool = field(init=False, default=False)
     _ended_at: str = field(init=False, default="")
-    """The first call that nothing could be given for."""
+    """Path of the first call that could not be served."""
 
     def __post_init__(self) -> None:
         self.report = Report(self.tape.trace_id, branch=self.options.branch)
@@ -96,7 +96,7 @@ class Player:
         )
         self._judge = Judge(self.tape, self.diverged)
         self._overrides = Overrides(self.options.overrides)
-        self._root = Place.root(self.tape)
+        self._root = CallPosition.root(self.tape)
 
     def begin(
         self,
@@ -110,7 +110,7 @@ class Player:
         form: str,
         effect: str,
     ) -> Any:
-        """A call begins; gives what serves it, or lets it run."""
+        """Begin a call; return an object that serves it or lets it run."""
         self.loops.adopt()
         given = arguments.items() if isinstance(arguments, dict) else arguments
         packed = pack(dict(given), self.privacy)
@@ -126,7 +126,7 @@ class Player:
                     " task or thread is left of it"
                 )
             if self._stopped():
-                # The program has caught the divergence, or tasks beside it go on: they get no further.
+                # The program caught the divergence, or other tasks still run: stop them here.
                 raise DivergenceError(self.report.divergences[0])
             note_unread(self.report, f"an argument of {name}", packed)
             digest = hash_of(data)
@@ -164,20 +164,20 @@ class Player:
             return ServedCall(self, call)
 
     def _forks_here(self, name: str) -> bool:
-        """Whether the call that has begun is the one from which everything runs."""
+        """Return whether live execution starts at the current call."""
         if self.options.fork_at is not None:
             return self._begun >= self.options.fork_at
         return self.options.branch and bool(self._overrides.arguments_of(name, self._begun))
 
     def note_unused(self) -> None:
-        """Say what was to be different and did not come by."""
+        """Add notes on overrides and fork points that were not reached."""
         self.report.notes += self._overrides.unused()
         at = self.options.fork_at
         if at is not None and self._begun < at:
             self.report.notes.append(f"Note: the run made {self._begun} calls: there is no {at}.")
 
-    def _pass_over(self, call: Call, parent: Place) -> None:
-        """Somebody else says what a call of the tape gives: nobody has to wait for that."""
+    def _pass_over(self, call: Call, parent: CallPosition) -> None:
+        """Mark the results of a call as delivered, because an override replaces them."""
         self._asked[call.number] = parent
         self.reel.begun(call.number)
         for given in (*call.chunks, *([call.end] if call.end is not None else ())):
@@ -185,7 +185,7 @@ class Player:
 
     def _scope(
         self,
-        parent: Place,
+        parent: CallPosition,
         execution: "Execution | None",
         path: str,
         kind: str,
@@ -195,33 +195,42 @@ class Player:
         call = None
         if not parent.inside:
             call = parent.exact(kind, name, hash_of(data)) or parent.nearest(kind, name)
-        place = Place(call, path, around=parent, inside=parent.inside)
+        place = CallPosition(call, path, around=parent, inside=parent.inside)
         if execution is not None:
             execution.place = place
         root = parent is self._root and not self._rooted and call is not None
         self._rooted = self._rooted or root
         return RootCall(self) if root else _RUNS
 
-    def _place_of(self, around: "Execution | None") -> Place:
+    def _place_of(self, around: "Execution | None") -> CallPosition:
         if around is None:
             return self._root
         found = getattr(around, "place", None)
-        if not isinstance(found, Place):
+        if not isinstance(found, CallPosition):
             parent = self._place_of(around.parent)
             path = parent.step(around.kind, around.name)
             call = parent.nearest(around.kind, around.name)
-            found = Place(call, path, around=parent, inside=parent.inside)
+            found = CallPosition(call, path, around=parent, inside=parent.inside)
             around.place = found
         return found
 
     def _unknown(
-        self, parent: Place, kind: str, name: str, path: str, data: dict[str, Any], function: Any
+        self,
+        parent: CallPosition,
+        kind: str,
+        name: str,
+        path: str,
+        data: dict[str, Any],
+        function: Any,
     ) -> Call | None:
-        """No call of the tape is like this: the nearest one stands for it, if any is left; or it runs."""
+        """Handle a call that is not on the tape.
+
+        Return the nearest remaining call to serve instead, or `None`.
+        """
         threaded = threading.get_ident() != self._first_thread
         if not self.tape.complete and (threaded or self._tape_used_up()):
-            # Threads, and tasks of a set, begin in any order: what was cut off may come before
-            # what was not.
+            # Threads and tasks begin in any order, so the missing part may precede the recorded
+            # one.
             self.end_of_tape(f"{path} is not on it any more")
         if self.options.branch:
             self._leave_tape()
@@ -232,18 +241,18 @@ class Player:
             self._judge.not_there(name, path, data, location(function), lost=lost)
         else:
             self._judge.changed(near, path, data, lambda: location(function))
-            # If the call it stands for comes after all, this one was none of the tape's.
+            # If the substituted call is made later, this one was an extra call.
             self._displaced[kind, name, near.arguments_hash] = near
         if self.options.mode == "live-after":
             self._leave_tape()
             return None
         return near
 
-    def _repeat(self, parent: Place, kind: str, name: str, path: str) -> RepeatedCall:
-        """Nothing is left for a call: what one of its name gave before stands for it.
+    def _repeat(self, parent: CallPosition, kind: str, name: str, path: str) -> RepeatedCall:
+        """Serve the previous result of a call with the same name.
 
         Raises:
-            DivergenceError: there was none, so the run cannot go on.
+            DivergenceError: there is no previous result, so the run cannot continue.
         """
         before = [
             call
@@ -282,11 +291,11 @@ class Player:
             )
         self.report.live += 1
         if execution is not None:
-            execution.place = Place(None, path, inside=True)
+            execution.place = CallPosition(None, path, inside=True)
         return LiveCall(self._overrides.arguments_of(name, self._begun), function)
 
     def _go_on_live(self, *, after: bool = False) -> None:
-        """Leave the tape, if that is asked for, where something is known to be different."""
+        """Continue live after a difference, if the mode is `live-after`."""
         differs = after or self._judge.suspicion is not None
         if differs and self.options.mode == "live-after" and not self.options.branch:
             self._leave_tape(self._begun + after)
@@ -298,18 +307,18 @@ class Player:
         self.reel.give_up()
 
     def _tape_used_up(self) -> bool:
-        """Whether all of its calls were made, or all of its results given."""
+        """Return whether all calls of the tape were made, or all results delivered."""
         asked = (call.number in self._asked for call in self.tape.boundaries())
         return self.reel.next is None or all(asked)
 
     def end_of_tape(self, where: str) -> None:
-        """The tape is used up and the run is not over: it was cut."""
+        """Stop the run at the end of a truncated tape."""
         self.report.ended_early = True
         self.report.notes.append(f"Note: {where}.")
         raise TapeEndedError(f"the tape of {self.tape.trace_id} ends here: {self.tape.reasons[0]}")
 
     def diverged(self, divergence: Divergence) -> None:
-        """Note a divergence; in strict mode the first is the end, and what follows from it is not told."""
+        """Record a divergence; in strict mode raise the first and ignore later ones."""
         if self.options.branch and divergence.kind in _EXPECTED:
             return
         with self._lock:
@@ -319,11 +328,11 @@ class Player:
             raise DivergenceError(self.report.divergences[0])
 
     def _stopped(self) -> bool:
-        """Whether the run has come to its end by a divergence."""
+        """Return whether a divergence has stopped the run."""
         return self.options.mode == "strict" and bool(self.report.divergences)
 
     def _stalled(self, given: Given | None, *, hopeless: bool = False) -> BaseException | None:
-        """What becomes of a run that nothing on the tape moves on; null if it goes on out of order."""
+        """Return the error for a stalled run, or `None` to continue out of order."""
         if self._stopped():
             return DivergenceError(self.report.divergences[0])
         if self._judge.suspicion is not None:
@@ -354,11 +363,11 @@ class Player:
         return f"next on the tape is the end of {self.tape.calls[given.call].name}, which {state}"
 
     def stall(self, given: Given) -> BaseException | None:
-        """What a thread raises that has waited in vain."""
+        """Return the error for a thread whose wait has stalled, or `None` to continue."""
         return self._stalled(given)
 
     def ended(self, how: str, value: Any) -> None:
-        """The outermost call has ended: compare how."""
+        """Compare the end of the outermost call with the tape."""
         closed = self.tape.closed
         if closed is None or self.live or self._stopped():
             return
@@ -379,7 +388,7 @@ class Player:
             )
 
     def finish(self) -> None:
-        """The re-execution is over: name what is missing."""
+        """End the re-execution and report missing calls."""
         with self._lock:
             self.over = True
             if self.live:
@@ -390,17 +399,17 @@ class Player:
         self.loops.restore()
 
     def stop(self) -> None:
-        """The re-execution was broken off: nobody came to the rest of the tape."""
+        """End an interrupted re-execution; the rest of the tape is not reported as missing."""
         self.over = True
         self.loops.restore()
 
     def settle(self) -> None:
-        """Something else than a call goes wrong: what was suspected before comes first."""
+        """Report the pending suspicion before another kind of error."""
         with self._lock:
             self._judge.certain()
 
     def _not_begun(self) -> None:
-        """A run that makes no calls is missing too, if it was not made."""
+        """Report a run that did not begin, even if it makes no calls."""
         closed, root = self.tape.closed, self.tape.calls.get(self.tape.header.get("n", 1))
         if closed is None or closed["how"] == "block" or root is None or self.report.divergences:
             return
@@ -409,7 +418,7 @@ class Player:
             self.diverged(Divergence("missing", root.name, root.name, 0, detail=detail))
 
     def begins_block(self, execution: "Execution", effect: str) -> None:
-        """A `with` block cannot be served: it runs, if it may."""
+        """Check whether a `with` block may run; blocks cannot be served."""
         kind, name = execution.kind, execution.name
         unasked = changes_something(kind, effect) and name not in self.options.allow
         with self._lock:
@@ -422,10 +431,10 @@ class Player:
             )
 
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
-        """A `with` block has ended."""
+        """Do nothing; blocks are not compared."""
 
     def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
-        """Whether a decision is forced, and to what."""
+        """Return whether a decision is forced, and its value."""
         del execution
         return self._overrides.decision(decision_type)
 
@@ -459,10 +468,10 @@ class Player:
                 self._go_on_live(after=True)
 
     def value(self, given: Given) -> Any:
-        """What a call gave, made anew.
+        """Decode the result of a call into a new value.
 
         Raises:
-            BaseException: what the call raised.
+            BaseException: the exception that the call raised.
         """
         if given.value is None:
             raise ValueError("the value of this call was not kept on the tape")
@@ -473,5 +482,5 @@ class Player:
 
 
 def changes_something(kind: str, effect: str) -> bool:
-    """Whether a call may change the world; a tool that does not say is taken to."""
+    """Return whether a call may have side effects; a tool without a declared effect may."""
     return effect not in HARMLESS if kind == "tool" else effect in ("write", "irreversible")

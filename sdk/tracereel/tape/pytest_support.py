@@ -1,4 +1,4 @@
-"""Tests that run against a tape: `@pytest.mark.tracereel_tape("run.tape.ndjson")`."""
+"""Pytest support for tapes: `@pytest.mark.tracereel_tape("run.tape.ndjson")`."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from tracereel import _stand_ins
-from tracereel._stand_ins import StandIn
+from tracereel._core import recorder_overrides
+from tracereel._core.recorder_overrides import StandIn
 from tracereel.tape import header
 from tracereel.tape.divergence import DivergenceError, NotAllowedError, TapeEndedError
 from tracereel.tape.entry import entry_point, fitting
 from tracereel.tape.export import redacted, relisted
 from tracereel.tape.format import BOUNDARIES, TapeError, load, parse
 from tracereel.tape.guards import NetworkBlockedError
+from tracereel.tape.null_recorder import QuietRecorder
 from tracereel.tape.player import changes_something
-from tracereel.tape.quiet import QuietRecorder
 from tracereel.tape.recording import Recordings
 from tracereel.tape.replaying import Replaying, replay
 
 if TYPE_CHECKING:
-    from tracereel._context import Execution
+    from tracereel._core.context import Execution
 
 _ENDS = (DivergenceError, NetworkBlockedError, NotAllowedError, TapeEndedError, TapeError)
 
 
 def run_of(item: Any, *, update: bool) -> "Replaying | Updating":
-    """What a marked test is given as `tape_run`.
+    """Return the `tape_run` fixture of a marked test.
 
     Raises:
         pytest.UsageError: the marker names no tape.
@@ -48,7 +48,7 @@ def run_of(item: Any, *, update: bool) -> "Replaying | Updating":
 
 @contextmanager
 def around(run: "Replaying | Updating") -> Iterator[None]:
-    """Runs a test within its tape; where it leaves it, the test fails with the report."""
+    """Run a test against its tape; a divergence fails the test with the report."""
     try:
         with run:
             yield
@@ -58,14 +58,14 @@ def around(run: "Replaying | Updating") -> Iterator[None]:
             isinstance(error, DivergenceError) and run.report.divergences
         ):
             text = f"{error}\n\n{text}"
-        # Told once, and not again with every exception on the way here.
+        # The report is complete: leave out the chained exceptions.
         raise pytest.fail.Exception(text, pytrace=False) from None
 
 
 class Updating:
-    """Records a run anew: its calls are made for real, and its tape is replaced.
+    """Records a run again with real calls and replaces its tape.
 
-    Tools that change something are not, unless the marker allows them by name.
+    Tools with side effects run only if the marker allows them by name.
     """
 
     def __init__(self, path: Path, test: Path, *, allow: Iterable[str] = ()) -> None:
@@ -79,11 +79,11 @@ class Updating:
 
     def __enter__(self) -> Self:
         recorder = QuietRecorder.made(content=True)
-        settings = header.Settings(recorder, "all", 1.0, None, keep_parts=self._keep)
+        settings = header.TapeSettings(recorder, "all", 1.0, None, keep_parts=self._keep)
         recorder.tape = _Asking(settings, self._path.name, self._allow)
-        # Stands in also for the recorder of a program that configures itself when it is loaded.
+        # Also replaces the recorder of a program that configures itself when it is imported.
         self._stand_in = StandIn(recorder, lambda: True)
-        _stand_ins.begin(self._stand_in)
+        recorder_overrides.begin(self._stand_in)
         return self
 
     def _keep(self, tape_id: str, part: int, records: list[dict[str, Any]]) -> None:
@@ -91,7 +91,7 @@ class Updating:
 
     def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         if self._stand_in is not None:
-            _stand_ins.end(self._stand_in)
+            recorder_overrides.end(self._stand_in)
         if error is not None:
             return
         new = redacted(parse(self._parts, where="this test: no traced function was called in it"))
@@ -107,9 +107,9 @@ class Updating:
 
 
 class _Asking(Recordings):
-    """Records calls that are made for real, and refuses those that change something unasked."""
+    """Records live calls, and rejects side effects that are not allowed."""
 
-    def __init__(self, settings: header.Settings, tape: str, allow: frozenset[str]) -> None:
+    def __init__(self, settings: header.TapeSettings, tape: str, allow: frozenset[str]) -> None:
         super().__init__(settings)
         self._tape = tape
         self._allow = allow
@@ -131,14 +131,14 @@ class _Asking(Recordings):
 
 
 def _inside(around: "Execution | None") -> bool:
-    """Whether a call is made in one that was allowed to run."""
+    """Return whether a call is made inside a call that was allowed to run."""
     while around is not None and around.kind not in BOUNDARIES:
         around = around.parent
     return around is not None
 
 
 class _Fine:
-    """The report of a run that is being recorded: there is nothing to compare it with."""
+    """Report of a run that is being recorded; there is nothing to compare."""
 
     identical = True
     divergences: tuple[()] = ()

@@ -1,48 +1,51 @@
-"""Recording: every boundary call of a run on its tape, as parts that leave with the run's events.
+"""Recording session: writes every boundary call of a run to its tape.
 
-After `kill -9` the tape is good up to the last call that ended. With `record="errors"` parts wait in
-memory, and leave when something fails.
+After `kill -9` the tape is usable up to the last call that ended. With `record="errors"` parts
+stay in memory and are sent when something fails.
 """
 
-from asyncio import _get_running_loop
 from typing import TYPE_CHECKING, Any, Final
 
-from tracereel import _failures, _guard
+from tracereel._core import error_details
+from tracereel._core.tape_session import Live
+from tracereel._runtime import guard
+from tracereel._runtime.compat import running_loop_or_none
+from tracereel.config import Config
 from tracereel.tape import choosing, header
 from tracereel.tape import format as tape_format
-from tracereel.tape.payloads import Taken, take
-from tracereel.tape.run_tape import Node, RunTape
-from tracereel.tape.taped import Live, quietly
+from tracereel.tape.codec import EncodedValue, encode
+from tracereel.tape.gate import ResultGate
+from tracereel.tape.run_tape import RunTape, TapeNode
 
 if TYPE_CHECKING:
-    from tracereel._context import Execution, Trace
+    from tracereel._core.context import Execution
+    from tracereel._core.recorder import Recorder
+    from tracereel._export.trace_state import TraceState
 
 MAX_ITEMS: Final = 10_000
-"""Parts of a stream that count for the result of a run."""
+"""Stream items that are kept as the result of a run."""
 
 
-class RecordedCall(Live, Node):
-    """A call that runs and is written down."""
+class RecordedCall(Live, TapeNode):
+    """Call that runs and is recorded."""
 
-    __slots__ = ("_awaited", "_boundary", "_gate", "_items", "_opened", "_root", "holds", "written")
+    __slots__ = ("_awaited", "_boundary", "_gate", "_items", "_opened", "_root", "holds")
     changes = False
     holds: bool
 
     def __init__(
-        self, tape: RunTape, *, boundary: bool, gate: Any = None, root: "Trace | None" = None
+        self, tape: RunTape, *, boundary: bool, gate: Any = None, root: "TraceState | None" = None
     ) -> None:
         self.tape = tape
         self.covered = False
         self._boundary = boundary
         self._root = root
-        # Asked like this it does not raise where no loop runs, which every plain call would pay for.
-        self._opened = tape.turns.mark(1) if _get_running_loop() is not None else None
+        # `running_loop_or_none` does not raise, so calls without a loop stay cheap.
+        self._opened = tape.turns.mark(1) if running_loop_or_none() is not None else None
         self._gate = gate
         self.holds = gate is not None
         self._items: list[Any] | None = None
         self._awaited = False
-        self.written: bytes | None = None
-        """What the call returned, as JSON, where it is plain data."""
 
     def gives_coroutine(self) -> None:
         self._awaited = True
@@ -56,8 +59,7 @@ class RecordedCall(Live, Node):
     def returned(self, result: Any) -> None:
         try:
             if self._boundary:
-                taken = take(result)
-                self.written = taken if type(taken) is bytes else None
+                taken = encode(result)
                 if self._opened is None and not self._awaited:
                     self.tape.give(self, "returned", taken, None)
                 else:
@@ -67,15 +69,15 @@ class RecordedCall(Live, Node):
                 whole = result if items is None else {"items": items, "result": result}
                 self._close("returned", whole)
         except Exception as error:  # noqa: BLE001
-            _guard.report("tape", error)
+            guard.report("tape", error)
 
     def raised(self, error: BaseException) -> None:
-        with quietly("tape"):
+        with guard.Guard("tape"):
             how = "raised"
-            if _failures.cancels(error):
+            if error_details.cancels(error):
                 how = "closed" if isinstance(error, GeneratorExit) else "cancelled"
             if self._boundary:
-                self._give(how, take(error))
+                self._give(how, encode(error))
             if how == "raised":
                 self.tape.keep()
             if how == "closed" and self._items is not None:
@@ -84,9 +86,9 @@ class RecordedCall(Live, Node):
                 self._close(how, error)
 
     def gave(self, item: Any) -> None:
-        with quietly("tape"):
+        with guard.Guard("tape"):
             if self._boundary:
-                self._give("chunk", take(item), chunk=True)
+                self._give("chunk", encode(item), chunk=True)
             if self._root is not None:
                 self._items = self._items if self._items is not None else []
                 if len(self._items) < MAX_ITEMS:
@@ -94,11 +96,11 @@ class RecordedCall(Live, Node):
 
     def _close(self, how: str, value: Any) -> None:
         if self._root is not None:
-            self.tape.close(how, take(value))
+            self.tape.close(how, encode(value))
             if self._root.tape is self.tape:
                 self._root.tape = None
 
-    def _give(self, how: str, taken: Taken, *, chunk: bool = False) -> None:
+    def _give(self, how: str, taken: EncodedValue, *, chunk: bool = False) -> None:
         tape = self.tape
         turn = tape.turns.mark()
         waited = turn != self._opened
@@ -109,9 +111,9 @@ class RecordedCall(Live, Node):
 
 
 class Recordings:
-    """The tapes of one recorder: a `Session` that runs everything and writes it down."""
+    """`Session` that runs every call and records it."""
 
-    def __init__(self, settings: "header.Settings") -> None:
+    def __init__(self, settings: "header.TapeSettings") -> None:
         self._settings = settings
 
     def begin(
@@ -126,7 +128,7 @@ class Recordings:
         form: str,
         effect: str,
     ) -> Live:
-        """Write down that a call has begun."""
+        """Record the beginning of a call."""
         try:
             owner = execution if execution is not None else around
             if owner is None:
@@ -136,7 +138,7 @@ class Recordings:
                 known = self._node_of(around, owner)
             if known is None:
                 return _UNRECORDED
-            parent: Node = known
+            parent: TapeNode = known
             tape = parent.tape
             root = parent is tape.root and execution is not None
             boundary = kind in tape_format.BOUNDARIES
@@ -153,7 +155,7 @@ class Recordings:
                 name=name,
                 function=header.path_of(function) if function is not None else "",
                 form=form,
-                arguments=take(arguments if type(arguments) is dict else dict(arguments)),
+                arguments=encode(arguments if type(arguments) is dict else dict(arguments)),
                 effect=effect,
             )
             if root:
@@ -163,36 +165,36 @@ class Recordings:
             if kind == "llm":
                 parent.covered = True
             return call
-        except Exception as error:  # noqa: BLE001 - ours: then the call just runs
-            _guard.report("tape", error)
+        except Exception as error:  # noqa: BLE001 - on an internal error the call runs unrecorded
+            guard.report("tape", error)
             return _UNRECORDED
 
     def begins_block(self, execution: "Execution", effect: str) -> None:
-        """A `with` block is about to run: it may."""
+        """Do nothing; recording allows every `with` block."""
 
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
-        """A `with` block has ended; the run too, if it is the outermost."""
-        with quietly("tape"):
+        """Record the end of a `with` block, and of the run if outermost."""
+        with guard.Guard("tape"):
             if execution.kind in tape_format.BOUNDARIES:
                 self._runs_again(execution)
             tape = execution.trace.tape
             if not isinstance(tape, RunTape):
                 return
-            if error is not None and not _failures.cancels(error):
+            if error is not None and not error_details.cancels(error):
                 tape.keep()
             if execution.parent is None or execution.parent.trace is not execution.trace:
                 tape.close("block", None)
                 execution.trace.tape = None
 
     def _runs_again(self, execution: "Execution") -> None:
-        """A block is not served: its code runs in a replay too, except for calls in it.
+        """Add a problem for a block that a replay must run again.
 
-        That is enough for a model: a framework tells of the call that its client makes beside it. And a
-        tool that a framework tells of may have been a call on the tape itself.
+        Blocks are not served; only the calls in them are. No problem is added for a model block if
+        a client call inside or beside it is on the tape, or for a tool block that is itself a
+        recorded call.
         """
         node = self._node_of(execution, execution)
         if isinstance(node, RecordedCall):
-            node.written = None  # the framework tells what it made of it
             return
         around = getattr(execution.parent, "tape", None)
         covered = node is not None and (node.covered or getattr(around, "covered", False))
@@ -201,19 +203,19 @@ class Recordings:
             node.tape.problem("partly", reason)
 
     def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
-        """Nothing is forced."""
+        """Return that no decision is forced."""
         del execution, decision_type
         return False, None
 
     def decided(
         self, execution: "Execution | None", decision_type: str, result: Any, candidates: Any
     ) -> None:
-        """Write down what was decided."""
-        with quietly("tape"):
+        """Record a decision."""
+        with guard.Guard("tape"):
             node = self._node_of(execution, execution) if execution is not None else None
             if node is not None:
                 among = choosing.taken(candidates)
-                node.tape.decided(node, decision_type, take(result), among)
+                node.tape.decided(node, decision_type, encode(result), among)
 
     def _tape_of(self, execution: "Execution") -> RunTape | None:
         trace = execution.trace
@@ -222,18 +224,18 @@ class Recordings:
             found = trace.tape = self._settings.tape_for(execution) or _NOT_RECORDED
         return found if isinstance(found, RunTape) else None
 
-    def _node_of(self, around: "Execution | None", owner: "Execution") -> Node | None:
-        """The node of the call around; blocks and attempts get theirs when something is called in them."""
+    def _node_of(self, around: "Execution | None", owner: "Execution") -> TapeNode | None:
+        """Return the node of the enclosing call; blocks and attempts get theirs lazily."""
         if around is None or around.trace is not owner.trace:
             tape = self._tape_of(owner)
             return tape.root if tape is not None else None
         found = getattr(around, "tape", None)
-        if not isinstance(found, Node):
+        if not isinstance(found, TapeNode):
             parent = self._node_of(around.parent, around)
             if parent is None:
                 return None
             tape = parent.tape
-            found = around.tape = Node(tape)
+            found = around.tape = TapeNode(tape)
             tape.open(
                 found,
                 parent,
@@ -241,11 +243,25 @@ class Recordings:
                 name=around.name,
                 function="",
                 form="block",
-                arguments=b"{}",
+                arguments=EncodedValue({}),
             )
             if parent is tape.root:
                 self._settings.describe(tape, found, around, None, "block")
         return found
+
+
+def start(recorder: "Recorder") -> Recordings:
+    """Start recording the runs of a recorder according to its configuration."""
+    config = recorder.config
+    gate = ResultGate() if config.record_exact else None
+    return Recordings(header.TapeSettings(recorder, config.record, config.record_rate, gate))
+
+
+def choice_of(config: Config) -> dict[str, Any]:
+    """Return the event fields that say why a run may have no tape."""
+    if config.record == "sampled":
+        return {"recording": config.record, "record_rate": config.record_rate}
+    return {"recording": config.record} if config.record == "errors" else {}
 
 
 _UNRECORDED: Final = Live()

@@ -1,4 +1,4 @@
-"""`replay` and `fork`: a block in which the program's code runs against a tape."""
+"""`replay` and `fork`: context managers that run the program's code against a tape."""
 
 import asyncio
 import inspect
@@ -11,15 +11,16 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
-from tracereel import _recorder, _stand_ins
-from tracereel._privacy import Privacy
-from tracereel._recorder import Recorder
-from tracereel._stand_ins import StandIn
-from tracereel.redaction import Redaction, Rule
-from tracereel.tape import choosing, codec, guards, header
+from tracereel._core import recorder as _recorder
+from tracereel._core import recorder_overrides
+from tracereel._core.recorder import Recorder
+from tracereel._core.recorder_overrides import StandIn
+from tracereel.client import Client, ClientError, TraceNotFoundError
+from tracereel.tape import choosing, codec, guards, header, rules
 from tracereel.tape import format as tape_format
+from tracereel.tape.branch import Branch
 from tracereel.tape.divergence import (
     Divergence,
     DivergenceError,
@@ -31,15 +32,12 @@ from tracereel.tape.entry import entry_point, fitting
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.freezing import Freeze
 from tracereel.tape.loops import Clock
-from tracereel.tape.members import Members
+from tracereel.tape.null_recorder import Apart, QuietRecorder
 from tracereel.tape.outcome import outcome, told
 from tracereel.tape.overrides import Override
 from tracereel.tape.player import MODES, Mode, Options, Player
-from tracereel.tape.quiet import Apart, QuietRecorder
 from tracereel.tape.recording import Recordings
-
-if TYPE_CHECKING:
-    from tracereel.client import Client
+from tracereel.tape.thread_ownership import Members
 
 _STOPPED: Final = (
     DivergenceError,
@@ -48,15 +46,14 @@ _STOPPED: Final = (
     TapeEndedError,
     TapeError,
 )
-"""After these the rest of the tape is not missing: nobody came that far."""
+"""Errors that interrupt a run; calls after them are not reported as missing."""
 _TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 class Replaying:
-    """A re-execution: `with` begins and ends it; `report` says what it found.
+    """Re-execution as a context manager, with its `report`.
 
-    At the end of the block, in strict mode, the first divergence is raised, also if the program has
-    swallowed it.
+    In strict mode the end of the block raises the first divergence, even if the program caught it.
     """
 
     def __init__(
@@ -69,7 +66,7 @@ class Replaying:
         skip_sleeps: bool = True,
         branch: bool = False,
     ) -> None:
-        choosing.check(tape, options.overrides, _privacy(tape))
+        choosing.check(tape, options.overrides, rules.privacy_of(tape))
         self.original = tape
         self._options = options
         self._freeze = freeze
@@ -89,17 +86,17 @@ class Replaying:
 
     @property
     def report(self) -> Report:
-        """What the re-execution has found so far."""
+        """Report of the re-execution so far."""
         if self._player is None:
             return Report(self.original.trace_id)
         return self._player.report
 
     @property
     def tape(self) -> Tape:
-        """Of a fork: what was recorded of it.
+        """Recorded tape of a fork.
 
         Raises:
-            TapeError: nothing was.
+            TapeError: nothing was recorded.
         """
         return tape_format.parse(self._parts, where="this fork")
 
@@ -108,12 +105,12 @@ class Replaying:
         check(tape)
         clock = Clock()
         members = Members(clock, skip_sleeps=self._skip_sleeps and not self._branch)
-        # Held by nobody but its code: it is gone with the last task and thread of it.
+        # Only the replayed code keeps it alive, so it is gone with its last task and thread.
         known = weakref.ref(members)
         player = self._player = Player(
             tape,
             self._options,
-            _privacy(tape),
+            rules.privacy_of(tape),
             clock,
             lambda: (found := known()) is not None and found.has_threads(),
         )
@@ -121,7 +118,7 @@ class Replaying:
         is_here = self._asker(members)
         self._network = guards.Network(
             self._allow_network,
-            # A run that has left its tape goes on by itself: its calls are real ones.
+            # A run that has left its tape makes real calls.
             is_here=lambda: (self._branch or not player.live) and is_here(),
             noted=self._network_used,
         )
@@ -136,7 +133,10 @@ class Replaying:
         return self
 
     def _asker(self, members: Members) -> Callable[[], bool]:
-        """Whether code belongs to it; does not keep what was left behind alive, and ends with that."""
+        """Return a predicate: whether the calling code belongs to the re-execution.
+
+        It holds only a weak reference, and ends all restrictions when `members` is gone.
+        """
         found = weakref.ref(members, lambda _gone: self._let_go())
 
         def is_here() -> bool:
@@ -149,11 +149,11 @@ class Replaying:
         return is_here
 
     def _let_go(self) -> None:
-        """Nobody is held back any more."""
+        """End all restrictions."""
         if self._network is not None:
             self._network.end()
         if self._stand_in is not None:
-            _stand_ins.end(self._stand_in)
+            recorder_overrides.end(self._stand_in)
 
     def _install(self, player: Player, is_here: Callable[[], bool]) -> None:
         active = _recorder.active() if self._branch else None
@@ -164,18 +164,16 @@ class Replaying:
         quiet = QuietRecorder.made(content=self._branch)
         quiet.tape = self._branched(player, quiet) if self._branch else player
         self._stand_in = StandIn(quiet, is_here)
-        _stand_ins.begin(self._stand_in)
+        recorder_overrides.begin(self._stand_in)
 
     def _branched(self, player: Player, recorder: Recorder) -> Any:
-        from tracereel.tape.branch import Branch
-
         origin: dict[str, Any] = {
             "trace_id": self.original.trace_id,
             "tape_id": self.original.tape_id,
             "at": self._options.fork_at,
             "overrides": list(self._overrides()),
         }
-        settings = header.Settings(
+        settings = header.TapeSettings(
             recorder, "all", 1.0, None, forked_from=origin, keep_parts=self._keep
         )
         return Branch(player, Recordings(settings))
@@ -221,6 +219,7 @@ class Replaying:
         player.note_unused()
         if player.report.divergences:
             player.report.notes += header.other_than(self.original.header)
+            player.report.notes += rules.notes(self.original)
         self._tell()
         first = player.report.first
         strict = self._options.mode == "strict"
@@ -229,12 +228,12 @@ class Replaying:
             raise DivergenceError(first) from error
 
     def keep_in(self, client: "Client") -> Self:
-        """Have a collector keep what comes of it, with the run that it repeats."""
+        """Store the outcome in a collector, with the original run."""
         self._kept_in = client
         return self
 
     def _overrides(self) -> tuple[dict[str, Any], ...]:
-        privacy = _privacy(self.original)
+        privacy = rules.outgoing()
         return tuple(told(each, privacy) for each in self._options.overrides)
 
     def _tell(self) -> None:
@@ -242,17 +241,17 @@ class Replaying:
             return
         branch = self.tape.trace_id if self._borrowed is not None and self._parts else None
         if self._branch and branch is None:
-            return  # nobody recorded the branch: there is nothing to point to
+            return  # the branch was not recorded: there is nothing to refer to
         event = outcome(
             self.original,
             self.report,
             mode="fork" if self._branch else self._options.mode,
             now_ns=time.time_ns(),
+            privacy=rules.outgoing(),
             branch=branch,
             at=self._options.fork_at or self.report.live_from,
             overrides=self._overrides(),
         )
-        from tracereel.client import ClientError
 
         try:
             self._kept_in.post_json("/v1/events", event)
@@ -260,26 +259,29 @@ class Replaying:
             self.report.notes.append(f"Note: what came of it could not be kept: {error}.")
 
     def call(self, function: Any = None) -> Any:
-        """Call the entry point with the arguments of the tape; coroutines and generators run to their end.
+        """Call the entry point with the recorded arguments; run coroutines and generators to their end.
 
         Args:
-            function: what to call, if not the function that the tape names.
+            function: function to call; default: the one that the tape names.
 
         Raises:
-            TapeError: the tape names none that could be loaded.
+            TapeError: the function cannot be loaded.
         """
         try:
             target = function if function is not None else entry_point(self.original)
+            if self._player is not None:
+                # The program may have configured redaction rules while it was imported.
+                self._player.privacy = rules.privacy_of(self.original)
             arguments = fitting(target, self.entry_arguments(self.original))
         except TapeError as error:
-            # The report says so too, if the program or its test swallows it.
+            # Add it to the report too, in case the program or its test catches it.
             self.report.notes.append(f"Note: {error}.")
             self.report.refused = str(error)
             raise
         recorded = self.original.header.get("code")
         inner = inspect.unwrap(target)
         name = getattr(inner, "__qualname__", str(inner))
-        # A plain function that is called instead only leads to the code that was recorded.
+        # A substitute function only leads to the recorded code, so its source is not compared.
         stands_for_it = inner is not target or function is None
         if (
             stands_for_it
@@ -296,7 +298,7 @@ class Replaying:
         *,
         items: int | None = None,
     ) -> Any:
-        """Call a function of any kind and run what it gives to its end, or read so many items of it."""
+        """Call a function and run its result to the end, or for `items` items."""
         args, kwargs = arguments
         result = target(*args, **kwargs)
         if inspect.iscoroutine(result):
@@ -310,11 +312,20 @@ class Replaying:
 
     @staticmethod
     def entry_arguments(tape: Tape) -> dict[str, Any]:
-        """What the run of a tape began with."""
+        """Return the arguments with which the recorded run began.
+
+        Raises:
+            TapeError: they cannot be read.
+        """
         root = tape.calls.get(tape.header.get("n", 1))
         if root is None or root.arguments is None:
             return {}
-        found: dict[str, Any] = codec.decode(tape.data(root.arguments))
+        try:
+            found = codec.decode(tape.data(root.arguments))
+        except ValueError as error:
+            raise TapeError(f"the arguments of the run cannot be read: {error}") from error
+        if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+            raise TapeError("the arguments of the run are no arguments by name")
         return found
 
 
@@ -329,19 +340,8 @@ async def _all_of(stream: Any, items: int | None) -> list[Any]:
     return found
 
 
-def _privacy(tape: Tape) -> Privacy | None:
-    """The rules that the recording was made with, so that redacted arguments are found again."""
-    said = tape.header.get("redaction") or {}
-    rules = [Rule(name, pattern) for name, pattern in said.get("rules", ())]
-    if not said.get("built_in") and not rules:
-        return None
-    return Privacy(
-        Redaction(rules=rules, built_in=bool(said.get("built_in"))), capture_content=True
-    )
-
-
 def check(tape: Tape) -> None:
-    """See to it that a tape can be replayed at all.
+    """Check that a tape can be replayed.
 
     Raises:
         TapeError: it cannot.
@@ -352,32 +352,31 @@ def check(tape: Tape) -> None:
 
 
 def open_tape(source: "str | Path | Tape") -> "tuple[Tape, Client | None]":
-    """A tape: itself, the file of that path, or that of a trace in the collector, which is given too.
+    """Open a tape by `Tape`, file path, or trace id in the collector.
+
+    Return the tape, and the client if it came from the collector.
 
     Raises:
-        TapeError: there is none.
-        ClientError: the collector did not give it.
+        TapeError: there is no such tape.
+        ClientError: the collector did not return it.
     """
     if isinstance(source, Tape):
         return source, None
     path = Path(source)
     if path.suffix or path.exists() or not _TRACE_ID.fullmatch(str(source)):
         return tape_format.load(path), None
-    from tracereel.client import Client
 
     client = Client()
     return fetched(client, str(source)), client
 
 
 def fetched(client: "Client", trace_id: str) -> Tape:
-    """The tape of a trace in the collector.
+    """Fetch the tape of a trace from the collector.
 
     Raises:
         TapeError: the run was not recorded.
-        ClientError: there is no such run, or the collector did not give the tape.
+        ClientError: there is no such run, or the collector did not return the tape.
     """
-    from tracereel.client import ClientError, TraceNotFoundError
-
     try:
         lines = client.tape(trace_id).splitlines()
     except TraceNotFoundError:
@@ -403,7 +402,7 @@ def replay(
     keep: bool = True,
     stall_seconds: float = 10.0,
 ) -> Replaying:
-    """Re-execute a recorded run: calls to models and tools are served from its tape, not made.
+    """Re-execute a recorded run: calls to models and tools are served from its tape.
 
     Example:
         with tracereel.replay("run.tape.ndjson") as run:
@@ -411,19 +410,21 @@ def replay(
         print(run.report)
 
     Args:
-        trace: the id of a trace in the collector, the path of a tape, or a tape.
-        mode: `strict` stops at the first divergence; `report` goes on and collects all; `live-after`
-            makes calls for real from the first divergence on.
-        freeze: let time begin when the recorded run did, and random numbers and UUIDs repeat.
-        allow: names of tools that may run for real although they change something.
-        allow_network: hosts that may be reached, or all; all once a run goes on live.
-        overrides: results or decisions that are to be others.
-        compare_output: whether the result of the run must be that of the tape.
-        keep: whether the collector that the tape is from keeps what comes of it.
+        trace: id of a trace in the collector, path of a tape file, or a tape.
+        mode: `strict` stops at the first divergence; `report` continues and collects all;
+            `live-after` makes real calls from the first divergence on.
+        freeze: start time at the recorded start, and repeat random numbers and UUIDs.
+        allow: names of tools that may run although they have side effects.
+        allow_network: hosts that may be reached, or `True` for all; all once a run continues live.
+        overrides: results or decisions to replace.
+        compare_output: whether the result of the run must match the tape.
+        keep: whether to store the outcome in the collector that the tape came from.
+        stall_seconds: seconds without progress after which the run counts as stalled.
 
     Raises:
-        TapeError: there is no such tape, it cannot be replayed, or a decision had no such candidate.
-        ValueError: the mode is none of these.
+        TapeError: there is no such tape, it cannot be replayed, or a decision had no such
+            candidate.
+        ValueError: the mode is unknown.
     """
     if mode not in MODES:
         raise ValueError(f"mode is {mode!r}; expected one of {', '.join(MODES)}")
@@ -449,18 +450,18 @@ def fork(
     allow_network: bool | Iterable[str] = True,
     keep: bool = True,
 ) -> Replaying:
-    """Go on live from a step of a recorded run: the calls before it are served, the others are made.
+    """Continue a recorded run live from a chosen call; earlier calls are served.
 
-    What comes of it is recorded as a run of its own, which names the run it comes from.
+    The fork is recorded as a new run that refers to the original.
 
     Args:
-        at: number of the first call that is made for real, from 1 on; 1 serves none. Without it, calls
-            are served as long as they are on the tape: up to what comes of the overrides.
-        freeze: let time begin when the recorded run did, and random numbers and UUIDs repeat.
-        overrides: what is to be different.
-        allow: names of tools that may run for real although they change something.
-        allow_network: hosts that may be reached, or all.
-        keep: whether the collector that the tape is from notes that there is a branch.
+        at: number of the first live call, from 1. Default: calls are served as long as they are on
+            the tape.
+        freeze: start time at the recorded start, and repeat random numbers and UUIDs.
+        overrides: changes to the run.
+        allow: names of tools that may run although they have side effects.
+        allow_network: hosts that may be reached, or `True` for all.
+        keep: whether to register the branch in the collector that the tape came from.
 
     Raises:
         TapeError: there is no such tape, or a decision had no such candidate.

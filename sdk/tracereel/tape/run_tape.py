@@ -1,48 +1,46 @@
-"""The tape of one run while it is recorded: records in parts, written when calls have ended.
+"""Tape of one run during recording, written in parts.
 
-While the program waits, a value is only taken as it is; it is looked at for secrets, addressed and
-written with its neighbours' (`gathering`).
+The calling thread only stores the encoded value. Redaction, hashing and writing happen later, in
+batches (`batch_writer`).
 """
 
 import itertools
 import threading
 import time
-from asyncio import _get_running_loop
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tracereel import _native
-from tracereel._clock import sortable_id
+from tracereel._runtime import gevent_compat
+from tracereel._runtime.clock import sortable_id
+from tracereel._runtime.compat import running_loop_or_none
+from tracereel.tape import batch_writer
 from tracereel.tape import format as tape_format
-from tracereel.tape import gathering
-from tracereel.tape.payloads import INLINE, Packed, Payloads, Taken, finish, hash_of
-from tracereel.tape.payloads import read as read_payload
-from tracereel.tape.turns import AllTurns
+from tracereel.tape.codec import EncodedValue
+from tracereel.tape.loop_ticks import AllTurns
+from tracereel.tape.payloads import INLINE, Packed, Payloads, finish, hash_of
 
 if TYPE_CHECKING:
-    from tracereel._privacy import Privacy
+    from tracereel._redact.event_redaction import Privacy
 
 MAX_TAPE_BYTES: Final = 64 * 1024 * 1024
 MAX_HELD_BYTES: Final = 4 * 1024 * 1024
-"""What a run may hold in memory until it is known whether it fails."""
+"""Bytes that a run may hold in memory until it fails or succeeds."""
 MAX_PART_BYTES: Final = 512 * 1024
 MAX_REASONS: Final = 20
 _RECORD_BYTES: Final = 150
-_ODD_BYTES: Final = 8 * 1024
-"""What a value that is not plain counts until it is written."""
-_MOMENT_NS: Final = round(gathering.MOMENT * 1e9)
+_MOMENT_NS: Final = round(batch_writer.MOMENT * 1e9)
 _LONGEST_NS: Final = 10 * _MOMENT_NS
-"""After this the program writes itself: whoever was to come has not."""
+"""Longest delay; after this the calling thread writes itself."""
 
 
 class Sink(Protocol):
-    """Where the parts of one tape go."""
+    """Destination of the parts of one tape."""
 
     def write(self, tape_id: str, part: int, records: list[dict[str, Any]]) -> None:
-        """Keep a part."""
+        """Write a part."""
 
 
-class Node:
-    """A call that has begun: its tape, its number, and whether it is inside a boundary."""
+class TapeNode:
+    """Call in progress: its tape, its number, and whether it is inside a boundary."""
 
     __slots__ = ("covered", "inside", "number", "tape")
 
@@ -51,26 +49,26 @@ class Node:
         self.number = number
         self.inside = inside
         self.covered = False
-        """Whether a call of a model in it is served."""
+        """Whether a model call in it is on the tape."""
 
 
 class RunTape:
-    """The tape of one run, while it is recorded; safe to use from several threads."""
+    """Tape of one run during recording; thread-safe."""
 
     def __init__(self, sink: Sink, privacy: "Privacy | None", *, held: bool = False) -> None:
         self.tape_id = sortable_id("tap")
         self.privacy = privacy
-        self.root = Node(self)
+        self.root = TapeNode(self)
         self.refused = False
-        """Whether nothing that could be served may be kept."""
+        """Whether recording is not allowed."""
         self.turns = AllTurns()
         self._sink = sink
         self._held = held
-        self._lock = _native.RLock()
+        self._lock = gevent_compat.RLock()
         self._started = time.perf_counter_ns()
         self._written = self._started - _MOMENT_NS
         self._taken: list[dict[str, Any]] = []
-        """Records whose values are as they were taken."""
+        """Records whose values are not redacted yet."""
         self._records: list[dict[str, Any]] = []
         self._size = 0
         self._waiting = 0
@@ -83,29 +81,29 @@ class RunTape:
         self._over = False
         self._open = 0
         self._names: dict[int, str] = {}
-        """Of the calls that are under way."""
+        """Names of the calls in progress."""
         self._called = False
-        """Whether somebody comes to write."""
-        gathering.know(self)
+        """Whether a write is scheduled."""
+        batch_writer.know(self)
 
     def begin(self, record: dict[str, Any]) -> None:
-        """Write where the run begins."""
+        """Add the header record."""
         with self._lock:
             self._add(record, 0)
 
     def open(
         self,
-        node: Node,
-        around: Node,
+        node: TapeNode,
+        around: TapeNode,
         *,
         kind: str,
         name: str,
         function: str,
         form: str,
-        arguments: Taken,
+        arguments: EncodedValue,
         effect: str = "",
     ) -> None:
-        """A call has begun; its node gets its number and place."""
+        """Record the beginning of a call and set the number of its node."""
         boundary = kind in tape_format.BOUNDARIES and form != "block"
         node.inside = around.inside or boundary
         with self._lock:
@@ -126,7 +124,7 @@ class RunTape:
             lane = self._lanes.setdefault(threading.get_ident(), len(self._lanes))
             if lane:
                 record["l"] = lane
-            if _get_running_loop() is not None and (task := self.turns.task()):
+            if running_loop_or_none() is not None and (task := self.turns.task()):
                 record["j"] = task
             if around.inside:
                 record["i"] = 1
@@ -135,23 +133,23 @@ class RunTape:
             if boundary:
                 self._open += 1
                 self._names[number] = name
-            # As `_add`, spelled out: this is what every call pays for.
+            # `_add` inlined, because every call passes here.
             if not self._over:
                 self._taken.append(record)
-                self._waiting += len(arguments) if type(arguments) is bytes else _ODD_BYTES
+                self._waiting += arguments.size
 
     def give(
         self,
-        node: Node,
+        node: TapeNode,
         how: str,
-        value: Taken,
+        value: EncodedValue,
         turn: tuple[int, int] | None,
         *,
         waited: bool = False,
         chunk: bool = False,
         awaited: bool = False,
     ) -> None:
-        """A call has given a part of a stream, or ended."""
+        """Record a stream item or the end of a call."""
         with self._lock:
             now = time.perf_counter_ns()
             record: dict[str, Any] = {
@@ -172,7 +170,7 @@ class RunTape:
                 self._open -= 1
             if not self._over:
                 self._taken.append(record)
-                self._waiting += len(value) if type(value) is bytes else _ODD_BYTES
+                self._waiting += value.size
                 if self._waiting > MAX_PART_BYTES:
                     self.write()
             since = now - self._written
@@ -180,10 +178,12 @@ class RunTape:
                 self.write()
             elif not self._called:
                 self._called = True
-                gathering.soon(self)
+                batch_writer.soon(self)
 
-    def decided(self, around: Node, decision_type: str, value: Taken, among: Taken | None) -> None:
-        """A decision was taken, among these candidates if they are known."""
+    def decided(
+        self, around: TapeNode, decision_type: str, value: EncodedValue, among: EncodedValue | None
+    ) -> None:
+        """Record a decision, and its candidates if known."""
         record = {"r": "decision", "p": around.number, "type": decision_type, "v": value}
         if among is not None:
             record["among"] = among
@@ -191,15 +191,15 @@ class RunTape:
             self._add(record, _size(value) + _size(among))
 
     def problem(self, state: str, reason: str) -> None:
-        """Something keeps the run from being re-executed, or from being so wholly."""
+        """Record a reason why the run is not, or not fully, replayable."""
         with self._lock:
             self.refused = self.refused or state == "no"
             if reason not in self._reasons and len(self._reasons) < MAX_REASONS:
                 self._reasons.add(reason)
                 self._add({"r": "problem", "state": state, "reason": reason}, 0)
 
-    def close(self, how: str, value: Taken | None) -> None:
-        """The run has ended."""
+    def close(self, how: str, value: EncodedValue | None) -> None:
+        """Record the end of the run."""
         with self._lock:
             record: dict[str, Any] = {"r": "closed", "how": how}
             record["t"] = (time.perf_counter_ns() - self._started) // 1000
@@ -213,14 +213,14 @@ class RunTape:
                 self.write()
 
     def keep(self) -> None:
-        """Something has failed: what waits in memory leaves, and the rest with it."""
+        """Write held parts and all later ones, because something failed."""
         with self._lock:
             self._held = False
             self.write()
 
     def disown(self) -> None:
-        """In a forked child: the tape is the parent's."""
-        self._lock = _native.RLock()
+        """Drop everything in a forked child; the tape belongs to the parent."""
+        self._lock = gevent_compat.RLock()
         self._forget()
 
     def _forget(self) -> None:
@@ -229,7 +229,7 @@ class RunTape:
         self._over = True
 
     def write(self) -> None:
-        """Hand what there is to the sink."""
+        """Write pending records to the sink."""
         with self._lock:
             self._finish()
             if self._held or not self._records:
@@ -247,7 +247,7 @@ class RunTape:
                 self.write()
 
     def _put(self, record: dict[str, Any]) -> None:
-        """Keep a record that may leave."""
+        """Append a finished record, within the size limit."""
         if self._over:
             return
         self._size += _weight(record)
@@ -259,11 +259,11 @@ class RunTape:
         self._records.append(record)
 
     def _finish(self) -> None:
-        """Make records of what was taken, as they may leave."""
+        """Redact and encode pending records."""
         self._written = time.perf_counter_ns()
         self._called = False
         while self._taken:
-            # Problems that are found on the way are added at the end, and finished here too.
+            # Problems found on the way are appended and finished in the same loop.
             taken, self._taken, self._waiting = self._taken, [], 0
             for record in taken:
                 if (value := record.get("v")) is not None:
@@ -272,7 +272,7 @@ class RunTape:
                     self._finish_arguments(record)
                 self._put(record)
 
-    def _finish_value(self, record: dict[str, Any], value: Taken) -> str | None:
+    def _finish_value(self, record: dict[str, Any], value: EncodedValue) -> str | None:
         text, packed = finish(value, self.privacy)
         reference = self._payloads.put_text(text)
         kind = record["r"]
@@ -281,8 +281,7 @@ class RunTape:
             name = names.get(number, "a call") if kind == "chunk" else names.pop(number, "a call")
             if reference is None:
                 self.problem("partly", f"a result of {name} was too long to be kept")
-            if packed is not None:
-                self._check(name, packed)
+            self._check(name, packed)
         elif "among" in record:
             record["among"] = self._payloads.put_text(finish(record["among"], self.privacy)[0])
         return reference
@@ -290,9 +289,8 @@ class RunTape:
     def _finish_arguments(self, record: dict[str, Any]) -> None:
         text, packed = finish(record["a"], self.privacy)
         if len(text) > INLINE:
-            # Of short ones the reader makes the hash himself.
-            data = packed.data if packed is not None else read_payload("=" + text.decode(), {})
-            record["h"] = hash_of(data)
+            # The reader computes the hash of short arguments.
+            record["h"] = hash_of(packed.data)
             if record.pop("scope", False):
                 del record["a"]
                 return
@@ -306,10 +304,8 @@ class RunTape:
             self.problem("partly", f"a result of {name} could not be kept: {problem}")
 
 
-def _size(value: Taken | None) -> int:
-    if value is None:
-        return 0
-    return len(value) if isinstance(value, bytes) else _ODD_BYTES
+def _size(value: EncodedValue | None) -> int:
+    return 0 if value is None else value.size
 
 
 def _weight(record: dict[str, Any]) -> int:
@@ -317,7 +313,7 @@ def _weight(record: dict[str, Any]) -> int:
 
 
 def _parts(records: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Records in portions that fit into an event."""
+    """Split records into parts that fit into an event."""
     parts: list[list[dict[str, Any]]] = [[]]
     size = 0
     for record in records:

@@ -1,24 +1,24 @@
-"""How single calls go in a re-execution: served from the tape, forced, live, or the outermost one."""
+"""Handlers of single calls in a re-execution: served, overridden, repeated, live or outermost."""
 
 import inspect
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tracereel._core.tape_session import Live
 from tracereel.tape import codec
 from tracereel.tape.divergence import Divergence, DivergenceError
 from tracereel.tape.format import Call
 from tracereel.tape.overrides import Override
 from tracereel.tape.recording import MAX_ITEMS
-from tracereel.tape.reel import NOT_GIVEN, StalledError
-from tracereel.tape.taped import Live
+from tracereel.tape.result_order import NOT_GIVEN, StalledError
 
 if TYPE_CHECKING:
     from tracereel.tape.player import Player
 
 
 class RootCall(Live):
-    """The outermost call of the run: its result is compared."""
+    """Outermost call of the run; its result is compared with the tape."""
 
     __slots__ = ("_items", "_player")
 
@@ -35,7 +35,8 @@ class RootCall(Live):
         if isinstance(error, Exception):
             self._player.ended("raised", error)
         elif isinstance(error, GeneratorExit) and self._items is not None:
-            # Nobody may be there to catch it; at the end of the block it is raised again.
+            # A closed generator has no caller to catch it; the end of the replay block raises it
+            # again.
             with suppress(DivergenceError):
                 self._player.ended("closed", {"items": self._items, "result": None})
 
@@ -46,7 +47,7 @@ class RootCall(Live):
 
 
 class LiveCall(Live):
-    """A call that runs for real, perhaps with other arguments."""
+    """Call that runs live, perhaps with changed arguments."""
 
     __slots__ = ("_arguments", "_function")
 
@@ -57,7 +58,7 @@ class LiveCall(Live):
     def changed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         others = dict(self._arguments)
         if others and args and self._function is not None:
-            # Those that were given by place are changed there.
+            # Replace positional arguments in place.
             names = list(inspect.signature(self._function).parameters)
             args = tuple(
                 others.pop(name, value) for name, value in zip(names, args, strict=False)
@@ -66,7 +67,7 @@ class LiveCall(Live):
 
 
 class Forced:
-    """A call whose result somebody has said."""
+    """Call whose result an override sets."""
 
     awaited = False
 
@@ -89,11 +90,11 @@ class Forced:
             yield item
 
     def stopped(self, error: BaseException) -> None:
-        """It does not matter."""
+        """Do nothing."""
 
 
 class RepeatedCall:
-    """A call that is not on the tape, and is given what another one gave before: nobody waits for it."""
+    """Call that is not on the tape and returns an earlier result at once."""
 
     def __init__(self, player: "Player", call: Call) -> None:
         self._player = player
@@ -116,11 +117,11 @@ class RepeatedCall:
             yield self._player.value(chunk)
 
     def stopped(self, error: BaseException) -> None:
-        """It does not matter."""
+        """Do nothing."""
 
 
 class ServedCall:
-    """A call that is served."""
+    """Call that is served from the tape."""
 
     def __init__(self, player: "Player", call: Call) -> None:
         self._player = player
@@ -141,7 +142,7 @@ class ServedCall:
             if error is not None:
                 raise error from None
             self._player.reel.done(given)
-        # The call took its time on the tape, and a program that looks at the clock next sees that.
+        # Advance the clock by the recorded duration, for programs that read it next.
         self._player.loops.reach(given.at)
         return self._player.value(given)
 
@@ -156,7 +157,7 @@ class ServedCall:
         return player.value(end)
 
     def _without_end(self) -> None:
-        """The call was broken off on the tape, and here it is not."""
+        """Report a call that was interrupted on the tape but not in this run."""
         player, call = self._player, self._call
         if not player.tape.complete and call.end is None:
             player.end_of_tape(f"{call.name} had been called, and what it gave is not on the tape")
@@ -176,7 +177,7 @@ class ServedCall:
             yield self._player.value(chunk)
 
     def stopped(self, _error: BaseException) -> None:
-        """The program has closed the stream early: as on the tape?"""
+        """Handle a stream that the program closed early, and note a difference."""
         call, player = self._call, self._player
         rest = [*call.chunks, *([call.end] if call.end is not None else [])]
         for given in rest:

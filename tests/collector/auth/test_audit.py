@@ -1,8 +1,12 @@
-"""The audit log: appended, bounded, counted by the minute, whole lines whoever writes."""
+"""Audit log: append-only, bounded, aggregated by minute, no torn lines with concurrent writers."""
 
 import json
 import multiprocessing
+import resource
 import stat
+from contextlib import contextmanager
+
+import pytest
 
 from tracereel_collector.auth.audit import FILES, MAX_SUBJECTS, AuditLog
 
@@ -12,7 +16,7 @@ def lines(folder):
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def test_the_first_use_is_written_at_once_and_then_one_line_a_minute(tmp_path):
+def test_audit_writes_first_use_at_once_then_once_a_minute(tmp_path):
     clock = [0.0]
     log = AuditLog(tmp_path, monotonic=lambda: clock[0])
     for second in range(150):
@@ -46,7 +50,7 @@ def test_files_are_bounded_in_number_and_size(tmp_path):
     assert numbers == list(range(numbers[0], 400))
 
 
-def test_a_flood_of_addresses_shares_one_line(tmp_path):
+def test_audit_aggregates_many_addresses_into_one_line(tmp_path):
     log = AuditLog(tmp_path)
     for number in range(MAX_SUBJECTS + 500):
         log.note("request.refused", reason="unknown_key", peer=f"10.0.{number >> 8}.{number & 255}")
@@ -77,7 +81,7 @@ def test_processes_that_write_together_lose_no_line_and_tear_none(tmp_path):
         assert [line["number"] for line in found if line["by"] == name] == list(range(200))
 
 
-def test_a_log_that_cannot_be_written_is_counted_and_stops_nobody(tmp_path):
+def test_audit_write_failure_is_counted_and_not_raised(tmp_path):
     (tmp_path / "audit").write_text("a file")
     lost = []
     log = AuditLog(tmp_path / "audit", on_error=lost.append)
@@ -85,3 +89,38 @@ def test_a_log_that_cannot_be_written_is_counted_and_stops_nobody(tmp_path):
     log.flush()
 
     assert lost == [1]
+
+
+@contextmanager
+def room_for(size):
+    """Limit the size of files; a write across the limit is cut short, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_an_act_that_is_written_in_part_is_refused_and_leaves_no_part(tmp_path):
+    log = AuditLog(tmp_path)
+    log.act("key.created", key="k1")
+    full = (tmp_path / "audit.ndjson").stat().st_size + 20
+
+    with room_for(full), pytest.raises(OSError, match="File too large"):
+        log.act("key.created", key="k2")
+    log.act("key.created", key="k3")
+
+    assert [line["key"] for line in lines(tmp_path)] == ["k1", "k3"]
+
+
+def test_counts_that_are_written_in_part_are_lost_and_leave_no_part(tmp_path):
+    lost = []
+    log = AuditLog(tmp_path, on_error=lost.append)
+    log.note("key.used", key="k1")
+    log.note("key.used", key="k2")
+    with room_for(100):
+        log.flush()
+
+    assert lost == [2]
+    assert lines(tmp_path) == []

@@ -1,4 +1,4 @@
-"""`tracereel keys`: what it prints, and what it says when it cannot."""
+"""Output and error messages of `tracereel keys`."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def run(tmp_path, capsys):
         (("create", "--name", "a\x1b[31m"), 2, "printable"),
     ],
 )
-def test_the_command_says_what_it_cannot_do(run, arguments, status, said):
+def test_keys_command_errors(run, arguments, status, said):
     code, output, errors = run(*arguments)
 
     assert (code, output) == (status, "")

@@ -1,4 +1,4 @@
-"""A batch that the store refuses is taken apart until only the poison is left out."""
+"""A refused batch is bisected until only the poison records are left out."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ def bodies_of(sizes, kind=Kind.EVENTS):
 
 
 class PickyStore:
-    """Keeps lines by token, refuses parts with a poisoned line, and can fail after a while."""
+    """Store that keeps lines by token, refuses poisoned lines, and can fail after a while."""
 
     def __init__(self, poison):
         self.poison = poison
@@ -76,7 +76,7 @@ def test_doing_it_again_after_a_crash_stores_nothing_twice(batch):
     assert store.lines == once
 
 
-def test_a_bad_moment_is_not_taken_for_poison():
+def test_store_outage_is_not_treated_as_poison():
     def insert(_bodies, _token):
         raise StoreUnavailableError("away")
 

@@ -1,4 +1,4 @@
-"""One real engine for all tests that do not hurt it, and clients to talk to it."""
+"""Engine shared by all tests that do not damage it, and clients for it."""
 
 import http.client
 from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ def client(connect: Connect) -> Any:
 
 @pytest.fixture
 def http_call(engine: Supervisor) -> Http:
-    """One plain HTTP request: (status, headers in lower case, body)."""
+    """Send one plain HTTP request; return status, headers in lower case, and body."""
 
     def call(
         method: str,

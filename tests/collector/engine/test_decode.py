@@ -1,4 +1,4 @@
-"""Bodies decoded inside the engine, exactly once by token: the path that delivery uses."""
+"""Bodies decoded in the engine, exactly once per token, as delivery inserts them."""
 
 import json
 import struct
@@ -100,8 +100,8 @@ def test_lines_by_token_are_stored_once(tables: Any) -> None:
     assert tables.command("SELECT uniqExact(seq) FROM decode.lines") == 4000
 
 
-def test_the_token_of_one_insert_does_not_cling_to_the_next(tables: Any) -> None:
-    """Other data under an old token would be dropped without a word."""
+def test_deduplication_token_applies_to_one_insert_only(tables: Any) -> None:
+    """Different data under an old token would be dropped silently."""
     for number, options in enumerate([settings("t"), {}, {"max_threads": 1}, {}, settings("t")]):
         block = b"\x01a" + struct.pack("<Q", number) + b"\x01x"
         tables.raw_insert("decode.lines_in", insert_block=block, fmt="RowBinary", settings=options)

@@ -1,5 +1,6 @@
-"""The edges of the HTTP server: keep-alive, bad bytes, too many at once."""
+"""HTTP server limits: keep-alive, invalid bytes, too many connections."""
 
+import contextlib
 import dataclasses
 import socket
 import threading
@@ -45,7 +46,7 @@ def test_expect_100_continue(engine: Supervisor) -> None:
         b"POST / HTTP/1.1\r\nno colon\r\n\r\n",
     ],
 )
-def test_what_is_not_http_ends_the_connection_and_nothing_else(
+def test_invalid_http_closes_only_its_connection(
     engine: Supervisor, http_call: Http, data: bytes
 ) -> None:
     raw(engine, data)
@@ -76,10 +77,92 @@ def test_statements_and_connections_are_bounded(settings: EngineSettings) -> Non
         key = f"X-ClickHouse-Key: {engine.secret}".encode()
         request = b"POST / HTTP/1.1\r\n%b\r\nConnection: close\r\nContent-Length: 8\r\n\r\nSELECT 1"
         wait_until(lambda: b"\r\nX-ClickHouse-Exception-Code: 202" in raw(engine, request % key))
-        # Idle connections give way to new ones; the busy one stays.
+        # Idle connections are closed for new ones; the busy one stays.
         idle = [socket.create_connection((engine.host, engine.port)) for _ in range(10)]
         assert b"200 OK" in raw(engine, b"GET /ping HTTP/1.1\r\nConnection: close\r\n\r\n")
         thread.join()
         assert client.command("SELECT 1") == 1
         for connection in idle:
             connection.close()
+
+
+UNFINISHED = [
+    b"POST /ping HTTP/1.1\r\nContent-Length: 1000\r\n\r\nx",
+    b"POST /ping HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx",
+    b"POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\nx",
+    b"GET /ping HTTP/1.1\r\n",
+    b"",
+]
+
+
+@pytest.mark.parametrize("request_bytes", UNFINISHED, ids=range(len(UNFINISHED)))
+def test_peers_without_the_secret_do_not_cut_the_store_off(
+    engine: Supervisor, http_call: Http, request_bytes: bytes
+) -> None:
+    """Neither an open connection nor a new one is cut off."""
+    query = b"POST / HTTP/1.1\r\nX-ClickHouse-Key: %b\r\nContent-Length: 8\r\n\r\nSELECT 7"
+    query %= engine.secret.encode()
+    with contextlib.ExitStack() as opened:
+
+        def connect() -> socket.socket:
+            made = socket.create_connection((engine.host, engine.port), timeout=10)
+            return opened.enter_context(made)
+
+        client = opened.enter_context(contextlib.closing(connect_to(engine)))
+        kept = connect()
+        kept.sendall(query)
+        assert b"200 OK" in kept.recv(65536)
+        for each in [connect() for _ in range(200)]:
+            with contextlib.suppress(OSError):  # some were closed already
+                each.sendall(request_bytes)
+
+        for _ in range(20):
+            kept.sendall(query)
+            assert b"200 OK" in kept.recv(65536)
+            assert http_call("POST", "/", "SELECT 1")[2] == b"1\n"
+            assert client.command("SELECT 1") == 1
+
+
+def test_bodies_without_the_secret_are_not_read(engine: Supervisor) -> None:
+    for target in (b"/ping", b"/health", b"/"):
+        with socket.create_connection((engine.host, engine.port), timeout=10) as connection:
+            head = b"POST %b HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 99\r\n\r\n"
+            connection.sendall(head % target)
+            got = b"".join(iter(lambda c=connection: c.recv(65536), b""))
+        assert got.startswith(b"HTTP/1.1 200" if target == b"/ping" else b"HTTP/1.1 401")
+        assert got.count(b"HTTP/1.1 ") == 1
+        assert b"Connection: close" in got
+
+
+def test_head_that_trickles_is_given_up(settings: EngineSettings) -> None:
+    with (
+        Supervisor(dataclasses.replace(settings, head_seconds=0.5)) as engine,
+        socket.create_connection((engine.host, engine.port)) as slow,
+    ):
+        slow.settimeout(0.05)
+
+        def ended() -> bool:
+            try:
+                slow.sendall(b"x")
+                return slow.recv(1) == b""
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+
+        wait_until(ended)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /ping HTTP/1.1\r\n" + b"a:\r\n" * 400_000,
+        b"GET /ping?" + b"a=&" * 400_000 + b" HTTP/1.1\r\n",
+    ],
+    ids=["headers", "parameters"],
+)
+def test_heads_of_very_many_parts_are_refused(
+    engine: Supervisor, http_call: Http, head: bytes
+) -> None:
+    assert raw(engine, head + b"\r\n") == b""
+    assert http_call("POST", "/", "SELECT 1")[2] == b"1\n"

@@ -1,4 +1,4 @@
-"""An insert that was not stored is never reported as done, wherever behind the parser it failed."""
+"""A failed insert is never reported as done, at whichever stage after the parser it failed."""
 
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
@@ -39,7 +39,7 @@ def tables(client):
     ],
     ids=["a constraint", "a constraint behind a view", "a view", "memory in a view"],
 )
-def test_a_failure_behind_the_parser_is_told_and_nothing_is_stored(
+def test_insert_failure_in_a_view_is_raised_and_nothing_is_stored(
     tables, into, behind, data, settings, code
 ):
     with pytest.raises(DatabaseError) as failure:

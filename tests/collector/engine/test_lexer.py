@@ -1,11 +1,13 @@
-"""The lexer and the guard on text alone; no engine."""
+"""Lexer and statement guard, without an engine."""
+
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tracereel_collector.engine.failures import QueryError
-from tracereel_collector.engine.lexer import Kind, tokens
+from tracereel_collector.engine.lexer import TokenKind, tokens
 from tracereel_collector.engine.refusals import Rules
 from tracereel_collector.engine.statements import check_identifiers, check_settings, parse
 
@@ -21,7 +23,7 @@ def in_quotes(quote: str) -> st.SearchStrategy[str]:
 
 
 def enclosed() -> st.SearchStrategy[str]:
-    """Text that must be one token or none, whatever is in it."""
+    """Return text that must be one token or none, whatever it contains."""
     line = anything.map(lambda text: text.replace("\n", " "))
     return st.one_of(
         in_quotes("'"),
@@ -157,7 +159,7 @@ def test_more_or_less_than_one_statement_is_a_syntax_error(sql: str) -> None:
         "SELECT aiGenerate('x')",
     ],
 )
-def test_ways_to_files_and_network_are_denied(sql: str) -> None:
+def test_file_and_network_functions_are_denied(sql: str) -> None:
     with pytest.raises(QueryError) as refused:
         parse(sql.encode(), RULES)
     assert refused.value.code == 497
@@ -226,10 +228,24 @@ def test_settings_that_name_files_are_denied_unless_the_schema_is_text() -> None
 def test_kinds_of_tokens() -> None:
     found = [(token.kind, token.text) for token in tokens(b"a `b` 'c' 1x $h$;$h$ a$b$")]
     assert found == [
-        (Kind.WORD, b"a"),
-        (Kind.NAME, b"`b`"),
-        (Kind.STRING, b"'c'"),
-        (Kind.NUMBER, b"1x"),
-        (Kind.STRING, b"$h$;$h$"),
-        (Kind.WORD, b"a$b$"),
+        (TokenKind.WORD, b"a"),
+        (TokenKind.NAME, b"`b`"),
+        (TokenKind.STRING, b"'c'"),
+        (TokenKind.NUMBER, b"1x"),
+        (TokenKind.STRING, b"$h$;$h$"),
+        (TokenKind.WORD, b"a$b$"),
     ]
+
+
+HEREDOC = re.compile(rb"\$(?P<tag>[A-Za-z0-9_]*)\$.*?\$(?P=tag)\$", re.DOTALL)
+"""Reference pattern for the rule; it searches the rest of the text after every tag."""
+
+
+@given(st.lists(st.sampled_from(["$", "a", "b", "1", " ", "$a$", "$$", ";"]), max_size=20))
+def test_heredocs_end_where_their_tag_comes_again(pieces: list[str]) -> None:
+    sql = "".join(pieces).encode()
+    for token in tokens(sql):
+        if sql.startswith(b"$", token.start):
+            expected = HEREDOC.match(sql, token.start)
+            assert (token.kind is TokenKind.STRING) == (expected is not None)
+            assert expected is None or token.text == expected[0]

@@ -1,6 +1,6 @@
-"""Our lexer against the engine's own parser, on random pieces of SQL.
+"""Our lexer compared with the engine's parser on random SQL.
 
-What matters is one direction: where the engine would run two, the guard must not see one.
+Only one direction matters: where the engine would run two statements, the guard must not see one.
 """
 
 import json
@@ -57,7 +57,7 @@ json.dump([handle._conn.classify_query(text)["statement_count"] for text in text
 """
 
 
-def test_the_engine_never_sees_two_statements_where_the_guard_sees_one() -> None:
+def test_guard_and_engine_agree_on_single_statements() -> None:
     rnd = random.Random(20)
     texts = [
         "SELECT 1 "

@@ -1,4 +1,4 @@
-"""A stream of the engine that fails at its very end is told; one that failed before keeps its reason."""
+"""Errors of engine streams: errors at close are raised, earlier errors keep their reason."""
 
 import pytest
 
@@ -12,7 +12,7 @@ class Chunk:
 
 
 class Stream:
-    """As chDB gives one: blocks, then None; here it also fails where it is told to."""
+    """Fake chDB stream: blocks, then None, with optional errors."""
 
     def __init__(self, *blocks, close_error=None):
         self._blocks = list(blocks)
@@ -38,12 +38,12 @@ def test_a_stream_is_read_to_its_end_and_closed():
     assert stream.closed == 1
 
 
-def test_a_failure_on_closing_is_told_as_any_other():
+def test_error_on_stream_close_is_raised():
     with pytest.raises(QueryError, match="disk"):
         list(_rest(Stream(close_error=RuntimeError("Code: 243. DB::Exception: disk")), b"first"))
 
 
-def test_the_failure_that_came_first_is_the_one_that_is_told():
+def test_first_stream_error_wins_over_close_error():
     stream = Stream(
         RuntimeError("Code: 241. DB::Exception: memory"),
         close_error=RuntimeError("Code: 243. DB::Exception: disk"),
@@ -54,7 +54,7 @@ def test_the_failure_that_came_first_is_the_one_that_is_told():
     assert stream.closed == 1
 
 
-def test_a_reader_that_goes_away_closes_the_stream():
+def test_abandoned_reader_closes_the_stream():
     stream = Stream(Chunk(), close_error=RuntimeError("Code: 243. DB::Exception: disk"))
     reading = _rest(stream, b"first")
     next(reading)

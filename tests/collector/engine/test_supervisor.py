@@ -1,4 +1,4 @@
-"""The engine's life: start, death, hanging, stopping; with real processes and signals."""
+"""Engine lifecycle: start, crash, hang and stop, with real processes and signals."""
 
 import dataclasses
 import os
@@ -53,10 +53,10 @@ def test_the_supervisor_never_imports_chdb() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_it_starts_in_a_process_that_has_more_than_1024_files_open(
+def test_engine_starts_with_more_than_1024_open_files(
     settings: EngineSettings,
 ) -> None:
-    """A collector with many connections must be able to start its engine again."""
+    """A collector with many connections must be able to restart its engine."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 2_000:
         pytest.skip(f"the system allows {hard} open files")
@@ -94,7 +94,7 @@ def test_stop_is_safe_without_start_and_twice(settings: EngineSettings) -> None:
 
 
 @pytest.mark.fault
-def test_a_killed_engine_comes_back_with_its_port_and_data(settings: EngineSettings) -> None:
+def test_killed_engine_restarts_with_its_port_and_data(settings: EngineSettings) -> None:
     events: list[str] = []
     with Supervisor(settings, on_event=lambda event, _: events.append(event)) as supervisor:
         client = connect_to(supervisor)
@@ -112,7 +112,7 @@ def test_a_killed_engine_comes_back_with_its_port_and_data(settings: EngineSetti
                     answers[0] += 1
                 except AssertionError:
                     raise
-                except Exception:  # the killed one breaks off; that is the point
+                except Exception:  # requests on the killed engine fail, as intended
                     continue
 
         threads = [threading.Thread(target=ask) for _ in range(4)]
@@ -313,5 +313,5 @@ def test_stop_is_bounded_when_a_request_does_not_end(settings: EngineSettings) -
     wait_until(lambda: other.command("SELECT count() FROM system.processes") >= 2)
     started = time.monotonic()
     supervisor.stop()
-    assert time.monotonic() - started < 10  # and not the twenty of the request
+    assert time.monotonic() - started < 10  # and not the twenty seconds of the request
     thread.join()

@@ -1,4 +1,4 @@
-"""Bodies are decompressed as they come and stop at their limits."""
+"""Request bodies are decompressed while streaming and stop at their limits."""
 
 import asyncio
 import gzip
@@ -18,6 +18,7 @@ from tracereel_collector.errors import (
     UnsupportedError,
 )
 from tracereel_collector.ingest.body import SMALL_BODY, BodyReader
+from tracereel_collector.runtime.tenant_shares import SharePolicy
 
 
 def read(*chunks, headers=None, max_body=1000, inflight=10_000):
@@ -28,7 +29,7 @@ def read(*chunks, headers=None, max_body=1000, inflight=10_000):
             yield chunk
 
     async def run():
-        async with reader.read(stream(), headers or {}) as data:
+        async with reader.read(stream(), headers or {}, tenant="t") as data:
             return data
 
     return asyncio.run(run())
@@ -64,7 +65,7 @@ def test_a_declared_length_over_the_limit_is_refused_before_reading():
 
     async def run():
         reader = BodyReader(max_body_bytes=10, max_inflight_bytes=10)
-        async with reader.read(never(), {"content-length": "11"}):
+        async with reader.read(never(), {"content-length": "11"}, tenant="t"):
             pass
 
     with pytest.raises(TooLargeError, match="larger than 10 bytes"):
@@ -77,7 +78,7 @@ def test_an_undeclared_body_stops_at_the_limit():
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_a_bomb_stops_at_the_limit_without_being_unpacked(encoding):
+def test_gzip_bomb_stops_at_the_limit_while_streaming(encoding):
     bomb = PACKERS[encoding](bytes(200_000_000))
     with pytest.raises(TooLargeError):
         read(bomb, headers={"content-encoding": encoding}, max_body=1 << 20, inflight=1 << 22)
@@ -106,13 +107,13 @@ def test_all_requests_together_hold_no_more_than_allowed():
         yield b"x" * size
 
     async def run():
-        async with reader.read(stream(), {}):
+        async with reader.read(stream(), {}, tenant="t"):
             with pytest.raises(ThrottledError):
-                async with reader.read(stream(), {}):
+                async with reader.read(stream(), {}, tenant="t"):
                     pass
-            async with reader.read(stream(SMALL_BODY), {}):
-                pass  # a small body is never kept out by large ones
-        async with reader.read(stream(), {}) as data:
+            async with reader.read(stream(SMALL_BODY), {}, tenant="t"):
+                pass  # a small body is never blocked by large ones
+        async with reader.read(stream(), {}, tenant="t") as data:
             return len(data)
 
     assert asyncio.run(run()) == large
@@ -126,7 +127,7 @@ def test_a_body_that_stops_coming_is_given_up():
             yield b"x"
             await asyncio.Event().wait()
 
-        async with reader.read(stalled(), {}, pause_seconds=0.01):
+        async with reader.read(stalled(), {}, tenant="t", pause_seconds=0.01):
             pass
 
     with pytest.raises(TooSlowError, match="nothing more of the body"):
@@ -169,10 +170,60 @@ def test_broken_zstd_is_refused(packed, problem):
         read(packed, headers=ZSTD, max_body=1_000_000)
 
 
-def test_a_zstd_frame_that_asks_for_a_huge_window_is_refused():
+def test_zstd_frame_with_a_huge_window_is_refused():
     parameters = zstandard.ZstdCompressionParameters(window_log=27, enable_ldm=True)
     stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     packed = stream.compress(b"x" * 100) + stream.flush()
 
     with pytest.raises(BadRequestError, match="cannot be read"):
         read(packed, headers=ZSTD)
+
+
+def half_sent(size):
+    async def stream():
+        yield b"x" * size
+        await asyncio.Event().wait()
+
+    return stream()
+
+
+async def whole(size):
+    yield b"x" * size
+
+
+def test_half_sent_bodies_of_a_tenant_leave_room_for_others():
+    several = SharePolicy(has_several_tenants=lambda: True)
+    large = SMALL_BODY + 100
+    reader = BodyReader(max_body_bytes=2 * large, max_inflight_bytes=1000, shares=several)
+
+    async def hold(size):
+        async with reader.read(half_sent(size), {}, tenant="noisy"):
+            pass
+
+    async def run():
+        noisy = [asyncio.create_task(hold(large)) for _ in range(20)]
+        done, _ = await asyncio.wait(noisy, timeout=0.1)
+        refused = [each.exception() for each in done]
+        async with reader.read(whole(SMALL_BODY + 200), {}, tenant="quiet") as data:
+            taken = len(data)
+        for each in noisy:
+            each.cancel()
+        await asyncio.gather(*noisy, return_exceptions=True)
+        return refused, taken
+
+    refused, taken = asyncio.run(run())
+    assert taken == SMALL_BODY + 200
+    assert len(refused) == 15
+    assert all(isinstance(each, ThrottledError) for each in refused)
+
+
+def test_body_larger_than_a_tenants_share_is_refused_for_good():
+    several = SharePolicy(has_several_tenants=lambda: True)
+    reader = BodyReader(max_body_bytes=2 * SMALL_BODY, max_inflight_bytes=1000, shares=several)
+
+    async def run():
+        async with reader.read(whole(SMALL_BODY + 501), {}, tenant="t"):
+            pass
+
+    with pytest.raises(TooLargeError, match=f"larger than {SMALL_BODY + 500} bytes"):
+        asyncio.run(run())

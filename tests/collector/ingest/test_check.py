@@ -1,4 +1,4 @@
-"""The door names every refusal, and lets pass what the contract allows as the bytes that came."""
+"""Event validation: every rejection has a reason, valid events pass byte for byte."""
 
 import json
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.contract import EXAMPLES, PRINTED, example
 from tracereel_collector.ingest.check import EventCheck
 from tracereel_collector.ingest.decoders import EventDecoders
-from tracereel_collector.model import Run
+from tracereel_collector.model import EmitterRun
 
 door = EventCheck(max_event_bytes=100_000)
 decoders = EventDecoders()
@@ -104,7 +104,7 @@ def test_any_version_1_is_accepted(version):
 @pytest.mark.parametrize(
     "field", ["confidence", "reasoning", "decision_type", "agent_version", "llm_tokens_used"]
 )
-def test_what_an_agent_does_not_have_may_be_null_or_absent(field):
+def test_optional_agent_fields_may_be_null_or_absent(field):
     lines = [json.dumps({**COMPLETED, field: None}).encode(), json.dumps(without(field)).encode()]
 
     assert door.check(lines, tenant="default").rejected == []
@@ -129,7 +129,7 @@ def test_users_own_types_and_unknown_fields_pass():
     ("depth", "enters"), [(150, True), (300, False), (600, False), (990, False)]
 )
 @pytest.mark.parametrize("shape", [b'{"a":%b}', b"[%b]"], ids=["objects", "arrays"])
-def test_depth_is_told_the_same_way_however_it_is_written(depth, enters, separators, shape):
+def test_nesting_depth_limit_is_independent_of_formatting(depth, enters, separators, shape):
     value = b"1"
     for _ in range(depth):
         value = shape % value
@@ -148,7 +148,7 @@ def test_of_very_many_refusals_the_first_are_explained_and_all_counted():
     assert checked.refused == 5_000
 
 
-def test_the_id_of_a_line_that_is_no_json_is_told_where_it_can_be_seen():
+def test_rejection_of_invalid_json_names_the_event_id_if_readable():
     (rejection,) = door.check([b'{"event_id": "evt_1", "x": NaN}'], tenant="default").rejected
 
     assert rejection.event_id == "evt_1"
@@ -179,7 +179,7 @@ def test_in_a_batch_the_bad_are_named_by_position_and_the_good_kept():
         ("session_user_mismatch", True),
     ],
 )
-def test_what_only_the_collector_may_say_is_removed(field, said):
+def test_collector_fields_are_removed_from_sent_events(field, said):
     checked = door.check([json.dumps({**COMPLETED, field: said}).encode()], tenant="default")
 
     assert json.loads(checked.lines[0]) == COMPLETED
@@ -187,7 +187,7 @@ def test_what_only_the_collector_may_say_is_removed(field, said):
 
 
 @pytest.mark.parametrize("claimed", ["other", 7, ["default"], {"name": "default"}, True])
-def test_an_event_that_names_another_tenant_is_refused_and_told_apart(claimed):
+def test_event_of_another_tenant_is_rejected_and_counted_separately(claimed):
     lines = [json.dumps(each).encode() for each in ({**COMPLETED, "tenant": claimed}, COMPLETED)]
 
     checked = door.check(lines, tenant="default")
@@ -219,7 +219,7 @@ def test_sessions_and_their_users_are_named_once_in_the_order_they_came():
         b'{"event_id": "first", ' + json.dumps({**COMPLETED, "event_id": "second"}).encode()[1:],
     ],
 )
-def test_a_key_said_twice_is_said_once_so_that_door_and_engine_read_the_same(line):
+def test_duplicate_json_keys_are_collapsed_to_the_last(line):
     checked = door.check([line], tenant="default")
 
     pairs = json.loads(checked.lines[0], object_pairs_hook=list)
@@ -236,7 +236,7 @@ numbers = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(1, 5
 
 
 @given(numbers)
-def test_runs_tell_every_records_emitter_and_number(records):
+def test_ledger_runs_cover_every_emitter_number(records):
     lines = []
     for emitter, number in records:
         ledger = {"emitter_id": emitter, "emitter_seq": number} if emitter else {}
@@ -250,7 +250,7 @@ def test_runs_tell_every_records_emitter_and_number(records):
         for step in range(run.count)
     ]
     assert unfolded == [(emitter, number if emitter else None) for emitter, number in records]
-    assert all(isinstance(run, Run) for run in runs)
+    assert all(isinstance(run, EmitterRun) for run in runs)
 
 
 @given(st.binary(max_size=200))
@@ -275,7 +275,7 @@ def test_the_door_takes_exactly_what_the_types_of_the_contract_take(event, data,
     field = data.draw(st.sampled_from(sorted(event)))
     line = msgspec.json.encode({**event, field: value})
     if field in ("event_type", "timestamp"):
-        return  # those have rules beyond their type
+        return  # these have rules beyond their type
 
     try:
         decoders.of(event["event_type"]).decode(line)

@@ -1,4 +1,4 @@
-"""Redaction at the door: nothing of the corpus of secrets is left in what would be kept."""
+"""Redaction at ingest: no secret of the sample corpus is stored."""
 
 import json
 
@@ -70,7 +70,7 @@ def test_values_under_the_name_of_a_secret_go_whatever_they_look_like(redactor):
     assert kept["event_id"] == COMPLETED["event_id"]
 
 
-def test_an_event_with_nothing_to_hide_goes_on_as_the_bytes_that_came(redactor):
+def test_event_without_secrets_is_stored_byte_for_byte(redactor):
     door = EventCheck(max_event_bytes=1 << 20, redactor=redactor)
     line = json.dumps(COMPLETED).encode()
 
@@ -81,7 +81,7 @@ def test_an_event_with_nothing_to_hide_goes_on_as_the_bytes_that_came(redactor):
 
 
 def any_value(sample, depth):
-    """The text, under lists and lists of pairs."""
+    """Wrap the text in nested lists and key-value lists."""
     value = AnyValue(string_value=f"say {sample}")
     for level in range(depth):
         outer = AnyValue()

@@ -1,4 +1,4 @@
-"""Three shapes of a body become the same lines."""
+"""Three body formats are parsed into the same lines."""
 
 import json
 
@@ -25,7 +25,7 @@ def test_an_array_is_its_elements(events, indent):
 
 
 @given(st.lists(objects, min_size=2, max_size=5), st.sampled_from(["\n", "\r\n", "\n\n"]))
-def test_lines_are_told_from_one_object_without_a_content_type(events, separator):
+def test_ndjson_is_detected_without_a_content_type(events, separator):
     body = separator.join(json.dumps(each) for each in events).encode() + b"\n"
 
     assert lines_of(body) == (events, False)

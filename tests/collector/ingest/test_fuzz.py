@@ -1,4 +1,4 @@
-"""Thousands of bodies that are almost right: taken, mended or refused, never anything else."""
+"""Fuzzing with thousands of almost valid bodies: accepted, repaired or refused, never a crash."""
 
 import os
 import random
@@ -9,7 +9,7 @@ CASES = int(os.environ.get("TRACEREEL_FUZZ_CASES", "10000"))
 SEED = int(os.environ.get("TRACEREEL_FUZZ_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 
 
-def test_whatever_comes_is_taken_mended_or_refused():
+def test_any_body_is_accepted_repaired_or_refused():
     done = fuzzing.run(SEED, lambda number: number >= CASES)
 
     assert done.total() == CASES

@@ -1,4 +1,4 @@
-"""Heartbeats at the door: what enters, and what is said to the rest."""
+"""Heartbeat validation: accepted fields and rejection messages."""
 
 import json
 
@@ -20,14 +20,14 @@ def check(value):
     return check_heartbeats(json.dumps(value).encode())
 
 
-def test_one_or_several_enter_as_lines():
+def test_one_or_several_heartbeats_become_lines():
     assert [json.loads(line)["recorded"] for line in check(GOOD).lines] == [7]
     several = check([GOOD, {**GOOD, "recorded": 8}])
     assert [json.loads(line)["recorded"] for line in several.lines] == [7, 8]
     assert several.rejected == []
 
 
-def test_what_is_unknown_is_left_out():
+def test_unknown_heartbeat_fields_are_dropped():
     (line,) = check({**GOOD, "tenant": "somebody else", "mood": "fine"}).lines
 
     assert not {"tenant", "mood"} & json.loads(line).keys()
@@ -65,7 +65,7 @@ def test_a_required_field_is_named(missing):
     assert rejection.reason == f"{missing}: missing; the field is required"
 
 
-def test_the_good_enter_beside_the_bad():
+def test_valid_heartbeats_are_accepted_beside_invalid_ones():
     checked = check([GOOD, 5, {**GOOD, "state": None}, GOOD])
 
     assert len(checked.lines) == 2
@@ -83,7 +83,7 @@ def test_other_bodies_are_refused_with_the_shapes_that_are_accepted(body):
     assert "JSON" in str(refused.value.hint)
 
 
-def test_too_much_is_refused():
+def test_oversized_heartbeat_bodies_are_refused():
     with pytest.raises(TooLargeError, match="at most 1048576"):
         check_heartbeats(b" " * (MAX_BYTES + 1))
     with pytest.raises(TooLargeError, match="at most 1000"):

@@ -1,4 +1,4 @@
-"""The door's check of OTLP: bytes stay as they came unless they must change, and then nothing is lost."""
+"""OTLP validation: bytes pass unchanged unless they must be repaired, without data loss."""
 
 import json
 
@@ -73,7 +73,7 @@ def test_an_ordinary_request_stays_the_bytes_that_came():
     span = request.resource_spans[0].scope_spans[0].spans[0]
     span.attributes.add(key="list").value.array_value.values.add().string_value = "x"
     span.attributes.add(key="map").value.kvlist_value.values.add(key="k").value.int_value = 0
-    # A field of a later version of OTLP, in a place where none is now.
+    # A field of a later OTLP version, at a position that is unused now.
     data = request.SerializeToString() + b"\xfa\x01\x03new"
 
     checked = door.protobuf(TRACES, data, tenant="default")
@@ -82,7 +82,7 @@ def test_an_ordinary_request_stays_the_bytes_that_came():
     assert (checked.records, checked.message(), checked.mended) == (2, "", {})
 
 
-def test_what_is_not_protobuf_is_refused_by_name():
+def test_invalid_protobuf_is_refused_by_name():
     with pytest.raises(BadRequestError, match="not an OTLP ExportLogsServiceRequest in protobuf"):
         door.protobuf(LOGS, b"\xff\xff\xff", tenant="default")
 
@@ -117,7 +117,7 @@ def test_messages_of_a_model_call_keep_every_level(levels):
 
 def test_nesting_without_end_is_refused_not_followed():
     value = b""
-    for _ in range(5_000):  # a value that is a list of one value that is …
+    for _ in range(5_000):  # a list of one value that is a list of one value …
         value = field(1, field(5, value))
     attribute = field(2, field(5, value))
     request = field(1, field(1, field(1, attribute)))
@@ -125,7 +125,7 @@ def test_nesting_without_end_is_refused_not_followed():
         door.protobuf(TRACES, request, tenant="default")
 
 
-def test_text_that_is_not_utf8_is_mended_and_the_rest_is_untouched():
+def test_invalid_utf8_is_repaired_and_the_rest_unchanged():
     request = request_of({"name": "good"}, {"name": "bad NAME"})
     request.resource_spans[0].scope_spans[0].spans[1].attributes.add(key="k").value.int_value = 9
     data = request.SerializeToString().replace(b"bad NAME", b"bad \xff\xfeME")
@@ -140,7 +140,7 @@ def test_text_that_is_not_utf8_is_mended_and_the_rest_is_untouched():
     assert not checked.refused
 
 
-def test_text_is_mended_wherever_it_stands():
+def test_invalid_text_is_repaired_in_every_field():
     request = request_of({"name": "BAD", "trace_state": "BAD"})
     span = request.resource_spans[0].scope_spans[0].spans[0]
     span.events.add(name="BAD").attributes.add(key="BAD").value.string_value = "BAD"
@@ -214,7 +214,7 @@ def test_points_of_every_type_are_counted():
     assert door.protobuf(METRICS, request.SerializeToString(), tenant="default").records == 6
 
 
-# Events of ours among log records
+# Tracereel events among log records
 
 
 def logs_of(*records):
@@ -261,7 +261,7 @@ def test_a_record_with_our_event_name_becomes_the_event_and_others_stay_logs():
     assert [each.event_name for each in kept.scope_logs[0].log_records] == ["some.other.event"]
 
 
-def test_what_the_event_says_of_itself_wins_over_the_record():
+def test_event_fields_override_log_record_fields():
     fields = {"trace_id": "trc_own", "event_id": "evt_own", "timestamp": "2026-01-01T00:00:00Z"}
     checked = door.protobuf(
         LOGS, logs_of(("custom.mine", fields)).SerializeToString(), tenant="default"
@@ -327,7 +327,7 @@ def test_any_bytes_are_checked_or_refused(signal, data):
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_damaged_requests_are_checked_or_refused(data):
-    """Closer to the real thing than random bytes: a few bytes of a real request are others."""
+    """Real requests with a few bytes changed, which is closer to reality than random bytes."""
     request = request_of({"name": "some name"}, {"name": "another"})
     nested(request.resource_spans[0].resource.attributes.add(key="deep").value, 4)
     body = bytearray(request.SerializeToString())

@@ -1,4 +1,4 @@
-"""OTLP's own JSON mapping: what it deviates in from protobuf's, what it tolerates, what it names."""
+"""OTLP JSON mapping: differences from protobuf JSON, tolerated input, error messages."""
 
 import json
 
@@ -110,7 +110,7 @@ def test_a_value_that_cannot_be_is_named_with_its_place(fields, problem):
 
 
 @pytest.mark.parametrize("body", [b"[]", b"5", b"{", b"not json", b'{"resourceSpans": [{]}'])
-def test_what_is_no_json_object_is_refused(body):
+def test_non_object_json_is_refused(body):
     with pytest.raises(BadRequestError, match="not an OTLP ExportTraceServiceRequest in JSON"):
         request_from_json(TRACES, body)
 
@@ -130,7 +130,7 @@ def test_values_nested_without_end_are_refused():
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\\ud800", b"\xed\xa0\x80"])
-def test_bad_text_is_mended_and_said(bad):
+def test_invalid_text_is_repaired_and_reported(bad):
     body = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"a?' + bad + b'b"}]}]}]}'
 
     request, mended = request_from_json(TRACES, body)

@@ -1,4 +1,4 @@
-"""Records with too many attributes or too long values: cut, counted, said; the rest is untouched."""
+"""Records with too many attributes or too long values are cut and marked."""
 
 import hashlib
 
@@ -23,7 +23,7 @@ door = OtlpCheck(
 
 
 def places(signal):
-    """An empty request of a signal, and everything in it that has attributes."""
+    """Return an empty request of a signal and everything in it that has attributes."""
     request = signal.request()
     if signal is TRACES:
         resource = request.resource_spans.add()
@@ -61,7 +61,7 @@ def test_attributes_beyond_the_limit_are_left_out_wherever_they_stand(signal):
 
 
 @pytest.mark.parametrize("signal", SIGNALS, ids=lambda signal: signal.name)
-def test_as_many_as_the_limit_go_in_as_they_came(signal):
+def test_attributes_within_the_limit_are_unchanged(signal):
     request, found = places(signal)
     for place in found:
         for number in range(MOST):
@@ -71,7 +71,7 @@ def test_as_many_as_the_limit_go_in_as_they_came(signal):
     assert door.protobuf(signal, data, tenant="t").data is data
 
 
-def test_a_long_value_is_cut_and_says_what_it_was():
+def test_long_value_is_cut_and_marked():
     request, (span, *_) = places(TRACES)
     text = "ñ" * 50_000
     span.attributes.add(key="prompt").value.string_value = text
@@ -128,7 +128,7 @@ def test_a_hundred_thousand_attributes_become_a_thousand():
 
 @given(st.lists(st.text(max_size=600), max_size=9), st.sampled_from([TRACES, LOGS, METRICS]))
 @settings(deadline=None)
-def test_whatever_comes_what_is_kept_is_within_the_limits(texts, signal):
+def test_stored_records_are_always_within_the_limits(texts, signal):
     request, (place, *_) = places(signal)
     for number, text in enumerate(texts):
         place.attributes.add(key=f"k{number}").value.string_value = text

@@ -1,4 +1,4 @@
-"""Which records a filter lets through."""
+"""Records that match a live filter."""
 
 import pytest
 from hypothesis import given
@@ -93,7 +93,7 @@ def test_a_type_that_ends_in_a_dot_means_all_that_begin_so():
         ({"event_type": "agent.pipeline.completed", "status": "failed"}, "failed"),
     ],
 )
-def test_the_status_is_the_events_own_or_what_its_type_says(fields, status):
+def test_status_is_the_events_field_or_derived_from_its_type(fields, status):
     assert passes(fields, status=[status])
     assert not passes(fields, status=["running"])
 
@@ -147,9 +147,25 @@ NAMES = st.sampled_from(
 
 
 @given(st.dictionaries(NAMES | st.text(), JSON), st.text(max_size=5))
-def test_whatever_an_event_holds_a_filter_answers(fields, word):
+def test_filters_accept_any_event(fields, word):
     wanted = TailFilter(
         type=(word,), agent=(word,), status=(word,), trace=(word,), model=(word,), text=word
     )
 
     assert wanted.test()(fields) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "is_shown"),
+    [
+        ("The Report of TODAY", "report", True),
+        ("The Report of TODAY", "repor", False),
+        ("The Report of TODAY", '"rt of tod"', True),
+        ("The Report of TODAY", '"rt of tod" THE', True),
+        ("The Report of TODAY", '"rt of tod" other', False),
+        ("Straße und Ärger", "ärger", True),
+        ("aaa", "aa", False),
+    ],
+)
+def test_words_stand_alone_and_phrases_anywhere_in_any_case(text, query, is_shown):
+    assert passes({"reasoning": text}, text=query) is is_shown

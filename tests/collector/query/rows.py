@@ -1,4 +1,4 @@
-"""Rows as the store gives them, made by hand; times in milliseconds after the run's beginning."""
+"""Hand-made store rows; times are milliseconds after the start of the run."""
 
 import itertools
 
@@ -16,13 +16,13 @@ _SAID = {
     "confidence": "own_confidence",
     "error_message": "error_message_given",
 }
-"""What the model makes of several fields, and one of them that tells it."""
+"""Columns that the model derives from several fields, with one source field each."""
 _RAW = {"arguments": "arguments", "input": "input_summary", "output": "output_summary"}
 _RAW |= {"chosen": "chosen_value"}
 
 
 def event(event_type, at=0.0, *, start=None, hlc=None, **fields):
-    """One event `at` a moment; with `start` it closes a span that began then."""
+    """Return one event at a moment; with `start` it closes a span that began then."""
     number = next(_numbers)
     moment = BEGAN + round(at * MILLI)
     if start is not None:
@@ -47,7 +47,7 @@ def event(event_type, at=0.0, *, start=None, hlc=None, **fields):
 
 
 def span(span_id, parent, start, end, **fields):
-    """A span that somebody else's instrumentation sent."""
+    """Return a span of another instrumentation."""
     fields.setdefault("trace_id", "0" * 32)
     return SpanRow(
         sequence_number=next(_numbers),
@@ -62,7 +62,7 @@ def span(span_id, parent, start, end, **fields):
 
 
 def rows(*events, spans=(), prices=None, trace_ids=("trc",), truncated=False):
-    """A run of them, in causal order."""
+    """Return a run of events and spans in causal order."""
     return RunRows(
         trace_id=trace_ids[0],
         trace_ids=tuple(trace_ids),

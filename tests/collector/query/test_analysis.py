@@ -1,19 +1,19 @@
-"""What is worked out about a run: critical path, chains, waste, errors, usage."""
+"""Run analysis: critical path, chains, waste, errors, usage."""
 
 import pytest
 from hypothesis import given
 
 from tests.collector.query.rows import MILLI, event, rows, span
 from tests.collector.query.test_tree import HELD, RUNS
-from tracereel_collector.query.brief import MIN_BYTES, brief_of
+from tracereel_collector.query.budgeted_tree import MIN_BYTES, brief_of
 from tracereel_collector.query.diff import compared
-from tracereel_collector.query.moment import Moment, state_at
 from tracereel_collector.query.run.align import aligned
 from tracereel_collector.query.run.analysis import analyse
 from tracereel_collector.query.run.summary import summary_of
 from tracereel_collector.query.run.timeline import timeline_of
 from tracereel_collector.query.run.tree import build
 from tracereel_collector.query.run.waste import covered
+from tracereel_collector.query.state_at import MomentOfRun, state_at
 from tracereel_collector.query.trace import document_of
 
 
@@ -65,7 +65,7 @@ def test_the_critical_path_follows_what_ended_last():
     ]
 
 
-def test_a_worker_that_outlives_its_caller_did_not_hold_it_up():
+def test_worker_that_outlives_its_caller_is_not_on_the_critical_path():
     analysis = analysed(*pipeline(0, 50), *agent("detached", 40, 90))
 
     assert path(analysis)[0] == ("booking", 50)
@@ -86,7 +86,7 @@ def test_the_critical_path_is_as_long_as_the_run_without_a_gap(made):
 
 
 def retried():
-    """One agent that tries inside itself, then falls back; one that is tried again as a whole."""
+    """One agent retries internally and falls back; another is retried as a whole."""
     return analysed(
         *pipeline(0, 100),
         event("execution.started", 1, span_id="a", parent_span_id="p", agent_name="parser"),
@@ -144,7 +144,7 @@ def retried():
     )
 
 
-def test_attempts_and_takeovers_are_one_chain():
+def test_attempts_and_fallbacks_are_one_chain():
     (chain,) = retried().chains
 
     assert [(link.what, link.number, link.status) for link in chain.links] == [
@@ -156,7 +156,7 @@ def test_attempts_and_takeovers_are_one_chain():
     assert chain.outcome == "success"
 
 
-def test_what_was_tried_for_nothing_is_wasted():
+def test_failed_attempts_count_as_waste():
     waste = retried().waste
 
     assert [step.id for step in waste.steps] == ["a1", "a2", "again"]
@@ -216,7 +216,7 @@ def test_a_pipeline_counts_its_agents_in_every_process():
     }
 
 
-def test_what_failed_beside_a_pipeline_was_known_to_it():
+def test_failures_beside_a_pipeline_are_counted_by_it():
     here = {"emitter_id": "here"}
     analysis = analysed(
         *pipeline(0, 100, **here, status="success"), *agent("a", 1, 10, **here, status="failed")
@@ -227,7 +227,7 @@ def test_what_failed_beside_a_pipeline_was_known_to_it():
 
 
 def test_an_operation_that_was_tried_again_elsewhere_is_one():
-    """The executions in the other process do not know that they are tries at one thing."""
+    """Executions in the other process carry no link to the operation they are attempts of."""
 
     def attempt(name, start, end, kind, *, number=1, **fields):
         ids = {"span_id": f"t{name}", "parent_span_id": "boss", "agent_name": "boss"}
@@ -311,7 +311,7 @@ def test_overlaps_count_once(stretches, expected):
 
 @HELD
 @given(RUNS)
-def test_whatever_a_run_is_made_of_it_can_be_shown(made):
+def test_any_run_can_be_analysed(made):
     analysis = analyse(build(made), made.prices)
 
     document = document_of(analysis)
@@ -324,7 +324,7 @@ def test_whatever_a_run_is_made_of_it_can_be_shown(made):
     )
     assert len({str(entry.cursor) for entry in entries}) == len(entries)
     for offset in (-1.0, 0.0, 300.0, 10**6):
-        state = state_at(analysis, Moment(offset_ms=offset))
+        state = state_at(analysis, MomentOfRun(offset_ms=offset))
         assert state["finished"] + state["under_way"] + state["to_come"] == len(analysis.run.steps)
     same = compared(analysis, analyse(build(made), made.prices))
     assert same["same"] is True

@@ -1,11 +1,11 @@
-"""What the model of a run takes from an event, whatever the event holds."""
+"""Event rows as the run model reads them, whatever the event contains."""
 
 import json
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tracereel._clock import otel_trace_id
+from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.query.run.events import _FIELDS, TEXT, StoredEvent, event_rows
 
 VALUES = st.recursive(
@@ -23,7 +23,7 @@ def row(payload, **options):
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(sorted(_FIELDS)), VALUES, max_size=8))
 def test_any_value_in_any_field_is_read(fields):
-    """Users' own events may call their fields what they like."""
+    """Custom events may use any field names."""
     made = row(json.dumps(fields))
 
     assert isinstance(made.reasoning, str)
@@ -54,7 +54,7 @@ def test_one_field_that_holds_something_else_does_not_hide_the_others():
     assert (made.span_name, made.delay_seconds, made.chosen) == ('{"a":1}', 3.0, '["b"]')
 
 
-def test_inputs_are_told_apart_beyond_what_is_shown():
+def test_input_hash_covers_the_part_that_is_cut_off():
     one, other = ("x" * TEXT + each for each in "ab")
     left, right = (row(json.dumps({"arguments": {"q": each}})) for each in (one, other))
 
@@ -63,7 +63,7 @@ def test_inputs_are_told_apart_beyond_what_is_shown():
     assert row('{"arguments": null, "input_summary": ""}').input_hash == 0
 
 
-def test_what_an_event_does_not_say_is_as_the_store_has_it():
+def test_missing_fields_get_the_store_defaults():
     made = row('{"event_type": "agent.execution.failed", "trace_id": "trc", "agent_name": null}')
 
     assert (made.status, made.agent_name) == ("failed", "")
@@ -77,7 +77,7 @@ def test_what_an_event_does_not_say_is_as_the_store_has_it():
     assert row('{"duration_ms": 5, "total_execution_time_ms": 3}').duration_ms == 3
 
 
-def test_the_payload_comes_only_where_it_is_wanted():
+def test_payload_is_read_only_on_request():
     assert row("{}").payload == ""
     assert row("{}", whole=True).payload == "{}"
     assert row("not json").reasoning == ""

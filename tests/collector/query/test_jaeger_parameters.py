@@ -1,4 +1,4 @@
-"""Parameters, ids and values of Jaeger's APIs, read and shown."""
+"""Parsing and formatting of parameters, ids and values in Jaeger's APIs."""
 
 import base64
 import contextlib
@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.growth import excess
 from tracereel_collector.errors import BadRequestError
+from tracereel_collector.query.jaeger import parameters
 from tracereel_collector.query.jaeger.ids import check_id, otel_id, shown
 from tracereel_collector.query.jaeger.parameters import (
     boolean,
@@ -48,14 +50,36 @@ TYPES = st.sampled_from([TEXT, BOOL, INT, DOUBLE, LIST, MAP, BYTES])
         ("-1s", -SECOND),
     ],
 )
-def test_durations_are_gos(text, nanoseconds):
+def test_durations_use_go_syntax(text, nanoseconds):
     assert duration(text) == nanoseconds
 
 
+def test_duration_above_the_length_limit_is_refused_unread(monkeypatch):
+    read = []
+
+    class Recorded:
+        def fullmatch(self, text):
+            read.append(text)
+            return pattern.fullmatch(text)
+
+    pattern = parameters._DURATION
+    monkeypatch.setattr(parameters, "_DURATION", Recorded())
+    for text in ("1" * 30_000, "1s" * 51):
+        with pytest.raises(ValueError, match="expected a form like"):
+            duration(text)
+    assert duration("1s" * 50) == 50 * SECOND
+    assert read == ["1s" * 50]
+
+
+def test_time_to_read_a_duration_grows_linearly():
+    """Tests the pattern itself, without the length check before it."""
+    assert excess(parameters._DURATION.fullmatch, lambda size: "1" * size) is None
+
+
 @given(st.text(max_size=8))
-def test_what_is_no_duration_number_or_time_is_said_to_be_none(text):
+def test_invalid_parameters_raise_only_value_error(text):
     for read in (duration, integer, boolean, moment):
-        with contextlib.suppress(ValueError):  # nothing else may come out
+        with contextlib.suppress(ValueError):  # no other exception may be raised
             assert isinstance(read(text), int)
 
 
@@ -86,7 +110,7 @@ def test_every_form_of_an_id_means_the_same(data):
         base64.urlsafe_b64encode(data).decode(),
         base64.b64encode(data).decode().rstrip("="),
     ]
-    # A text that is hexadecimal is never taken for base64.
+    # Text that is valid hexadecimal is never read as base64.
     assert {otel_id(form) for form in forms if not _is_hex(form) or len(form) == 32} == {data.hex()}
     assert otel_id(shown(data.hex())) == data.hex()
 
@@ -96,7 +120,7 @@ def _is_hex(text):
 
 
 @given(st.text(max_size=40))
-def test_whatever_is_given_as_an_id_is_one_or_is_refused(text):
+def test_any_id_is_parsed_or_refused(text):
     with contextlib.suppress(BadRequestError):
         assert check_id(text) == text
 
@@ -121,7 +145,7 @@ def test_integers_that_javascript_would_round_are_text(number):
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
-def test_numbers_that_json_has_no_word_for_have_otlps(text):
+def test_nan_and_infinity_are_encoded_as_in_otlp(text):
     assert tag("k", text, DOUBLE) == {"key": "k", "type": "float64", "value": text}
     assert any_value(text, DOUBLE) == {"doubleValue": text}
 

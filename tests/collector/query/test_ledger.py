@@ -1,4 +1,4 @@
-"""What the numbers of emitters say about a run."""
+"""Completeness of a run, derived from emitter sequence numbers."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ def verdict(rows):
     return verdict_of(accounts_of(rows), unnumbered=unnumbered(rows))
 
 
-def test_a_run_is_complete_when_every_number_to_its_told_end_is_here():
+def test_run_is_complete_when_all_sequence_numbers_up_to_its_count_arrived():
     assert verdict(numbered([1, 2, 3], told=4)) == "complete"
     assert verdict(numbered([1, 2, 3])) == "open"
     assert verdict(numbered([1, 3], told=4)) == "incomplete"
@@ -34,7 +34,7 @@ def test_a_run_is_complete_when_every_number_to_its_told_end_is_here():
     assert verdict(numbered([1, 2], told=3) + numbered([1, 3], emitter="other")) == "incomplete"
 
 
-def test_a_missing_tail_is_seen_by_the_count_that_the_end_carries():
+def test_missing_tail_is_detected_by_the_event_count():
     rows = [
         *numbered([1, 2]),
         event("pipeline.completed", 9, emitter_id="emt", trace_seq=5, trace_event_count=7),
@@ -46,7 +46,7 @@ def test_a_missing_tail_is_seen_by_the_count_that_the_end_carries():
 
 
 @given(st.sets(st.integers(1, 400), min_size=1), st.none() | st.integers(1, 500))
-def test_gaps_and_numbers_are_all_there_is(numbers, told):
+def test_gaps_are_the_complement_of_the_seen_numbers(numbers, told):
     (account,) = accounts_of(numbered(sorted(numbers), told=told))
     seen = numbers | ({told} if told else set())
     gone = {number for first, last in account.gaps for number in range(first, last + 1)}
@@ -58,8 +58,8 @@ def test_gaps_and_numbers_are_all_there_is(numbers, told):
         assert len(gone) == account.missing
 
 
-def test_a_run_that_goes_on_after_an_end_it_told_is_open_until_it_tells_another():
-    """Tried again by a loop with nothing traced around: the first try has closed the run."""
+def test_run_with_events_after_its_end_is_open_until_a_new_end():
+    """Retried by a loop without a trace around it: the first attempt has closed the run."""
     first = event("execution.failed", 2, emitter_id="emt", trace_seq=2, trace_event_count=2)
     retry = event("retry.attempted", 3, emitter_id="emt", trace_seq=3, trace_event_count=3)
     last = event("execution.completed", 5, emitter_id="emt", trace_seq=5, trace_event_count=5)

@@ -1,8 +1,10 @@
-"""A name in a statement cannot look like a line of its tree."""
+"""A name in a statement cannot be mistaken for a line of the syntax tree."""
 
 import pytest
 
-from tracereel_collector.query.sql.tree import _nodes
+from tracereel_collector.query.user_sql.catalogue import made_of
+from tracereel_collector.query.user_sql.names import SqlRefusedError
+from tracereel_collector.query.user_sql.tree import _nodes, check
 
 ENDS_FOR_PYTHON = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\r"
 
@@ -14,3 +16,40 @@ def test_a_name_with_an_odd_character_is_one_node(end):
     nodes = list(_nodes(tree))
 
     assert [node.kind for node in nodes] == ["SelectQuery", "Identifier", "Literal"]
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        "SelectQuery",
+        "SelectQuery (children 1)\n Literal a",
+        "SelectQuery (children 2)\n Literal a (alias x)\n Literal 'y (children 3)'",
+        "SelectQuery (children 1)\n Literal Tuple_('x (children 3', UInt64_1)",
+        "SelectQuery (children 2)\n ExpressionList (children 1)\n  Literal a\n ExpressionList",
+    ],
+)
+def test_tree_with_right_counts_passes(tree):
+    check(tree, made_of("t", tables=[], columns=[], system_columns=[]))
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        "",
+        "SelectQuery (children 1)",
+        "SelectQuery (children 1)\n Literal a\n Literal b",
+        "SelectQuery\nSelectQuery",
+        "SelectQuery\n Literal a",
+        "SelectQuery (children 1)\n  Literal a",
+        "SelectQuery (children 2)\n ExpressionList (children 1)\n Literal a",
+        "SelectQuery (children 1)\n Identifier a (children 1)\n  Literal b",
+        "SelectQuery (children x)",
+        "SelectQuery (children 99999999999999999999)",
+        " SelectQuery",
+        "(alias x)",
+    ],
+    ids=ascii,
+)
+def test_tree_with_wrong_counts_is_refused(tree):
+    with pytest.raises(SqlRefusedError):
+        check(tree, made_of("t", tables=[], columns=[], system_columns=[]))

@@ -1,4 +1,4 @@
-"""Events and spans become a tree of steps, whatever is missing of them."""
+"""Events and spans become a tree of steps, even if parts are missing."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from tracereel_collector.query.run.tree import build, settle
 
 
 def outline(run):
-    """The tree as (depth, kind, name) lines."""
+    """Return the tree as (depth, kind, name) lines."""
     depths = {}
     lines = []
     for step in run.steps:
@@ -36,7 +36,7 @@ def test_a_run_with_spans_is_nested_by_them():
 
 
 def test_events_of_the_contract_alone_are_paired_and_nested_under_the_pipeline():
-    """They have neither spans nor executions: name and request must do."""
+    """Without spans and executions, steps are paired by name and request."""
     run = build(
         rows(
             event("pipeline.started", 0, pipeline_type="booking", request_id="r"),
@@ -58,7 +58,7 @@ def test_events_of_the_contract_alone_are_paired_and_nested_under_the_pipeline()
     assert [len(step.events) for step in run.steps] == [2, 3, 2]
 
 
-def test_a_failure_that_came_without_its_start_has_the_time_it_says():
+def test_failure_without_a_start_event_uses_its_own_duration():
     run = build(rows(event("execution.failed", 40, agent_name="parser", duration_ms=30)))
 
     (step,) = run.steps
@@ -83,7 +83,7 @@ def test_a_call_inside_an_attempt_that_still_runs_hangs_under_the_agent():
     assert outline(run) == [(0, "agent", "parser"), (1, "tool", "look")]
 
 
-def test_spans_of_others_stand_between_ours():
+def test_third_party_spans_are_nested_between_ours():
     run = build(
         rows(
             event("execution.started", 0, span_id="a", agent_name="parser"),
@@ -100,7 +100,7 @@ def test_spans_of_others_stand_between_ours():
     assert [step.source for step in run.steps] == ["both", "otlp", "events"]
 
 
-def test_steps_that_call_each_other_their_cause_are_all_shown():
+def test_cyclic_parents_are_all_shown():
     run = build(
         rows(
             event("execution.started", 0, span_id="a", parent_span_id="b", agent_name="a"),
@@ -130,7 +130,7 @@ def test_a_run_that_another_started_hangs_under_it():
     assert outline(run) == [(0, "pipeline", "outer"), (1, "agent", "inner")]
 
 
-def test_a_very_deep_tree_is_no_trouble():
+def test_very_deep_tree_is_built():
     depth = 5_000
     run = build(
         rows(
@@ -149,7 +149,7 @@ def test_a_very_deep_tree_is_no_trouble():
     assert [each[0] for each in outline(run)] == list(range(depth))
 
 
-def test_clocks_minutes_apart_are_brought_together():
+def test_clock_skew_of_minutes_is_corrected():
     """The second machine is five minutes ahead, the third five behind; each waited for the next."""
 
     def place(name, parent, order, skew, start, end):
@@ -208,7 +208,7 @@ def status(emitters, seconds=1):
     return run.steps[0].status
 
 
-def test_what_has_not_ended_runs_or_has_crashed_with_its_emitter():
+def test_unended_steps_are_running_or_crashed_with_their_emitter():
     assert status({"emt": emitter("alive")}, seconds=10**6) == "running"
     assert status({"emt": emitter("silent", missing=2)}) == "crashed"
     assert status({"emt": emitter("ended")}) == "crashed"

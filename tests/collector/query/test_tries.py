@@ -1,4 +1,4 @@
-"""Tries that stand side by side, of a loop with nothing traced around: the last one is the run."""
+"""Sibling attempts of a retry loop without a trace around it: the last one decides the state."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tracereel_collector.query.run.summary import summary_of
 
 
 def announced(name, at, number, *, after=1.0, execution=None):
-    """The event of tenacity's or stamina's hook, in the execution that has just failed."""
+    """Return the event of tenacity's or stamina's hook, in the execution that just failed."""
     return event(
         *("retry.attempted", at),
         span_id=name,
@@ -34,7 +34,7 @@ def tried(*, last="completed"):
 
 
 @pytest.mark.parametrize(("last", "state"), [("completed", "success"), ("failed", "failed")])
-def test_the_last_try_says_how_the_run_went(last, state):
+def test_last_attempt_decides_the_state_of_the_run(last, state):
     analysis = tried(last=last)
     summary = summary_of(analysis)
 
@@ -45,7 +45,7 @@ def test_the_last_try_says_how_the_run_went(last, state):
     assert was_handled(analysis.first_error) == (state == "success")
 
 
-def test_all_tries_are_one_chain():
+def test_all_attempts_are_one_chain():
     analysis = tried()
     (chain,) = analysis.chains
 
@@ -60,7 +60,7 @@ def test_all_tries_are_one_chain():
     assert analysis.waste.waiting_ms == 2
 
 
-def test_what_was_tried_again_inside_a_try_is_a_chain_of_its_own():
+def test_retries_inside_an_attempt_are_a_separate_chain():
     analysis = analysed(
         event("execution.started", 0, span_id="one", execution_id="x-one", agent_name="parser"),
         announced("one", 2, 1),
@@ -82,7 +82,7 @@ def test_what_was_tried_again_inside_a_try_is_a_chain_of_its_own():
     ) == [("one", [1, 2], "failed"), ("two", [1, 2], "success")]
 
 
-def test_a_try_that_has_not_come_yet_is_not_told():
+def test_announced_attempt_is_not_listed_before_it_starts():
     analysis = analysed(
         *agent("one", 0, 10, parent="", status="failed", error_type="OSError"),
         announced("one", 10.5, 1),
@@ -95,8 +95,8 @@ def test_a_try_that_has_not_come_yet_is_not_told():
     assert analysis.state == "failed"
 
 
-def test_a_try_that_has_begun_is_the_run():
-    """Its beginning says what it repeats, so that one that crashes is not hidden by the failure."""
+def test_started_attempt_decides_the_state_of_the_run():
+    """The start event names the execution it repeats, so a crashed attempt is not hidden."""
     analysis = analysed(
         *agent("one", 0, 10, parent="", status="failed", error_type="OSError"),
         announced("one", 10.5, 1),
@@ -113,7 +113,7 @@ def test_a_try_that_has_begun_is_the_run():
 
 
 @pytest.mark.parametrize("kind", ["llm.called", "tool.called", "step.completed"])
-def test_calls_without_an_agent_are_told_by_their_last_try_too(kind):
+def test_last_attempt_decides_the_state_of_calls_without_an_agent(kind):
     first = {"span_id": "one", "execution_id": "x-one", "status": "failed", "error_type": "OSError"}
     inside = {"span_id": "in", "parent_span_id": "one", "execution_id": "x-one"}
     analysis = analysed(
@@ -129,7 +129,7 @@ def test_calls_without_an_agent_are_told_by_their_last_try_too(kind):
     assert [link.step.id for link in chain.links] == ["one", "two"]
 
 
-def test_executions_that_claim_to_repeat_each_other_can_be_shown():
+def test_cyclic_repeats_do_not_break_the_analysis():
     analysis = analysed(
         *agent("one", 0, 10, parent="", repeats="x-two"),
         *agent("two", 12, 20, parent="", repeats="x-one"),

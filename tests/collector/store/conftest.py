@@ -1,4 +1,4 @@
-"""A real engine with a database for each test module."""
+"""Real engine with a database for each test module."""
 
 import itertools
 import json
@@ -12,12 +12,42 @@ from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.store.migrate import migrate
+from tracereel_collector.store.sql import migrations
 
 TABLES = (
     *("agent_events", "otel_spans", "otel_span_events", "model_usage", "model_prices"),
     *("trace_summaries", "trace_texts", "agent_minutes", "agent_hours"),
 )
 RECEIVED = 1_769_162_400_000_000_000
+LATER_SCHEMA = """-- A column of a table and of the view that fills it.
+ALTER TABLE run_links ADD COLUMN IF NOT EXISTS events SimpleAggregateFunction(sum, UInt64);
+
+ALTER TABLE agent_events_to_run_links MODIFY QUERY
+SELECT tenant, parent_trace_id, trace_id, min(agent_events.ingested_at) AS ingested_at, count() AS events
+FROM agent_events
+WHERE parent_trace_id != ''
+GROUP BY tenant, parent_trace_id, trace_id;
+
+CREATE TABLE event_types
+(
+    tenant LowCardinality(String),
+    event_type LowCardinality(String),
+    events UInt64
+)
+ENGINE = SummingMergeTree
+ORDER BY (tenant, event_type)
+SETTINGS $merge_tree_settings;
+
+-- Filled with the rows that are there; emptied first, should this have been interrupted.
+TRUNCATE TABLE event_types;
+
+INSERT INTO event_types
+SELECT tenant, event_type, count() AS events FROM agent_events GROUP BY tenant, event_type;
+
+CREATE MATERIALIZED VIEW agent_events_to_event_types TO event_types AS
+SELECT tenant, event_type, count() AS events FROM agent_events GROUP BY tenant, event_type;
+"""
+"""Statements that a later version may use to change a store with rows in it."""
 
 
 @pytest.fixture(scope="session")
@@ -34,10 +64,19 @@ def connect(engine, database):
 
 @pytest.fixture
 def new_store(engine):
-    """A store on an empty database of its own."""
+    """Return a store on an empty database."""
     store = connect(engine, f"db_{uuid.uuid4().hex}")
     yield store
     store.close()
+
+
+@pytest.fixture
+def later(tmp_path):
+    """Return the migrations of a later version: the current ones and one more."""
+    folder = tmp_path / "schema"
+    folder.mkdir()
+    (folder / "9000_event_types.sql").write_text(LATER_SCHEMA)
+    return [*migrations(), *migrations(folder)]
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +89,7 @@ def migrated(engine):
 
 @pytest.fixture
 def store(migrated):
-    """A migrated store with nothing in it; tokens are still remembered, so use `token`."""
+    """Return an empty migrated store; tokens are still remembered, so use `token`."""
     for table in TABLES:
         migrated.command(f"TRUNCATE TABLE {table}")
     return migrated
@@ -58,13 +97,13 @@ def store(migrated):
 
 @pytest.fixture
 def token():
-    """A token nobody used before."""
+    """Return an unused token."""
     return uuid.uuid4().hex
 
 
 @pytest.fixture
 def queued():
-    """Builds bodies as delivery reads them from the queue, with numbers that follow each other."""
+    """Return a factory of bodies as delivery reads them, with consecutive numbers."""
     ids, number = itertools.count(1), 1
 
     def make(data, *, records=None, kind=Kind.EVENTS, tenant="default"):
@@ -87,19 +126,19 @@ def queued():
 
 @pytest.fixture(scope="session")
 def sequence():
-    """Builds bodies for tests that share the store, each with tenants of its own."""
+    """Return a factory of bodies for tests that share the store, each with its own tenants."""
     return itertools.count(1)
 
 
 @pytest.fixture
 def tenant():
-    """Nobody else's: what others stored is not to be seen, so that nothing need be emptied."""
+    """Return an unused tenant, so the shared store need not be emptied."""
     return f"tenant-{uuid.uuid4().hex}"
 
 
 @pytest.fixture
 def told(migrated, sequence, tenant):
-    """Stores events as lines of one body."""
+    """Store events as lines of one body."""
 
     def insert(*events, tenant=tenant):
         data = b"\n".join(json.dumps(each).encode() for each in events)
@@ -110,7 +149,7 @@ def told(migrated, sequence, tenant):
 
 @pytest.fixture
 def spans(migrated, sequence, tenant):
-    """Stores the spans of an OTLP request."""
+    """Store the spans of an OTLP request."""
 
     def insert(request, tenant=tenant):
         insert_body(migrated, Kind.SPANS, request, 1, tenant, sequence)
@@ -120,13 +159,12 @@ def spans(migrated, sequence, tenant):
 
 @pytest.fixture
 def beat(migrated, sequence, tenant):
-    """Stores what an emitter says of itself; it claims no numbers, because those of old events are
-    forgotten as soon as they are stored."""
+    """Store a heartbeat; it claims no numbers, because those of old events are forgotten."""
 
     def insert(emitter_id, state, tenant=tenant, recorded=0):
         said = {"emitter_id": emitter_id, "state": state, "interval_seconds": 1e9}
         said["recorded"] = recorded
-        # Now: what emitters said long ago is forgotten.
+        # Sent now, because old heartbeats are forgotten.
         data, received = json.dumps(said).encode(), time.time_ns()
         insert_body(migrated, Kind.HEARTBEATS, data, 1, tenant, sequence, received=received)
 

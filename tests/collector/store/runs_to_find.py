@@ -1,4 +1,4 @@
-"""Small runs, as events and as spans of somebody else's, for the tests of searches and statistics."""
+"""Small runs, as events and as third-party spans, for tests of searches and statistics."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,12 +9,12 @@ NOW = int(datetime(2026, 1, 23, 18, tzinfo=UTC).timestamp()) * 10**9
 
 
 def at(seconds):
-    """A moment so many seconds after the start of the tests' time."""
+    """Return the moment so many seconds after the tests' start time."""
     return (START + timedelta(seconds=seconds)).isoformat()
 
 
 def run(trace_id, *, begin=0, took=2, agent="parsing_agent", status="success", **more):
-    """The events of a pipeline with one agent; what else is given stands on all of them."""
+    """Return the events of a pipeline with one agent; other fields are set on all of them."""
     prompt, output = more.pop("prompt", "hello"), more.pop("output", "done")
     confidence, cost = more.pop("confidence", 0.9), more.pop("cost", 0.001)
     common = {"trace_id": trace_id, "request_id": "r", "event_version": "1.0.0"}
@@ -40,13 +40,13 @@ def run(trace_id, *, begin=0, took=2, agent="parsing_agent", status="success", *
 
 
 def span(number, *, parent=None, name="work", error="", begin=0, took=1, **attributes):
-    """A span as plain data; every other key is an attribute of it."""
+    """Return a span as plain data; every other key is an attribute."""
     place = {"#id": number, "#parent": parent, "#name": name, "#error": error}
     return {**place, "#begin": begin, "#took": took, **attributes}
 
 
 def spans_request(*spans, trace=b"\xab" * 16):
-    """An OTLP request with them."""
+    """Return an OTLP request with these spans."""
     request = ExportTraceServiceRequest()
     scope = request.resource_spans.add().scope_spans.add()
     for each in spans:

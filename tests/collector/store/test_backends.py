@@ -1,7 +1,7 @@
-"""What the collector needs of any ClickHouse, held on each backend there is.
+"""Requirements on any ClickHouse, tested on each available backend.
 
-The embedded engine, the same through a proxy that misbehaves, and a server where
-`TRACEREEL_TEST_CLICKHOUSE=clickhouse://user:pass@host:port/db` names one (its database is emptied).
+The embedded engine, the same behind a faulty proxy, and a server if
+`TRACEREEL_TEST_CLICKHOUSE=clickhouse://user:pass@host:port/db` is set (its database is emptied).
 """
 
 import json
@@ -67,7 +67,7 @@ def clean(backend):
 
 @pytest.fixture
 def behind_proxy(engine, proxy):
-    """A store that is only reached through the proxy, on tables nobody else writes to meanwhile."""
+    """Return a store behind the proxy, on tables without other writers."""
     store = open_store(
         StoreAddress(
             host="127.0.0.1",
@@ -109,7 +109,7 @@ def test_another_token_is_stored_beside_it(clean, queued):
     assert counted(clean) == (2, 2)
 
 
-def test_bad_data_is_told_from_a_bad_moment_and_leaves_nothing(clean, queued):
+def test_corrupt_body_raises_bad_data_error_and_stores_nothing(clean, queued):
     poison = queued(b"\x0a\xff\xff\xff\xff no protobuf", records=1, kind=Kind.SPANS)
 
     with pytest.raises(BadDataError):
@@ -118,7 +118,7 @@ def test_bad_data_is_told_from_a_bad_moment_and_leaves_nothing(clean, queued):
     assert clean.rows("SELECT count() FROM otel_spans") == [("0",)]
 
 
-def test_values_are_bound_never_spliced(clean, queued):
+def test_query_values_are_bound_parameters(clean, queued):
     clean.insert(Kind.EVENTS, [queued(LINES[0])], token=uuid.uuid4().hex)
     hostile = "x' OR 1=1; DROP TABLE agent_events; --"
 
@@ -130,7 +130,7 @@ def test_values_are_bound_never_spliced(clean, queued):
     assert counted(clean) == (1, 1)
 
 
-def test_short_memory_and_short_time_are_told(clean):
+def test_memory_and_time_limits_raise_their_own_errors(clean):
     with pytest.raises(TooMuchAtOnceError):
         clean.rows("SELECT sum(number) FROM numbers(10) SETTINGS max_memory_usage = 1")
     with pytest.raises(StoreUnavailableError):
@@ -141,10 +141,8 @@ def test_short_memory_and_short_time_are_told(clean):
 
 
 @pytest.mark.parametrize("fault", ["refuse", "drop_before", "drop_after", "cut"])
-def test_an_insert_whose_fate_is_unknown_is_retryable_and_stored_once(
-    behind_proxy, proxy, queued, fault
-):
-    """Ten times: the driver tries some of it again by itself."""
+def test_insert_with_unknown_outcome_is_retried_and_stored_once(behind_proxy, proxy, queued, fault):
+    """Ten times, because the driver retries some of them itself."""
     body, token = queued(b"\n".join(LINES)), uuid.uuid4().hex
     proxy.fail(fault, times=10)
 

@@ -1,15 +1,19 @@
-"""The cluster's schema is made from the same files, and ClickHouse's own parser reads all of it."""
+"""The cluster schema is generated from the same files and accepted by ClickHouse's parser."""
 
 import re
 import subprocess
 import sys
+import time
 from datetime import date
 
 import pytest
 
 from tracereel_collector.errors import StartupError
+from tracereel_collector.model import Kind, QueuedBody
+from tracereel_collector.runtime.clock import Dating
+from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.cluster import cluster_schema
-from tracereel_collector.store.deletion import Runs
+from tracereel_collector.store.deletion import RunsToDelete
 from tracereel_collector.store.deletion import delete_rows as delete_runs
 from tracereel_collector.store.retention import (
     Limits,
@@ -18,13 +22,16 @@ from tracereel_collector.store.retention import (
     expired,
     whole_partitions,
 )
+from tracereel_collector.store.silent_emitters import forget_emitters
 from tracereel_collector.store.sql import migrations, query
 
 STATEMENTS = cluster_schema(cluster="prod", database="telemetry")
-TABLES = re.findall(
-    r"CREATE TABLE (\w+)[^;]*?ENGINE = (\w+)",
-    ";".join(each for migration in migrations() for each in migration.statements),
-)
+TABLES = [
+    found.groups()
+    for migration in migrations()
+    for each in migration.statements
+    if (found := re.search(r"(?s)CREATE TABLE (?:IF NOT EXISTS )?(\w+).*?ENGINE = (\w+)", each))
+]
 
 
 def test_clickhouse_parses_every_statement(new_store):
@@ -35,8 +42,9 @@ def test_clickhouse_parses_every_statement(new_store):
 
 @pytest.mark.parametrize("table", [name for name, engine in TABLES if engine.endswith("MergeTree")])
 def test_a_table_is_replicated_in_its_shard_and_spread_by_trace(table):
-    (local,) = [each for each in STATEMENTS if f"telemetry.{table}_local ON CLUSTER" in each]
-    (spread,) = [each for each in STATEMENTS if f" telemetry.{table} ON CLUSTER" in each]
+    made = [each for each in STATEMENTS if each.startswith("CREATE TABLE")]
+    (local,) = [each for each in made if f"telemetry.{table}_local ON CLUSTER" in each]
+    (spread,) = [each for each in made if f" telemetry.{table} ON CLUSTER" in each]
 
     assert re.search(r"ENGINE = Replicated\w*MergeTree\('/clickhouse/tables/\{shard\}/", local)
     assert "non_replicated_deduplication_window" not in local
@@ -45,7 +53,33 @@ def test_a_table_is_replicated_in_its_shard_and_spread_by_trace(table):
         assert re.search(r"cityHash64\((trace_id|TraceId)\)\)$", spread)
 
 
-def test_every_view_reads_and_writes_where_it_is_told_to():
+def test_every_replicated_table_remembers_tokens_by_number_and_for_weeks():
+    replicated = [each for each in STATEMENTS if re.search(r"ENGINE = Replicated", each)]
+
+    assert len(replicated) == len([engine for _, engine in TABLES if engine.endswith("MergeTree")])
+    for local in replicated:
+        settings = dict(re.findall(r"(\w+) = (\d+)", local[local.rindex("SETTINGS ") :]))
+        assert int(settings["replicated_deduplication_window"]) >= 10_000, local
+        # By default tokens are forgotten after an hour, however few there are.
+        assert int(settings["replicated_deduplication_window_seconds"]) >= 14 * 86_400, local
+
+
+def test_engine_has_the_settings_of_replicated_tables(new_store):
+    """Checked by name: the embedded engine has no replicas but accepts their settings."""
+    settings = {
+        re.search(r"SETTINGS (.*)$", each, re.DOTALL)[1]
+        for each in STATEMENTS
+        if "Replicated" in each
+    }
+
+    assert settings
+    for number, setting in enumerate(sorted(settings)):
+        new_store.command(
+            f"CREATE TABLE s{number} (a UInt8) ENGINE = MergeTree ORDER BY a SETTINGS {setting}"
+        )
+
+
+def test_every_view_names_its_target_and_reads_local_tables():
     views = [each for each in STATEMENTS if "MATERIALIZED VIEW" in each]
 
     assert views
@@ -55,7 +89,7 @@ def test_every_view_reads_and_writes_where_it_is_told_to():
 
 
 @pytest.mark.parametrize("name", ["a b", "x;DROP", "", "1a", "a'"])
-def test_what_is_no_name_is_refused(name):
+def test_invalid_cluster_name_is_refused(name):
     with pytest.raises(StartupError, match="is not a name"):
         cluster_schema(cluster=name, database="telemetry")
 
@@ -72,9 +106,9 @@ def test_the_command_prints_it():
 
 
 class Cluster:
-    """What a node of the cluster would say of its tables, and every statement it is given.
+    """Fake cluster node that describes its tables and records every statement.
 
-    The embedded engine makes no distributed tables; what they are called is taken from the schema.
+    The embedded engine has no distributed tables, so their names are taken from the schema.
     """
 
     def __init__(self, engine):
@@ -100,7 +134,7 @@ class Cluster:
             return b'["a name"]\n' if parameters.get("after") != "a name" else b""
         if statement == query("agents_with_events"):
             return b""
-        # Every table has two partitions with something too old, and nothing else is in the first.
+        # Every table has two partitions with expired rows; the first holds nothing else.
         return b"20260101\n" if "HAVING" in statement else b"20260101\t5\n20260102\t3\n"
 
     def change(self, statement, parameters):
@@ -109,7 +143,7 @@ class Cluster:
 
 def test_deletion_counts_on_all_shards_and_removes_from_all_of_them(migrated):
     cluster = Cluster(migrated)
-    runs = Runs(tenant="t", ids=["run"], otel=["0" * 32], shared=[], spans=[])
+    runs = RunsToDelete(tenant="t", ids=["run"], otel=["0" * 32], shared=[], spans=[])
 
     gone = delete_runs(cluster, runs)
 
@@ -124,7 +158,7 @@ def test_deletion_counts_on_all_shards_and_removes_from_all_of_them(migrated):
             assert found is not None, shown
             assert "SELECT" not in shown, "a replicated table takes no question in a change"
             altered.append(found[1])
-        else:  # counts, and the sums of the runs that are taken from the rollups
+        else:  # counts, and the sums of the deleted runs that are subtracted from the rollups
             assert "_local" not in shown, shown
     assert altered == [*gone, "span_names", "agent_hours", "agent_minutes"]
     assert list(gone)[-1] == "agent_events", "they tell what else belongs to a run"
@@ -134,7 +168,8 @@ def test_retention_reads_all_shards_and_changes_all_of_them(migrated):
     cluster = Cluster(migrated)
     limits = Limits({"short": date(2026, 5, 1), "forever": None}, date(2026, 1, 1))
 
-    found = list(expired(cluster, limits))
+    found = list(expired(cluster, limits, Dating(now_nano=time.time_ns())))
+    forget_emitters(cluster, "emitters", "t", ["emt"])
     for each in found:
         drop_partitions(cluster, each, whole_partitions(cluster, each))
         delete_rows(cluster, each, ["20260102"])
@@ -163,7 +198,7 @@ def test_retention_reads_all_shards_and_changes_all_of_them(migrated):
         "Distributed(prod, telemetry, spans_local, rand())",
     ],
 )
-def test_where_a_distributed_table_keeps_its_rows_is_read_from_its_engine(migrated, engine_full):
+def test_local_table_is_read_from_the_distributed_engine(migrated, engine_full):
     asked = query("sharded_tables")
     columns = asked[asked.index("extract(") : asked.index("FROM system.tables")]
 
@@ -174,3 +209,24 @@ def test_where_a_distributed_table_keeps_its_rows_is_read_from_its_engine(migrat
     )
 
     assert found == b"spans_local\tprod\n"
+
+
+@pytest.mark.parametrize("engine", ["Distributed", "ReplicatedMergeTree", "SharedMergeTree"])
+def test_rows_that_a_replica_does_not_have_yet_are_not_inserted_again(engine):
+    class Lagging(ClickHouseStore):
+        def select(self, statement, parameters, *, fmt):
+            return f"{engine}\n".encode() if "system.tables" in statement else b""
+
+    address = StoreAddress.parse("clickhouse://nowhere.invalid/telemetry")
+    store = Lagging(address, query_seconds=1, query_memory_bytes=1 << 20)
+    body = QueuedBody(
+        id=1,
+        kind=Kind.EVENTS,
+        tenant="default",
+        first_sequence_number=1,
+        records=1,
+        received_unix_nano=time.time_ns(),
+        data=b"{}",
+    )
+
+    assert store.missing(Kind.EVENTS, [body]) == []

@@ -1,4 +1,4 @@
-"""What a run cost is the same wherever it is asked: in lists, in the run, in its replay, in pages of it."""
+"""The cost of a run is the same in lists, in the run, in its replay and in pages."""
 
 import json
 
@@ -10,10 +10,10 @@ from tracereel_collector.query import costs as pricing
 from tracereel_collector.query import replay as replaying
 from tracereel_collector.query.agent_health import DAY_SECONDS, AgentsLately
 from tracereel_collector.query.agents import Agents
-from tracereel_collector.query.filters import Filters
-from tracereel_collector.query.replay import Replay
+from tracereel_collector.query.filters import TraceFilters
+from tracereel_collector.query.replay import ReplayQuery
 from tracereel_collector.query.run.rows import Cursor, RunReader
-from tracereel_collector.query.search import Question, Search
+from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.window import Window, parse_window
@@ -36,13 +36,13 @@ def priced(migrated):
 
 @pytest.fixture
 def costs(priced, tenant):
-    """The cost of every run, which is the same by every way of asking."""
+    """Return the cost of every run, checked to be equal in all queries."""
 
     def ask(monkeypatch):
         reader = RunReader(priced)
         traces = Traces(reader, lambda: NOW)
-        replay = Replay(reader, traces)
-        found = Search(priced, lambda: NOW).answer(tenant, Question())["traces"]
+        replay = ReplayQuery(reader, traces)
+        found = Search(priced, lambda: NOW).answer(tenant, SearchQuery())["traces"]
         listed = {each["trace_id"]: each["cost_usd"] for each in found}
         told_by_events = {each["trace_id"] for each in found if each["events"]}
         for trace_id, cost in listed.items():
@@ -60,7 +60,7 @@ def costs(priced, tenant):
 
 
 def calls(trace_id, *usages, begin=0, **common):
-    """A run with calls of a model inside of it."""
+    """Return a run with model calls."""
     events = run(trace_id, begin=begin, cost=None, **common)
     closing = {**events[0], "event_type": "agent.llm.called", "span_name": "chat house-model"}
     made = [
@@ -88,7 +88,7 @@ def used(prompt, completion, **more):
     }
 
 
-def test_calls_that_nobody_sent_a_cost_of(told, costs, monkeypatch):
+def test_calls_without_a_sent_cost_are_priced_from_the_price_list(told, costs, monkeypatch):
     told(*calls("plain", used(1000, 100), used(1000, 0)))
     told(*calls("mixed", used(1000, 100), used(500, 5, llm_cost_usd=0.25), begin=10))
     told(*calls("sent", used(1000, 100, llm_cost_usd=0.5), begin=20))
@@ -117,16 +117,16 @@ def test_calls_that_nobody_sent_a_cost_of(told, costs, monkeypatch):
     }
 
 
-def test_a_cost_that_was_sent_is_not_a_little_less_in_the_list(told, priced, tenant):
+def test_sent_cost_is_not_rounded_in_the_list(told, priced, tenant):
     told(*run("exact", cost=0.0009832))
-    least = Question(filters=Filters(least={"cost_usd": 0.0009832}))
+    least = SearchQuery(filters=TraceFilters(least={"cost_usd": 0.0009832}))
 
     (found,) = Search(priced, lambda: NOW).answer(tenant, least)["traces"]
 
     assert found["cost_usd"] == 0.0009832
 
 
-def test_spans_of_others_that_nobody_sent_a_cost_of(spans, costs, monkeypatch):
+def test_third_party_spans_without_a_sent_cost_are_priced(spans, costs, monkeypatch):
     usage = {"gen_ai.usage.input_tokens": 1000, "gen_ai.usage.output_tokens": 100}
     call = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", **usage}
     spans(
@@ -142,10 +142,10 @@ def test_runs_are_found_sorted_and_summed_up_by_what_they_cost(told, priced, ten
     search = Search(priced, lambda: NOW)
 
     def ids(**asked):
-        return [each["trace_id"] for each in search.answer(tenant, Question(**asked))["traces"]]
+        return [each["trace_id"] for each in search.answer(tenant, SearchQuery(**asked))["traces"]]
 
-    assert ids(filters=Filters(least={"cost_usd": 0.4})) == ["sent", "dear"]
-    assert ids(filters=Filters(most={"cost_usd": 0.4})) == ["cheap"]
+    assert ids(filters=TraceFilters(least={"cost_usd": 0.4})) == ["sent", "dear"]
+    assert ids(filters=TraceFilters(most={"cost_usd": 0.4})) == ["cheap"]
     window = Window(start=_nano(-10))
     assert ids(sort="cost_usd", window=window) == ["dear", "sent", "cheap"]
     sessions = Sessions(priced, search).list_document(tenant, window, user="", limit=5, cursor=None)
@@ -153,12 +153,12 @@ def test_runs_are_found_sorted_and_summed_up_by_what_they_cost(told, priced, ten
     assert session["cost_usd"] == pytest.approx(1.00002 + 0.00012 + 0.5)
 
 
-def test_a_price_that_comes_later_holds_for_what_was_stored_before(told, priced, tenant):
+def test_later_price_applies_to_stored_calls(told, priced, tenant):
     told(*calls("waits", used(1000, 0, llm_model="new-model")))
     search = Search(priced, lambda: NOW)
 
     def cost():
-        (found,) = search.answer(tenant, Question())["traces"]
+        (found,) = search.answer(tenant, SearchQuery())["traces"]
         return found["cost_usd"]
 
     assert cost() is None
@@ -171,7 +171,7 @@ def test_a_model_that_is_called_for_the_first_time_has_its_price_at_once(told, p
     search = Search(priced, lambda: NOW)
 
     def listed():
-        found = search.answer(tenant, Question())["traces"]
+        found = search.answer(tenant, SearchQuery())["traces"]
         return {each["trace_id"]: each["cost_usd"] for each in found}
 
     told(*calls("known", used(1000, 0)))
@@ -190,7 +190,7 @@ def test_more_prices_than_can_be_sent_along_are_looked_up(told, costs, monkeypat
 
 @pytest.fixture
 def agents(priced, tenant):
-    """What each agent cost, which is the same by minutes and by hours, in steps and as a whole."""
+    """Return the cost of each agent, checked to be equal by minute, by hour and in total."""
     asked = Agents(priced)
 
     def ask():
@@ -239,6 +239,14 @@ def test_statistics_of_agents_have_the_costs_that_lists_have(
     assert sum(filter(None, listed.values())) == pytest.approx(sum(filter(None, own.values())))
 
 
+def test_costs_of_agents_are_rounded_to_the_nearest_nanodollar(told, migrated, tenant):
+    told(*calls("exact", used(1, 1, agent_name="ann", llm_cost_usd=0.0000157)))
+
+    for table in ("agent_minutes", "agent_hours"):
+        cost = f"SELECT sum(call_nano_usd) FROM {table} WHERE tenant = '{tenant}'"
+        assert migrated.rows(cost) == [("15700",)]
+
+
 def test_the_cost_of_a_run_that_is_forgotten_is_taken_from_its_agents(told, agents, priced, tenant):
     told(
         *calls("stays", used(1000, 100, agent_name="ann")),
@@ -253,7 +261,7 @@ def test_the_cost_of_a_run_that_is_forgotten_is_taken_from_its_agents(told, agen
     assert left.get("bob") is None
 
 
-def test_what_is_spent_lately_has_them_too(told, priced, tenant):
+def test_recent_spending_includes_priced_calls(told, priced, tenant):
     told(
         *calls("a", used(100_000, 0, agent_name="ann"), used(1, 0, llm_cost_usd=3, agent_name="x"))
     )

@@ -1,4 +1,4 @@
-"""The process dies at each named place between append and delivery: nothing is lost, nothing doubled."""
+"""The process dies at each named point between append and delivery: no loss, no duplicates."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def crash_store(engine):
 
 @pytest.mark.fault
 @pytest.mark.parametrize("point", POINTS)
-def test_a_crash_at(point, engine, crash_store, tmp_path):
+def test_crash_at_each_point_loses_and_duplicates_nothing(point, engine, crash_store, tmp_path):
     crash_store.command("TRUNCATE TABLE agent_events")
     path = tmp_path / "queue.sqlite"
 
@@ -58,5 +58,5 @@ def test_a_crash_at(point, engine, crash_store, tmp_path):
     counts = conserved_queue(queue)
     queue.close()
     assert counts["stored"] == EVENTS
-    # What was acknowledged before the crash is known as a duplicate afterwards.
+    # Bodies that were acknowledged before the crash are duplicates afterwards.
     assert counts["duplicate"] >= len(crashed.stdout.split())

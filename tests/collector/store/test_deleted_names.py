@@ -1,4 +1,4 @@
-"""Names stand apart from what bears them: they go with the last of it, and finding out which is cheap."""
+"""Name tables: names are deleted with their last user, without expensive queries."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tracereel_collector.store.deletion import delete_rows, runs_of
 
 
 class Overheard:
-    """A real store, with the questions that were put to it."""
+    """Real store that records its queries."""
 
     def __init__(self, store):
         self._store = store
@@ -27,7 +27,7 @@ class Overheard:
 
 
 def custom(agent, trace_id="noted"):
-    """An event that is in no sum."""
+    """Return an event that is in no rollup."""
     return {**EXAMPLES[0], "event_type": "custom.note", "event_id": agent, "agent_name": agent} | {
         "trace_id": trace_id
     }
@@ -47,8 +47,10 @@ def agents(migrated, tenant):
 
 
 @pytest.mark.parametrize("most", [1, 2, 5_000])
-def test_agents_go_with_the_last_that_names_them(migrated, told, tenant, agents, monkeypatch, most):
-    """However many names one question is about, and whoever else stays."""
+def test_agent_names_are_deleted_with_their_last_run(
+    migrated, told, tenant, agents, monkeypatch, most
+):
+    """Independent of the number of names per query and of the agents that stay."""
     monkeypatch.setattr(deletion, "MAX_NAMES", most)
     for name in ("a", "b", "c", "d"):
         told(*run(f"of-{name}", agent=name))
@@ -62,7 +64,7 @@ def test_agents_go_with_the_last_that_names_them(migrated, told, tenant, agents,
     assert agents() == []
 
 
-def test_the_events_are_not_asked_about_agents_where_nobody_has_gone(migrated, told, tenant):
+def test_agent_names_are_not_queried_when_no_agent_was_deleted(migrated, told, tenant):
     told(*run("one"), *run("two"), *run("three", agent="other"))
     store = Overheard(migrated)
 
@@ -75,7 +77,7 @@ def test_the_events_are_not_asked_about_agents_where_nobody_has_gone(migrated, t
     assert len(about_agents()) == 1
 
 
-def test_names_of_spans_go_with_the_last_of_them_whoever_told_it(migrated, told, spans, tenant):
+def test_span_names_are_deleted_with_their_last_span(migrated, told, spans, tenant):
     told(*run("one", agent="a"), *run("two", agent="b"))
     spans(spans_request(span(1, name="GET /eva"), span(2, name="work"), trace=b"\x01" * 16))
     spans(spans_request(span(1, name="work"), trace=b"\x02" * 16))

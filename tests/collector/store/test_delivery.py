@@ -1,4 +1,4 @@
-"""Delivery on a real queue and a real engine: once, also when a crash hides that it was done."""
+"""Delivery on a real queue and engine: exactly once, even after a crash."""
 
 import json
 
@@ -8,11 +8,16 @@ from prometheus_client import CollectorRegistry
 from tests.support.contract import EXAMPLES
 from tests.support.waiting import wait_until
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
+from tracereel_collector.errors import TooMuchAtOnceError, UnknownRefusalError
 from tracereel_collector.model import Body, Kind
 from tracereel_collector.queue import DurableQueue, QueueLimits
+from tracereel_collector.store.clickhouse import BadDataError
 from tracereel_collector.telemetry import DeliveryMetrics
 
 LIMITS = QueueLimits(commit_bytes=1 << 20, max_pending_bytes=1 << 30, retain_seconds=0)
+EVENT = (
+    b'{"event_id":"%b","event_type":"custom.a","timestamp":"2026-01-23T10:00:00Z","trace_id":"t"}'
+)
 BIG = {"max_records": 1_000, "max_bytes": 1 << 20}
 
 
@@ -36,7 +41,7 @@ def append(queue, lines, kind=Kind.EVENTS):
 
 
 def deliver(queue, store, kind=Kind.EVENTS):
-    """Run a worker until nothing of a kind waits."""
+    """Run a worker until no body of a kind is queued."""
     worker = DeliveryWorker(
         queue,
         store,
@@ -58,7 +63,7 @@ def stored(store, table="agent_events"):
 
 
 def test_an_insert_that_landed_before_a_crash_is_not_stored_again(store, open_queue):
-    """The crash comes after ClickHouse has the batch and before the queue knows it."""
+    """The crash comes after ClickHouse has the batch and before the queue records it."""
     queue = open_queue()
     append(queue, [json.dumps(each).encode() for each in EXAMPLES])
     batch = queue.next_batch(Kind.EVENTS, **BIG)
@@ -71,7 +76,7 @@ def test_an_insert_that_landed_before_a_crash_is_not_stored_again(store, open_qu
     assert (counted["appended"], counted["stored"]) == (8, 8)
 
 
-def test_what_came_after_a_sealed_batch_is_delivered_too(store, open_queue):
+def test_bodies_after_a_sealed_batch_are_delivered(store, open_queue):
     queue = open_queue()
     append(queue, [json.dumps(EXAMPLES[0]).encode()])
     queue.next_batch(Kind.EVENTS, **BIG)
@@ -93,3 +98,28 @@ def test_a_corrupt_body_is_quarantined_and_holds_nothing_up(store, open_queue):
     (entry,) = queue.quarantined(tenant="default")
     assert entry.kind == "spans"
     assert "ClickHouse code" in entry.reason
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("error", [TooMuchAtOnceError, BadDataError, UnknownRefusalError])
+def test_a_batch_that_is_stored_is_not_taken_apart_because_it_cannot_be_looked_up(
+    store, open_queue, error, monkeypatch
+):
+    monkeypatch.setattr("tracereel_collector.deliver.worker.UNKNOWN_SECONDS", 0.0)
+    queue = open_queue()
+    for number in range(3):
+        append(queue, [EVENT % f"e{number}-{step}".encode() for step in range(2)])
+    failures = iter([error("not now")] * 5)
+
+    class Short:
+        insert = staticmethod(store.insert)
+
+        def missing(self, kind, bodies):
+            if (failure := next(failures, None)) is not None:
+                raise failure
+            return store.missing(kind, bodies)
+
+    counted = deliver(queue, Short())
+
+    assert stored(store) == 6
+    assert (counted["stored"], counted["quarantined"]) == (6, 0)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.dialects import golden
+from tests.collector.store.dialects import golden
 from tracereel_collector.store.dialects import names
 from tracereel_collector.store.dialects.columns import COLUMNS
 
@@ -34,8 +34,8 @@ RECORDED = sorted(path.stem for path in golden.FIXTURES.glob("*.pb"))
 
 
 @pytest.mark.parametrize("name", sorted(RECORDED))
-def test_all_instrumentations_tell_the_same_of_the_same_call(name):
-    """The stand-in servers gave one answer each: what was sent differs, what is shown may not."""
+def test_all_instrumentations_give_the_same_result_for_the_same_call(name):
+    """The stand-in servers gave one response each: the sent spans differ, the result must not."""
     calls = [each for each in EXPECTED[name] if each.get("PromptTokens", 0) > 7]
     assert calls
     for call in calls:
@@ -73,7 +73,7 @@ def test_each_name_belongs_to_one_slot_and_fits_its_code():
     assert len(names.SLOTS) < 256
 
 
-def test_each_word_for_a_kind_provider_or_ending_means_one_thing():
+def test_kind_provider_and_finish_reason_names_are_unambiguous():
     for table in (names.KINDS, names.PROVIDERS, names.FINISH_REASONS):
         uses = Counter(word for words in table.values() for word in words)
         assert [word for word, count in uses.items() if count > 1] == []

@@ -1,4 +1,4 @@
-"""What passes the door is read by the engine: no line is ever blanked, whatever odd value it holds."""
+"""Validated events are readable by the engine: no line is blanked, whatever values it holds."""
 
 import json
 import uuid
@@ -51,7 +51,7 @@ keys = st.sampled_from(
         HealthCheck.large_base_example,
     ],
 )
-def test_the_door_is_as_strict_as_the_engine(store, queued, additions):
+def test_validation_is_as_strict_as_the_engine(store, queued, additions):
     lines = [
         BASE[:-1] + b"".join(b"," + key + b":" + value for key, value in extra) + b"}"
         for extra in additions

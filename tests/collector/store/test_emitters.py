@@ -1,4 +1,4 @@
-"""Emitters as the store sees them: the latest word of each, and which numbers are missing."""
+"""Emitters in the store: latest heartbeat of each, and missing sequence numbers."""
 
 import json
 import time
@@ -9,25 +9,23 @@ import pytest
 
 from tracereel_collector.model import Kind
 from tracereel_collector.query.emitters import Emitters
+from tracereel_collector.runtime.clock import Dating
+from tracereel_collector.store.silent_emitters import forget_emitters, silent_emitters
 
 NOW = 1_769_162_400_000
-"""Milliseconds: the moment at which the bodies of these tests arrive."""
+"""Arrival time of the bodies in these tests, in milliseconds."""
 
 
 @pytest.fixture
 def empty(store):
     for table in ("emitters", "emitter_numbers"):
         store.command(f"TRUNCATE TABLE {table}")
-        # What these tests say is old by now: it would be forgotten as soon as parts are merged.
-        store.command(f"SYSTEM STOP TTL MERGES {table}")
-    yield store
-    for table in ("emitters", "emitter_numbers"):
-        store.command(f"SYSTEM START TTL MERGES {table}")
+    return store
 
 
 @pytest.fixture
 def say(empty, queued):
-    """Stores heartbeats, as lines of one body."""
+    """Store heartbeats as lines of one body."""
 
     def insert(*beats, tenant="default"):
         data = b"\n".join(json.dumps(beat(**each)).encode() for each in beats)
@@ -39,7 +37,7 @@ def say(empty, queued):
 
 @pytest.fixture
 def store_numbers(empty, queued):
-    """Stores events of an emitter with these numbers."""
+    """Store events of an emitter with these numbers."""
 
     def insert(emitter_id, numbers, tenant="default"):
         events = [
@@ -76,7 +74,7 @@ def listed(store, *, seconds=0.0, tenant="default", **filters):
     return json.loads(document)["emitters"]
 
 
-def test_an_emitter_is_shown_with_what_it_said_and_what_is_missing(empty, say, store_numbers):
+def test_emitter_is_listed_with_its_heartbeat_and_missing_numbers(empty, say, store_numbers):
     say(
         {
             "recorded": 12,
@@ -115,7 +113,7 @@ def test_an_emitter_is_shown_with_what_it_said_and_what_is_missing(empty, say, s
     }
 
 
-def test_no_word_for_three_intervals_is_silence_unless_it_had_ended(empty, say):
+def test_emitter_is_silent_after_three_missed_heartbeats(empty, say):
     say({"emitter_id": "emt_1"}, {"emitter_id": "emt_2", "state": "ended"})
 
     def states(seconds):
@@ -126,7 +124,7 @@ def test_no_word_for_three_intervals_is_silence_unless_it_had_ended(empty, say):
     assert [each["emitter_id"] for each in listed(empty, seconds=60, state="silent")] == ["emt_1"]
 
 
-def test_the_latest_word_counts(empty, say):
+def test_latest_heartbeat_wins(empty, say):
     say({"recorded": 3})
     say({"recorded": 9, "state": "recovered"})
 
@@ -135,7 +133,7 @@ def test_the_latest_word_counts(empty, say):
     assert (found["state"], found["claimed"], found["missing"]) == ("recovered", 9, 9)
 
 
-def test_a_clock_that_was_set_back_does_not_hide_the_latest_word(empty, queued):
+def test_backward_clock_does_not_hide_the_latest_heartbeat(empty, queued):
     for hours, recorded in ((1, 3), (0, 9)):
         body = queued(
             json.dumps(beat(recorded=recorded, pid=recorded)).encode(), kind=Kind.HEARTBEATS
@@ -148,8 +146,8 @@ def test_a_clock_that_was_set_back_does_not_hide_the_latest_word(empty, queued):
     assert (found["claimed"], found["pid"]) == (9, 9)
 
 
-def test_who_was_silent_for_90_days_is_forgotten_and_others_are_not(store, queued):
-    """Also one that only ever sent heartbeats, and not before its time."""
+def test_emitters_expire_after_90_days(store, queued):
+    """Also an emitter that only sent heartbeats, and not before its time."""
     tables = ("emitters", "emitter_numbers")
     for table in tables:
         store.command(f"TRUNCATE TABLE {table}")
@@ -167,15 +165,26 @@ def test_who_was_silent_for_90_days_is_forgotten_and_others_are_not(store, queue
             )
             store.insert(kind, [body], token=uuid.uuid4().hex)
 
-    for table in tables:
-        store.command(f"OPTIMIZE TABLE {table} FINAL")
+    dating = Dating(now_nano=now)
+    for found in list(silent_emitters(store, dating)):
+        forget_emitters(store, *found)
+    assert list(silent_emitters(store, dating)) == []
 
     assert sorted(each["emitter_id"] for each in listed(store)) == [
         *("said_lately", "said_now", "sent_lately", "sent_now"),
     ]
 
 
-def test_numbers_without_a_word_show_their_gaps_all_the_same(empty, store_numbers):
+def test_no_table_is_emptied_by_the_wall_clock_of_the_server(store):
+    tables = store.rows(
+        "SELECT name FROM system.tables WHERE database = currentDatabase()"
+        " AND positionCaseInsensitive(engine_full, ' TTL ') > 0"
+    )
+
+    assert tables == []
+
+
+def test_gaps_are_shown_without_heartbeats(empty, store_numbers):
     store_numbers("emt_mute", [1, 2, 4])
 
     (found,) = listed(empty)

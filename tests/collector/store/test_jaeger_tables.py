@@ -1,18 +1,13 @@
-"""The tables behind Jaeger's APIs: types of attributes, names, spans that events let be known."""
+"""Tables behind Jaeger's APIs: attribute types, names, spans derived from events."""
 
 import json
 import time
-import uuid
 
 import pytest
 
-from tests.collector.store.conftest import connect
 from tests.support.contract import EXAMPLES
 from tracereel_collector.model import Kind
-from tracereel_collector.query.jaeger.reader import Jaeger, Search
-from tracereel_collector.store import migrate as migration
-from tracereel_collector.store.migrate import migrate
-from tracereel_collector.store.sql import migrations
+from tracereel_collector.query.jaeger.reader import Jaeger, JaegerSearch
 
 DAY = 86_400 * 10**9
 
@@ -23,32 +18,18 @@ def rows(store, statement):
     ]
 
 
-def test_a_store_of_an_earlier_version_keeps_its_runs(engine, queued, monkeypatch):
-    """What was stored before the tables existed is listed and found after the migration."""
-    store = connect(engine, f"db_{uuid.uuid4().hex}")
-    before = [each for each in migrations() if each.number < 14]
-    monkeypatch.setattr(migration, "migrations", lambda: before)
-    migrate(store)
-    store.insert(
-        Kind.EVENTS,
-        [
-            queued(
-                b"\n".join(json.dumps({**each, "service": "clinic"}).encode() for each in EXAMPLES)
-            )
-        ],
-        token="before",
-    )
-    monkeypatch.undo()
-
-    assert [each.number for each in migrate(store)][:1] == [14]
+def test_runs_are_listed_by_service_and_operation(store, queued, token):
+    lines = [json.dumps({**each, "service": "clinic"}).encode() for each in EXAMPLES]
+    store.insert(Kind.EVENTS, [queued(b"\n".join(lines))], token=token)
 
     jaeger = Jaeger(store, now_unix_nano=lambda: 0)
     assert jaeger.services("default") == ["clinic"]
     assert ("invoke_agent parsing_agent", "internal") in jaeger.operations("default", "clinic")
     assert jaeger.services("another") == []
-    found = jaeger.find("default", Search(service="clinic", start=0, end=2**62, tags={}, limit=10))
+    found = jaeger.find(
+        "default", JaegerSearch(service="clinic", start=0, end=2**62, tags={}, limit=10)
+    )
     assert len(found) == 2
-    store.close()
 
 
 def test_a_span_that_is_closed_hides_the_one_that_began(store, queued, token):
@@ -67,10 +48,8 @@ def test_a_span_that_is_closed_hides_the_one_that_began(store, queued, token):
     assert [(each.name, each.took, each.is_open) for each in trace.spans] == [("n", 9, False)]
 
 
-def test_a_goodbye_that_overtakes_the_last_events_makes_no_span_crashed(
-    migrated, told, beat, tenant
-):
-    """As in the list of runs: what an emitter claims and is not stored is still on its way."""
+def test_early_end_heartbeat_does_not_mark_the_span_as_crashed(migrated, told, beat, tenant):
+    """As in the list of runs: events that are claimed but not stored are still in flight."""
     began = {**EXAMPLES[0], "trace_id": "late", "span_id": "a" * 16, "otel_trace_id": "d" * 32}
     told({**began, "emitter_id": "emt_1", "emitter_seq": 1})
     jaeger = Jaeger(migrated, now_unix_nano=time.time_ns)
@@ -90,7 +69,7 @@ def test_a_goodbye_that_overtakes_the_last_events_makes_no_span_crashed(
 
 
 def test_an_event_as_odd_as_can_be_does_not_stop_the_view(store, queued, token):
-    """Views never throw: an hour of 10^30 ms, and times before and after all clocks."""
+    """Views never throw: a duration of 10^30 ms, and times out of every range."""
     odd = [
         {**EXAMPLES[1], "event_id": f"odd-{number}", "trace_id": f"odd-{number}", **fields}
         for number, fields in enumerate(
@@ -109,7 +88,7 @@ def test_an_event_as_odd_as_can_be_does_not_stop_the_view(store, queued, token):
     assert len([each for each in names if each.startswith("invoke_agent")]) >= 4
 
 
-def test_an_answer_holds_only_so_many_spans_and_says_so(store, queued, token, monkeypatch):
+def test_response_is_limited_in_spans_and_marked(store, queued, token, monkeypatch):
     monkeypatch.setattr("tracereel_collector.query.jaeger.reader.MAX_SPANS", 3)
     events = [
         {

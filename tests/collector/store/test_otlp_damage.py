@@ -1,4 +1,4 @@
-"""What protobuf reads, the engine reads too, however oddly it is written: no batch waits behind it."""
+"""Unusually encoded protobuf is readable by the engine too, so no batch gets stuck."""
 
 import uuid
 
@@ -34,7 +34,7 @@ def field(number, data):
 
 
 def span_with(extra):
-    """A request with a span that ends in bytes of our own."""
+    """Return a request with a span that ends in custom bytes."""
     span = field(1, b"\1" * 16) + field(2, b"\2" * 8) + field(5, b"odd") + extra
     return field(1, field(2, field(2, span)))
 

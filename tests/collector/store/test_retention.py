@@ -1,4 +1,4 @@
-"""Rows are kept as long as their tenant says: real rows, of many days of arrival."""
+"""Retention per tenant, on real rows with many arrival days."""
 
 import itertools
 import json
@@ -12,12 +12,13 @@ from prometheus_client import CollectorRegistry
 
 from tests.collector.store.conftest import connect
 from tracereel_collector.deliver.retention import RetentionWorker
-from tracereel_collector.errors import UnavailableError
+from tracereel_collector.errors import ServiceUnavailableError
 from tracereel_collector.model import Kind, Quarantined, QueuedBody
 from tracereel_collector.queue import DurableQueue, QueueLimits, quarantine
 from tracereel_collector.queue.pause import StoreWriters
+from tracereel_collector.runtime.clock import Dating, RedatedPeriod
 from tracereel_collector.store.migrate import migrate
-from tracereel_collector.store.retention import Limits, Rule, rules_of, set_rule
+from tracereel_collector.store.retention import Limits, RetentionPolicy, rules_of, set_rule
 from tracereel_collector.telemetry import RetentionMetrics
 
 DAY = 86_400
@@ -36,7 +37,7 @@ def prepared(engine):
 
 @pytest.fixture
 def site(prepared, tmp_path):
-    """A store without rows, a queue, and a way to look at a moment."""
+    """Empty store, a queue, and a function that runs retention at a given time."""
     for (table,) in prepared.rows(
         "SELECT name FROM system.tables WHERE database = currentDatabase()"
         " AND engine LIKE '%MergeTree' AND name != 'schema_migrations' AND total_rows > 0"
@@ -58,7 +59,7 @@ class Site:
         self.metrics = RetentionMetrics.register(self.registry)
         self.coming = []
 
-    def worker(self, *, days=0, at=NOW):
+    def worker(self, *, days=0, at=NOW, settled=True, redated=()):
         self.stored()
         return RetentionWorker(
             self.store,
@@ -67,11 +68,11 @@ class Site:
             default_days=days,
             every_seconds=60,
             metrics=self.metrics,
-            now=lambda: at,
+            dating=lambda: Dating(now_nano=int(at * 1e9), is_settled=settled, redated=redated),
         )
 
     def arrived(self, tenant, *, days_ago, kind=Kind.EVENTS, trace="t"):
-        """A run that came so many days before now."""
+        """Return a run that arrived so many days ago."""
         number = next(NUMBERS)
         if kind is Kind.SPANS:
             request = ExportTraceServiceRequest()
@@ -116,14 +117,14 @@ class Site:
         self.coming.append(body)
 
     def stored(self):
-        """Everything that has come, in one insert a kind: they are dear."""
+        """Insert everything in one insert per kind, because inserts are expensive."""
         for kind in Kind:
             if bodies := [body for body in self.coming if body.kind is kind]:
                 self.store.insert(kind, bodies, token=uuid.uuid4().hex)
         self.coming = []
 
     def ages(self, tenant, table="agent_events"):
-        """Of a tenant's rows, in days before now."""
+        """Return the ages of a tenant's rows in days."""
         arrival = {"agent_events": "ingested_at", "otel_spans": "IngestedAt"}.get(table, "day")
         column = "tenant" if arrival in ("ingested_at", "day") else "TenantId"
         rows = self.store.rows(
@@ -133,14 +134,14 @@ class Site:
         return [int(age) for (age,) in rows]
 
 
-def test_each_tenant_keeps_as_long_as_it_says_and_the_others_as_the_collector_does(site):
+def test_retention_per_tenant_with_a_collector_default(site):
     for tenant in ("short", "long", "forever", "other"):
         for days_ago in (0, 7, 8, 30, 31, 400):
             site.arrived(tenant, days_ago=days_ago)
             site.arrived(tenant, days_ago=days_ago, kind=Kind.SPANS)
-    set_rule(site.store, "short", 7, by="test")
-    set_rule(site.store, "long", 365, by="test")
-    set_rule(site.store, "forever", 0, by="test")
+    set_rule(site.store, "short", 7, by="test", now_unix_nano=time.time_ns())
+    set_rule(site.store, "long", 365, by="test", now_unix_nano=time.time_ns())
+    set_rule(site.store, "forever", 0, by="test", now_unix_nano=time.time_ns())
 
     removed = site.worker(days=30).look()
 
@@ -161,14 +162,14 @@ def test_each_tenant_keeps_as_long_as_it_says_and_the_others_as_the_collector_do
     assert counted == removed > 0
 
 
-def test_without_rules_everything_is_kept(site):
+def test_nothing_expires_without_retention_rules(site):
     site.arrived("a", days_ago=4000)
 
     assert site.worker().look() == 0
     assert site.ages("a") == [4000]
 
 
-def test_a_day_of_which_nothing_is_kept_goes_as_a_whole_partition(site):
+def test_fully_expired_day_is_dropped_as_a_partition(site):
     site.arrived("a", days_ago=10)
     site.arrived("b", days_ago=10)
     site.arrived("a", days_ago=1)
@@ -200,7 +201,7 @@ def test_small_tables_without_days_forget_too(site):
     assert ("span of 1",) in names
 
 
-def test_sums_that_name_nobody_stay(site):
+def test_anonymous_rollups_are_kept_after_retention(site):
     site.arrived("a", days_ago=90)
 
     site.worker(days=30).look()
@@ -209,7 +210,7 @@ def test_sums_that_name_nobody_stay(site):
     assert site.store.rows("SELECT sum(failed) FROM agent_hours") == [("1",)]
 
 
-def test_what_is_quarantined_for_longer_goes_and_stays_counted(site, tmp_path):
+def test_expired_quarantine_entries_are_removed_and_stay_counted(site, tmp_path):
     long_ago = int((NOW - 40 * DAY) * 1e9)
     queue = DurableQueue(
         tmp_path / "other" / "queue.sqlite",
@@ -232,7 +233,7 @@ def test_what_is_quarantined_for_longer_goes_and_stays_counted(site, tmp_path):
     queue._writer.submit(
         lambda connection: quarantine.put(connection, refused, now=long_ago)
     ).result()
-    set_rule(site.store, "long", 365, by="test")
+    set_rule(site.store, "long", 365, by="test", now_unix_nano=time.time_ns())
 
     site.worker(days=30).look()
 
@@ -246,16 +247,16 @@ def test_what_is_quarantined_for_longer_goes_and_stays_counted(site, tmp_path):
 def test_a_day_that_was_done_is_not_looked_at_again_until_a_rule_changes(site):
     worker = site.worker(days=30)
     worker.look()
-    site.arrived("a", days_ago=50)  # as a record does that comes back from quarantine
+    site.arrived("a", days_ago=50)  # as for a record that returns from quarantine
     site.stored()
 
     assert worker.look() == 0
-    set_rule(site.store, "b", 3, by="test")
+    set_rule(site.store, "b", 3, by="test", now_unix_nano=time.time_ns())
     assert worker.look() > 0
     assert site.ages("a") == []
 
 
-def test_the_next_day_the_next_partition_goes(site):
+def test_next_partition_is_dropped_on_the_next_day(site):
     site.arrived("a", days_ago=30)
 
     assert site.worker(days=30).look() == 0
@@ -267,28 +268,71 @@ def test_nothing_is_removed_while_a_backup_is_made(site, monkeypatch):
     site.arrived("a", days_ago=50)
     site.stored()
 
-    with site.writers.paused(timeout=1), pytest.raises(UnavailableError):
+    with site.writers.paused(timeout=1), pytest.raises(ServiceUnavailableError):
         site.worker(days=30).look()
 
     assert site.ages("a") == [50]
     assert site.worker(days=30).look() > 0
 
 
-def test_the_latest_word_counts_and_a_rule_can_be_taken_back(site):
-    set_rule(site.store, "a", 7, by="one")
-    set_rule(site.store, "a", 9, by="two")
+def test_latest_retention_rule_wins_and_can_be_removed(site):
+    set_rule(site.store, "a", 7, by="one", now_unix_nano=time.time_ns())
+    set_rule(site.store, "a", 9, by="two", now_unix_nano=time.time_ns())
     assert [(r.tenant, r.days, r.set_by) for r in rules_of(site.store)] == [("a", 9, "two")]
     assert rules_of(site.store)[0].set_at.startswith(time.strftime("%Y-", time.gmtime()))
 
-    set_rule(site.store, "a", None, by="three")
+    set_rule(site.store, "a", None, by="three", now_unix_nano=time.time_ns())
     assert rules_of(site.store) == []
 
 
-def test_limits_are_told_in_groups_of_tenants():
-    rules = [Rule("a", 7, "", ""), Rule("b", 7, "", ""), Rule("c", 0, "", "")]
+def test_retention_limits_are_grouped_by_tenant():
+    rules = [
+        RetentionPolicy("a", 7, "", ""),
+        RetentionPolicy("b", 7, "", ""),
+        RetentionPolicy("c", 0, "", ""),
+    ]
     limits = Limits.of(rules, default_days=30, today=date(2026, 6, 30))
 
     assert list(limits.groups()) == [
         (date(2026, 6, 23), ["a", "b"], True),
         (date(2026, 5, 31), ["a", "b", "c"], False),
     ]
+
+
+def test_nothing_is_removed_while_a_jump_of_the_clock_is_undecided(site):
+    site.arrived("a", days_ago=50)
+
+    worker = site.worker(days=30, settled=False)
+
+    assert worker.look() == 0
+    assert site.ages("a") == [50]
+    assert site.registry.get_sample_value(
+        "tracereel_retention_sweeps_total", {"outcome": "clock"}
+    ) == pytest.approx(1)
+
+
+def test_rows_dated_too_early_by_a_held_jump_are_kept_until_they_are_really_old(site):
+    """The machine was off for 100 days, then dated arrivals by the old time for a day."""
+    for days_ago in (102, 101, 100, 99):
+        site.arrived("a", days_ago=days_ago)
+    held = RedatedPeriod(
+        start_nano=int((NOW - 101 * DAY) * 1e9),
+        end_nano=int((NOW - 100 * DAY) * 1e9),
+        shift_nano=99 * DAY * 10**9,
+    )
+
+    site.worker(days=30, redated=(held,)).look()
+    assert site.ages("a") == [100, 101]
+
+    site.worker(days=30, at=NOW + 29 * DAY, redated=(held,)).look()
+    assert site.ages("a") == [100, 101]
+    site.worker(days=30, at=NOW + 30 * DAY, redated=(held,)).look()
+    assert site.ages("a") == []
+
+
+def test_a_rule_set_after_one_from_the_future_counts(site):
+    now = time.time_ns()
+    set_rule(site.store, "a", 7, by="a year ahead", now_unix_nano=now + 365 * DAY * 10**9)
+    set_rule(site.store, "a", 90, by="corrected", now_unix_nano=now)
+
+    assert [(r.days, r.set_by) for r in rules_of(site.store)] == [(90, "corrected")]

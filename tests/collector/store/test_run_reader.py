@@ -1,4 +1,4 @@
-"""What a run is made of, as one question to the store brings it."""
+"""Reading all data of a run with one query."""
 
 from tests.collector.store.runs_to_find import at, run, span, spans_request
 from tracereel_collector.query.run import rows
@@ -6,7 +6,7 @@ from tracereel_collector.query.run.rows import RunReader
 
 
 def one_by_one(trace_id):
-    """A run of which no two events happened at once."""
+    """Return a run without simultaneous events."""
     return [{**event, "timestamp": at(seconds)} for seconds, event in enumerate(run(trace_id))]
 
 

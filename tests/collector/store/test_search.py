@@ -1,4 +1,4 @@
-"""Runs are found by what is known of them, page by page, whoever told of them."""
+"""Run search: filters, windows and pages, over events and spans."""
 
 import itertools
 
@@ -6,10 +6,10 @@ import pytest
 
 from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
 from tests.support.contract import EXAMPLES
-from tracereel._clock import otel_trace_id
+from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.query.filters import Filters
-from tracereel_collector.query.search import Question, Search
+from tracereel_collector.query.filters import TraceFilters
+from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.window import parse_window
 
 
@@ -18,9 +18,9 @@ def search(migrated, tenant):
     found = Search(migrated, lambda: NOW)
 
     def ask(*, tenant=tenant, start=None, end=None, **given):
-        named = {name: given.pop(name) for name in list(given) if name in Filters.__slots__}
-        question = Question(
-            filters=Filters(**named), window=parse_window(start, end, now=NOW), **given
+        named = {name: given.pop(name) for name in list(given) if name in TraceFilters.__slots__}
+        question = SearchQuery(
+            filters=TraceFilters(**named), window=parse_window(start, end, now=NOW), **given
         )
         return found.answer(tenant, question)
 
@@ -71,7 +71,7 @@ TWO_RUNS: list[str] = []
 
 @pytest.fixture
 def two_runs(told, tenant):
-    """The tenant of two runs that differ in everything; stored once."""
+    """Return the tenant of two runs that differ in every field; stored once."""
     if not TWO_RUNS:
         told(*run("a", **A), *run("b", **B))
         TWO_RUNS.append(tenant)
@@ -119,7 +119,7 @@ def test_a_filter_finds_the_run_it_describes_and_no_other(two_runs, search, aske
     ],
     ids=str,
 )
-def test_what_fits_no_run_finds_none_whatever_it_looks_like(two_runs, search, asked):
+def test_filters_without_a_match_find_nothing(two_runs, search, asked):
     assert ids(search(tenant=two_runs, **asked)) == []
     assert len(ids(search(tenant=two_runs))) == 2
 
@@ -130,7 +130,7 @@ def test_a_status_that_no_run_has_is_refused_with_those_that_there_are(two_runs,
         search(tenant=two_runs, statuses=("failed", status))
 
 
-def test_a_status_of_a_sender_s_own_is_found_like_any_other(told, search):
+def test_custom_status_can_be_searched(told, search):
     *begun, ended = run("own-status")
     told(*begun, {**ended, "status": "half_done"})
 
@@ -177,7 +177,7 @@ def test_pages_hold_every_run_once_and_in_order(told, search):
 @pytest.mark.parametrize("sort", [*SORTED_BY, "tokens", "events"])
 @pytest.mark.parametrize("order", ["asc", "desc"])
 def test_a_long_window_is_sorted_from_its_beginning_to_its_end(told, search, sort, order):
-    """Without an end, too: what is sorted by something else may have begun at any time in it."""
+    """Also without an end: a run with another sort key may have begun at any time."""
     days = {"first": -6.9, "middle": -3, "last": 0}
     for name, begin in days.items():
         told(*run(name, begin=int(begin * 86_400)))
@@ -206,7 +206,7 @@ def test_without_a_window_the_newest_are_found_however_old_they_are(told, search
 
 @pytest.mark.parametrize("tags", [{}, {"agent": ("rare",)}])
 def test_in_a_window_the_newest_come_first_and_the_others_follow(told, search, tags):
-    """The end of the window is looked at before the whole of it."""
+    """The end of the window is searched before the whole window."""
     hours = [0, -1, -3, -5, -30, -200]
     events = [run(f"{-each}h", begin=each * 3600, agent="rare") for each in hours]
     told(*itertools.chain(*events))
@@ -228,7 +228,7 @@ def test_a_run_that_began_before_the_window_is_not_in_it(told, search):
     assert ids(search(start=at(0), sort="duration_ms")) == ["short"]
 
 
-def test_what_is_no_cursor_of_this_list_is_refused(two_runs, search):
+def test_invalid_or_foreign_cursor_is_refused(two_runs, search):
     other = search(tenant=two_runs, limit=1, sort="cost_usd", start=at(-1))["next"]
 
     for wrong in (other, "x", "e30", "IiI", "WyJhIiwxLCJiIl0", "ÿ"):
@@ -249,7 +249,7 @@ def test_a_run_without_an_end_is_running_until_its_process_is_gone(told, search,
     assert [each["status"] for each in search(statuses=("crashed",))["traces"]] == ["crashed"]
 
 
-def test_a_goodbye_that_overtakes_the_last_events_makes_no_run_crashed(told, search, beat):
+def test_early_end_heartbeat_does_not_mark_the_run_as_crashed(told, search, beat):
     begin, *rest = run("late", emitter_id="emt_2")
     numbered = [{**event, "emitter_seq": number} for number, event in enumerate(rest, 2)]
     told({**begin, "emitter_seq": 1})
@@ -266,7 +266,7 @@ def test_an_agent_that_ended_inside_of_an_open_pipeline_does_not_end_the_run(tol
     assert search()["traces"][0]["status"] == "running"
 
 
-def test_spans_that_no_event_speaks_of_are_runs_too(spans, search):
+def test_spans_without_events_are_runs(spans, search):
     spans(
         spans_request(
             span(1, name="POST /chat"),
@@ -328,7 +328,7 @@ def test_facets_and_histogram_count_what_was_found(told, search):
     assert [each["runs"] for each in only["histogram"]["buckets"]] == [0, 1, 0, 1, 0, 1]
 
 
-def test_executions_are_told_in_order_with_how_each_ended(told, search):
+def test_search_lists_executions_in_order_with_their_status(told, search):
     first = run("trc_1", agent="zeta", span_id="1" * 16)[:3]
     tried = run("trc_1", begin=3, agent="alpha", status="failed", span_id="2" * 16)[1:3]
     again = run("trc_1", begin=6, agent="alpha", span_id="3" * 16)[1:3]
@@ -350,7 +350,7 @@ def test_executions_are_told_in_order_with_how_each_ended(told, search):
     assert all("executions" not in each for each in search()["traces"])
 
 
-def test_executions_of_spans_alone_and_of_another_tenant_are_not_told(told, spans, search):
+def test_search_omits_executions_of_plain_spans_and_other_tenants(told, spans, search):
     told(*run("trc_1"))
     spans(spans_request(span(1, name="chat")))
 
@@ -373,7 +373,7 @@ def test_another_tenants_runs_are_neither_found_nor_counted(told, search):
     assert ids(search(tenant="charlie")) == []
 
 
-def test_an_event_that_comes_twice_makes_no_second_run_and_changes_no_status(told, search):
+def test_duplicate_event_does_not_change_runs_or_status(told, search):
     told(*run("twice"))
     told(*run("twice")[2:])
 

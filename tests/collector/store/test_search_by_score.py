@@ -1,4 +1,4 @@
-"""Runs are found by what people and programs think of them now, not by what they thought before."""
+"""Run search by current scores; replaced scores do not match."""
 
 import json
 
@@ -9,16 +9,16 @@ from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.ingest.scores import check_scores
 from tracereel_collector.model import Kind
-from tracereel_collector.query.filters import Filters
+from tracereel_collector.query.filters import TraceFilters
 from tracereel_collector.query.scored import Scored
-from tracereel_collector.query.search import Question, Search
+from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.window import parse_window
 from tracereel_collector.store.deletion import delete_rows, runs_of
 
 
 @pytest.fixture
 def thought(migrated, sequence, tenant):
-    """Stores scores, as they come in at the door."""
+    """Store scores as ingest receives them."""
 
     def insert(*scores, tenant=tenant):
         checked = check_scores(json.dumps(scores).encode(), now_unix_nano=NOW, redactor=None)
@@ -34,9 +34,9 @@ def found(migrated, tenant):
     searching = Search(migrated, lambda: NOW)
 
     def ask(*, tenant=tenant, start=None, filters=None, limit=50, cursor=None, **scored):
-        asked = Filters(**(filters or {}), scored=Scored(**scored))
+        asked = TraceFilters(**(filters or {}), scored=Scored(**scored))
         window = parse_window(start, None, now=NOW)
-        question = Question(filters=asked, window=window, limit=limit, cursor=cursor)
+        question = SearchQuery(filters=asked, window=window, limit=limit, cursor=cursor)
         return searching.answer(tenant, question)
 
     return ask
@@ -71,7 +71,7 @@ def test_name_value_and_category_must_hold_of_one_score(told, thought, found):
     assert len(ids(found())) == 6
 
 
-def test_it_goes_with_the_other_filters_the_window_and_pages(told, thought, found):
+def test_score_filter_combines_with_filters_window_and_pages(told, thought, found):
     for number in range(7):
         told(*run(f"r{number}", begin=number * 9000, agent=f"a{number % 2}"))
         if number != 3:
@@ -86,7 +86,7 @@ def test_it_goes_with_the_other_filters_the_window_and_pages(told, thought, foun
         found(names=("other",), limit=4, cursor=first["next"])
 
 
-def test_what_was_thought_before_is_not_found_any_more(told, thought, found):
+def test_replaced_scores_do_not_match(told, thought, found):
     told(*run("changed"), *run("renamed", begin=5), *run("noted", begin=9))
     for name in ("changed", "renamed", "noted"):
         thought({"trace_id": name, "id": "one", "name": "quality", "value": 0.1})
@@ -101,9 +101,7 @@ def test_what_was_thought_before_is_not_found_any_more(told, thought, found):
     assert ids(found(names=("speed",))) == ["renamed"]
 
 
-def test_the_score_of_a_deleted_run_finds_nothing_that_comes_again(
-    migrated, told, thought, found, tenant
-):
+def test_score_of_a_deleted_run_does_not_match_late_events(migrated, told, thought, found, tenant):
     told(*run("gone"), *run("stays", begin=5))
     for name in ("gone", "stays"):
         thought({"trace_id": name, "name": "quality", "value": 1})

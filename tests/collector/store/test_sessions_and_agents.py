@@ -1,4 +1,4 @@
-"""Conversations with their turns, and what agents did, from the tables that sum up."""
+"""Sessions with turns and agent statistics, read from rollup tables."""
 
 import json
 import random
@@ -6,9 +6,9 @@ import random
 import pytest
 
 from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
-from tracereel_collector.errors import NotFoundError
+from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query.agents import Agents
-from tracereel_collector.query.search import Question, Search
+from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.window import parse_window
 from tracereel_collector.store.deletion import delete_rows, runs_of
@@ -40,7 +40,7 @@ def listed(sessions, tenant, **given):
 
 
 def call(trace_id, number, kind, seconds, **fields):
-    """A model or tool call of the parsing agent."""
+    """Return a model or tool call of the parsing agent."""
     return {
         "event_id": f"{trace_id}-call-{number}",
         "event_type": f"agent.{kind}.called",
@@ -98,7 +98,7 @@ def test_a_conversation_has_turns_and_each_turn_its_rounds(told, sessions, tenan
     assert following["next"] is None
 
 
-def test_a_conversation_that_only_spans_tell_of_has_turns_too(spans, sessions, tenant):
+def test_session_of_spans_only_has_turns(spans, sessions, tenant):
     spans(
         spans_request(
             span(1, took=9, **{"gen_ai.operation.name": "invoke_agent", "session.id": "s"}),
@@ -118,7 +118,7 @@ def test_a_conversation_that_only_spans_tell_of_has_turns_too(spans, sessions, t
 
 
 def test_conversations_come_by_what_happened_last_with_all_their_turns(told, sessions, tenant):
-    """Where many were active lately, the rest of the window is read for their earlier turns only."""
+    """With many recent sessions, the rest of the window is read only for their earlier turns."""
     told(*run("old", begin=-3000, session_id="old", user_id="ana"))
     for number in range(5):
         told(*run(f"early{number}", begin=-3000 + number, session_id=f"s{number}"))
@@ -151,10 +151,10 @@ def test_a_turn_that_began_before_the_window_leaves_the_conversation_its_prompt(
     assert (found["turns"], found["name"], found["first_prompt"]) == (2, "booking", "any slot?")
 
 
-def test_a_conversation_that_nobody_had_is_not_found(told, sessions, tenant):
+def test_unknown_session_is_not_found(told, sessions, tenant):
     told(*run("theirs", session_id="s"), tenant="bravo")
 
-    with pytest.raises(NotFoundError):
+    with pytest.raises(UnknownResourceError):
         sessions.document(tenant, "s")
     assert listed(sessions, tenant)["sessions"] == []
 
@@ -229,15 +229,15 @@ def test_agents_of_other_instrumentations_are_counted_from_their_spans(spans, ag
     assert (found["models"], found["latency"]["mean_ms"]) == ({"m1": 1}, 3000)
 
 
-def test_an_agent_that_rests_is_known_and_one_that_never_was_is_not(told, agents):
+def test_idle_agent_has_zero_executions_and_unknown_agent_is_not_found(told, agents):
     told(*run("r"))
 
     assert agents("parsing_agent", start=at(7200), end=at(9000))["executions"] == 0
-    with pytest.raises(NotFoundError):
+    with pytest.raises(UnknownResourceError):
         agents("nobody")
 
 
-def test_what_is_forgotten_is_taken_out_of_the_sums(told, spans, agents, migrated, tenant):
+def test_deleted_runs_are_subtracted_from_rollups(told, spans, agents, migrated, tenant):
     told(*run("stays"), *run("goes", took=5, status="failed", llm_model="m"))
     told(*run("goes-alone", agent="loner"))
     before = agents()["agents"]
@@ -251,7 +251,7 @@ def test_what_is_forgotten_is_taken_out_of_the_sums(told, spans, agents, migrate
     runs = runs_of(migrated, tenant, ["goes", "goes-alone", "ab" * 16])
     delete_rows(migrated, runs)
 
-    for start in (at(-60), at(-20000)):  # by minutes, and by hours
+    for start in (at(-60), at(-20000)):  # by minute and by hour
         left = {each["agent"]: each for each in agents(start=start)["agents"]}
         assert (left["parsing_agent"]["executions"], left["parsing_agent"]["failed"]) == (1, 0)
         assert left["parsing_agent"]["errors"] == {}
@@ -259,4 +259,6 @@ def test_what_is_forgotten_is_taken_out_of_the_sums(told, spans, agents, migrate
         for gone in ("loner", "h"):
             assert left.get(gone, {"executions": 0})["executions"] == 0
     search = Search(migrated, lambda: NOW)
-    assert [each["trace_id"] for each in search.answer(tenant, Question())["traces"]] == ["stays"]
+    assert [each["trace_id"] for each in search.answer(tenant, SearchQuery())["traces"]] == [
+        "stays"
+    ]

@@ -1,4 +1,4 @@
-"""What the store promises on a real engine: once per token, data errors told from bad moments."""
+"""Store guarantees on a real engine: once per token, data errors separate from outages."""
 
 import json
 
@@ -7,13 +7,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.collector.store.conftest import RECEIVED
 from tests.support.contract import EXAMPLES, example
-from tracereel._clock import otel_trace_id
+from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.errors import StartupError, StoreUnavailableError
 from tracereel_collector.model import Kind
-from tracereel_collector.store import migrate as migration
 from tracereel_collector.store.clickhouse import BadDataError, ClickHouseStore, StoreAddress
-from tracereel_collector.store.migrate import migrate
-from tracereel_collector.store.sql import migrations
 
 LINES = [json.dumps(each).encode() for each in EXAMPLES]
 
@@ -42,7 +39,7 @@ def test_numbers_follow_the_lines_of_a_body(store, queued, token):
     assert column(store, "sequence_number") == [str(number) for number in range(1, 10)]
 
 
-def test_columns_say_what_the_event_said(store, queued, token):
+def test_columns_match_the_event(store, queued, token):
     store.insert(Kind.EVENTS, [queued(b"\n".join(LINES))], token=token)
 
     assert column(store, "event_id") == [each["event_id"] for each in EXAMPLES]
@@ -104,7 +101,7 @@ def test_a_hybrid_clock_is_kept_as_given(store, queued, token):
     assert column(store, "hlc") == [str(clock)]
 
 
-def test_a_clock_far_ahead_of_the_arrival_is_not_followed(store, queued, token):
+def test_hybrid_clock_far_ahead_of_arrival_is_ignored(store, queued, token):
     line = json.dumps({**EXAMPLES[0], "hlc": "f" * 16}).encode()
 
     store.insert(Kind.EVENTS, [queued(line)], token=token)
@@ -131,71 +128,13 @@ def test_an_absent_table_is_no_reason_to_give_up_data(new_store, queued, token):
         new_store.insert(Kind.EVENTS, [queued(LINES[0])], token=token)
 
 
-def test_a_store_that_is_away_is_told_from_bad_data():
+def test_unreachable_store_raises_store_unavailable_error():
     address = StoreAddress.parse("clickhouse://user:word@127.0.0.1:9/db")
     away = ClickHouseStore(address, query_seconds=1, query_memory_bytes=1 << 20)
 
     assert not away.ping()
     with pytest.raises(StoreUnavailableError, match="does not answer"):
         away.command("SELECT 1")
-
-
-def test_migrations_run_once_and_in_order(new_store):
-    store = new_store
-
-    applied = [each.number for each in migrate(store)]
-
-    assert applied == sorted(each.number for each in migrations())
-    assert migrate(store) == []
-
-
-def test_a_migration_interrupted_in_the_middle_is_completed(new_store, monkeypatch):
-    store = new_store
-    # A later one changes a table that an earlier one fills: it begins when that one is done for good.
-    monkeypatch.setattr(migration, "migrations", lambda: [m for m in migrations() if m.number < 32])
-    migrate(store)
-    store.command("TRUNCATE TABLE schema_migrations")
-    store.command("DROP TABLE events_to_agent_events")
-    monkeypatch.undo()
-
-    migrate(store)
-
-    assert store.rows("EXISTS events_to_agent_events") == [("1",)]
-
-
-def test_columns_that_are_added_may_be_interrupted_in_the_middle_too(new_store):
-    store = new_store
-    migrate(store)
-    forget = "ALTER TABLE schema_migrations DELETE WHERE number >= 32 SETTINGS mutations_sync = 2"
-    store.command(forget)
-    store.command("DETACH TABLE agent_events_to_trace_summaries")
-
-    assert migrate(store) == [each for each in migrations() if each.number >= 32]
-
-    assert store.rows("EXISTS agent_events_to_trace_summaries") == [("1",)]
-    columns = store.rows("SELECT name FROM system.columns WHERE table = 'trace_summaries'")
-    assert {("call_unpriced",), ("span_unpriced",)} <= set(columns)
-
-
-def test_a_store_of_a_newer_version_is_refused(new_store):
-    store = new_store
-    migrate(store)
-    store.command("INSERT INTO schema_migrations (number, name, checksum) SELECT 99, 'new', 'x'")
-
-    with pytest.raises(StartupError, match=r"\[99\]"):
-        migrate(store)
-
-
-def test_a_changed_migration_is_refused(new_store):
-    store = new_store
-    migrate(store)
-    store.command(
-        "ALTER TABLE schema_migrations UPDATE checksum = 'x' WHERE number = 1 "
-        "SETTINGS mutations_sync = 2"
-    )
-
-    with pytest.raises(StartupError, match="0001_events"):
-        migrate(store)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +158,7 @@ def test_a_dsn_is_read(dsn, expected):
 
 
 @pytest.mark.parametrize("dsn", ["clickhouse://", "clickhouse://host:many/db"])
-def test_a_dsn_that_cannot_be_read_says_so(dsn):
+def test_invalid_dsn_is_an_error(dsn):
     with pytest.raises(StartupError):
         StoreAddress.parse(dsn)
 

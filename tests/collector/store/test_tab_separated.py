@@ -1,4 +1,4 @@
-"""What the engine writes as tab-separated lines is read as the same rows."""
+"""Tab-separated engine output is parsed into the same rows."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +15,6 @@ def test_rows_come_back_whatever_characters_their_values_hold(rows):
     assert rows_of(written) == [tuple(row) for row in rows]
 
 
-def test_nothing_is_no_line_and_an_empty_line_is_one():
+def test_empty_output_has_no_lines_but_blank_lines_count():
     assert lines_of(b"") == []
     assert lines_of(b"a\n\nb\n") == ["a", "", "b"]

@@ -1,4 +1,4 @@
-"""A code of ClickHouse that nobody knows: is it the records, or the store? Found out, and bounded."""
+"""Unknown ClickHouse error codes: decide whether records or the store are at fault."""
 
 import json
 import uuid
@@ -33,7 +33,7 @@ def proxy(engine):
 
 @pytest.fixture(scope="module")
 def behind(engine, proxy):
-    """A store that is only reached through the proxy."""
+    """Return a store behind the proxy."""
     address = StoreAddress(
         host="127.0.0.1",
         port=proxy.port,
@@ -119,7 +119,7 @@ def test_a_record_that_fails_by_itself_while_others_pass_is_set_aside_with_the_r
     assert conserved_queue(site.queue)["quarantined"] == 1
 
 
-def test_where_nothing_passes_it_is_the_store_and_everything_is_kept_until_it_takes_it(site, proxy):
+def test_records_are_kept_when_the_store_refuses_everything(site, proxy):
     site.send(*(f"e{n}" for n in range(MANY)))
     proxy.poison = b"custom.x"
 
@@ -136,7 +136,7 @@ def test_where_nothing_passes_it_is_the_store_and_everything_is_kept_until_it_ta
     assert conserved_queue(site.queue)["stored"] == MANY
 
 
-def test_a_few_records_that_nothing_can_be_compared_with_hold_nothing_up_for_ever(site, proxy):
+def test_single_refused_record_does_not_block_the_queue(site, proxy):
     site.send("poison")
     proxy.poison = b"poison"
 
@@ -148,7 +148,7 @@ def test_a_few_records_that_nothing_can_be_compared_with_hold_nothing_up_for_eve
     assert site.store.rows("SELECT event_id FROM agent_events") == [("next",)]
 
 
-def test_a_strange_moment_costs_nothing(site, proxy):
+def test_transient_unknown_error_quarantines_nothing(site, proxy):
     site.send("a", "b")
     proxy.fail("strange", times=2)
 
@@ -171,7 +171,7 @@ def test_a_stop_meanwhile_sets_nothing_aside(site, proxy):
     assert site.queue.has_open_batch(Kind.EVENTS)
 
 
-def test_codes_of_a_bad_moment_are_called_as_clickhouse_calls_them(behind):
+def test_transient_error_codes_have_clickhouse_names(behind):
     for code, name in MOMENT_ERRORS.items():
         assert behind.rows(f"SELECT errorCodeToName({code})") == [(name,)]
     assert not DATA_ERRORS & MOMENT_ERRORS.keys()

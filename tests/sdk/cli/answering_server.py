@@ -1,4 +1,4 @@
-"""A small real HTTP server that gives prepared answers and remembers what it was asked."""
+"""Small real HTTP server with prepared responses that records its requests."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 @dataclass
 class Asked:
-    """One request the server got."""
+    """One received request."""
 
     method: str
     path: str
@@ -19,7 +19,7 @@ class Asked:
 
 @dataclass
 class AnsweringServer:
-    """Answers by path; an unprepared path gets the collector's 404. Use as a context manager."""
+    """Responses by path; other paths get the collector's 404. Use as a context manager."""
 
     answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
@@ -27,7 +27,7 @@ class AnsweringServer:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def answer(self, path: str, body: bytes | dict[str, Any], *, status: int = 200) -> None:
-        """Prepare the answer for a path."""
+        """Prepare the response for a path."""
         self.answers[path] = (
             status,
             body if isinstance(body, bytes) else json.dumps(body).encode(),
@@ -77,7 +77,7 @@ class AnsweringServer:
                 self.wfile.write(body)
 
             def log_message(self, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
@@ -90,7 +90,7 @@ class AnsweringServer:
         self._server.server_close()
 
     def take_events(self, encoding: str, body: bytes) -> tuple[int, bytes]:
-        """Accept a body of events the way the collector does, or refuse it for now."""
+        """Accept a body of events as the collector does, or refuse it temporarily."""
         import gzip
 
         if not self.accept_events:

@@ -1,4 +1,4 @@
-"""What the command-line tests share: the real command in a real process, and a server to ask."""
+"""Fixtures of the command-line tests: the real command in a process, and a server."""
 
 import json
 import os
@@ -20,7 +20,7 @@ RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def cli_env(tmp_path: Path) -> dict[str, str]:
-    """An environment without anybody's settings, its home in the test's own directory."""
+    """Return an environment without user settings, with its home in the test's directory."""
     env = {
         name: value
         for name, value in os.environ.items()
@@ -56,7 +56,7 @@ def run_cli(cli_env: dict[str, str]) -> RunCli:
 
 @pytest.fixture
 def collector() -> Iterator[AnsweringServer]:
-    """A server that knows the recorded replay and is healthy."""
+    """Return a healthy server with the recorded replay."""
     with AnsweringServer() as server:
         server.answer("/v1/replay/trc_main_abc123", RECORDED_REPLAY.read_bytes())
         server.answer("/healthz", {"status": "ok", "version": "0.1.0"})
@@ -67,6 +67,6 @@ def collector() -> Iterator[AnsweringServer]:
 
 @pytest.fixture
 def recorded_document() -> dict[str, Any]:
-    """The recorded replay as the collector sends it."""
+    """Return the recorded replay as the collector sends it."""
     document: dict[str, Any] = json.loads(RECORDED_REPLAY.read_bytes())
     return document

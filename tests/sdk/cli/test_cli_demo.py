@@ -1,4 +1,4 @@
-"""`tracereel demo` as a process: what it prints, delivers, and how it ends."""
+"""`tracereel demo` as a process: output, delivery and exit."""
 
 import signal
 import subprocess
@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 
 
 def test_prints_each_run_and_how_to_replay_the_first(run_cli, collector):
-    """One line per run; the events have arrived when it ends."""
+    """One line per run; all events have arrived when it ends."""
     done = run_cli(
         "demo", "--runs", "2", "--interval", "0", "--seed", "1", "--endpoint", collector.url
     )
@@ -34,7 +34,7 @@ def test_prints_each_run_and_how_to_replay_the_first(run_cli, collector):
 
 
 def test_logs_shows_the_lines_of_the_sdk(run_cli, collector):
-    """They go to stderr, so that the demo's own output stays clean."""
+    """Logs go to stderr, so that the demo's own output stays clean."""
     done = run_cli("demo", "--runs", "1", "--logs", "--endpoint", collector.url)
 
     assert '"event":"agent_execution_completed"' in done.stderr
@@ -42,7 +42,7 @@ def test_logs_shows_the_lines_of_the_sdk(run_cli, collector):
 
 
 def test_without_a_collector_the_events_are_kept_and_the_way_on_is_named(run_cli):
-    """The demo itself does not fail: an agent does not notice that the collector is away."""
+    """The demo does not fail: an agent is not affected by an unreachable collector."""
     with AnsweringServer() as gone:
         url = gone.url
 
@@ -53,8 +53,8 @@ def test_without_a_collector_the_events_are_kept_and_the_way_on_is_named(run_cli
     assert "tracereel ship" in done.stderr
 
 
-def test_switched_off_it_runs_and_says_so(run_cli, collector):
-    """Recording off: the pipeline runs all the same and there is nothing to replay."""
+def test_demo_runs_with_recording_off_and_reports_it(run_cli, collector):
+    """With recording off, the pipeline runs and there is nothing to replay."""
     done = run_cli("demo", "--runs", "1", "--endpoint", collector.url, TRACEREEL_ENABLED="0")
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -65,7 +65,7 @@ def test_switched_off_it_runs_and_says_so(run_cli, collector):
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(("length", "status"), [(["--forever"], 0), (["--runs", "9"], None)])
 def test_a_signal_ends_it_at_once_and_cleanly(cli_env, collector, stop, length, status):
-    """No traceback, nothing lost; a demo without end exits with 0, another with 128 + signal."""
+    """No traceback and no loss; an endless demo exits with 0, another with 128 + signal."""
     words = ["demo", *length, "--interval", "3600", "--endpoint", collector.url]
     with subprocess.Popen(
         [sys.executable, "-m", "tracereel", *words],
@@ -99,8 +99,8 @@ def test_a_signal_ends_it_at_once_and_cleanly(cli_env, collector, stop, length, 
         (["--endpoint", "nowhere"], "endpoint is 'nowhere'; expected a URL such as"),
     ],
 )
-def test_words_that_cannot_be_meant_are_refused(run_cli, words, expected):
-    """The message names what came and what is accepted."""
+def test_invalid_demo_arguments_are_refused(run_cli, words, expected):
+    """The message names the given and the accepted values."""
     done = run_cli("demo", *words)
 
     assert done.returncode == 2
@@ -108,8 +108,8 @@ def test_words_that_cannot_be_meant_are_refused(run_cli, words, expected):
     assert "Traceback" not in done.stderr
 
 
-def test_metrics_are_served_where_it_is_told(cli_env, collector):
-    """What Prometheus scrapes while the demo runs."""
+def test_demo_serves_metrics_on_the_given_address(cli_env, collector):
+    """Prometheus can scrape it while the demo runs."""
     words = ["demo", "--forever", "--interval", "0", "--metrics", "0", "--endpoint", collector.url]
     with subprocess.Popen(
         [sys.executable, "-m", "tracereel", *words],
@@ -132,7 +132,7 @@ def test_metrics_are_served_where_it_is_told(cli_env, collector):
 
 
 @pytest.mark.parametrize("text", ["here", "host:", "70000", "a:-1"])
-def test_an_address_for_metrics_that_is_none_is_refused(run_cli, text):
+def test_invalid_metrics_address_is_refused(run_cli, text):
     done = run_cli("demo", "--metrics", text)
 
     assert done.returncode == 2

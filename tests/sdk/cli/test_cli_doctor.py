@@ -1,4 +1,4 @@
-"""`tracereel doctor` as a process: each finding, its advice, and the verdict."""
+"""`tracereel doctor` as a process: findings, advice and verdict."""
 
 import json
 
@@ -6,11 +6,13 @@ import pytest
 
 from tests.sdk.cli.answering_server import AnsweringServer
 from tests.sdk.cli.test_cli_ship import leave_events, spool_of
+from tracereel._export import destinations
+from tracereel.config import load
 
 
 @pytest.fixture
 def examine(run_cli):
-    """The exit status and the findings by name."""
+    """Return the exit status and the findings by name."""
 
     def run(*words, **env):
         done = run_cli("doctor", "--json", *words, **env)
@@ -35,8 +37,8 @@ def test_a_working_set_up_is_usable(examine, collector):
     assert found["clock"]["detail"] == "agrees with the collector's"
 
 
-def test_a_collector_that_is_away_is_a_failure_with_advice(examine):
-    """Status 1, and how to start it."""
+def test_unreachable_collector_is_a_failure_with_advice(examine):
+    """Status 1, with the command that starts it."""
     with AnsweringServer() as gone:
         url = gone.url
 
@@ -47,7 +49,7 @@ def test_a_collector_that_is_away_is_a_failure_with_advice(examine):
     assert "tracereel serve" in found["collector"]["advice"]
 
 
-def test_a_collector_that_is_not_ready_is_a_failure(examine, collector):
+def test_unready_collector_is_a_failure(examine, collector):
     """The body of /readyz is shown."""
     collector.answer("/readyz", {"queue": "disk full"}, status=503)
 
@@ -57,8 +59,19 @@ def test_a_collector_that_is_not_ready_is_a_failure(examine, collector):
     assert "disk full" in found["ready"]["detail"]
 
 
+def test_held_clock_jump_is_a_warning(examine, collector):
+    clock = {"state": "jumped", "jump_seconds": 31536000.0, "hint": "tracereel clock --confirm"}
+    collector.answer("/readyz", {"status": "ready", "clock": clock})
+
+    status, found = examine("--endpoint", collector.url)
+
+    assert (status, found["collector's clock"]["status"]) == (0, "warn")
+    assert "+31536000 s" in found["collector's clock"]["detail"]
+    assert found["collector's clock"]["advice"] == clock["hint"]
+
+
 def test_a_store_that_does_not_answer_is_a_warning(examine, collector):
-    """Events are still taken, so the set-up is usable."""
+    """Events are still accepted, so the setup is usable."""
     collector.answer("/readyz/query", {"status": "not_ready"}, status=503)
 
     status, found = examine("--endpoint", collector.url)
@@ -67,7 +80,7 @@ def test_a_store_that_does_not_answer_is_a_warning(examine, collector):
 
 
 def test_a_refused_key_is_a_failure(examine, collector):
-    """A key is tried, not only printed."""
+    """The key is sent to the collector, not only printed."""
     refusal = {"error": {"message": "unknown key"}}
     collector.answer("/v1/replay/tracereel-doctor", refusal, status=401)
 
@@ -77,7 +90,7 @@ def test_a_refused_key_is_a_failure(examine, collector):
 
 
 def test_a_key_that_may_only_write_is_a_warning(examine, collector):
-    """It does what most programs need."""
+    """Write access is enough for most programs."""
     refusal = {"error": {"message": "this key has the scopes write; read is needed"}}
     collector.answer("/v1/replay/tracereel-doctor", refusal, status=403)
 
@@ -86,7 +99,7 @@ def test_a_key_that_may_only_write_is_a_warning(examine, collector):
     assert (status, found["api key"]["status"]) == (0, "warn")
 
 
-def test_settings_say_where_they_came_from_and_secrets_stay_secret(examine, collector, run_cli):
+def test_settings_show_their_origin_and_hide_secrets(examine, collector, run_cli):
     """Option, variable, OpenTelemetry's variable or default."""
     env = {
         "TRACEREEL_API_KEY": "hunter2",
@@ -106,7 +119,7 @@ def test_settings_say_where_they_came_from_and_secrets_stay_secret(examine, coll
 
 
 def test_a_setting_that_cannot_be_used_is_a_failure_that_names_it(examine, collector):
-    """The variable, what came, what is accepted."""
+    """Names the variable, the given value and the accepted values."""
     status, found = examine(
         "--endpoint", collector.url, TRACEREEL_EXIT_TIMEOUT="soon", TRACEREEL_COMPRESSION="zip"
     )
@@ -117,7 +130,7 @@ def test_a_setting_that_cannot_be_used_is_a_failure_that_names_it(examine, colle
 
 
 def test_events_left_by_ended_processes_are_counted(examine, cli_env, collector):
-    """They are a warning, and `tracereel ship` is the advice."""
+    """Reported as a warning with the advice `tracereel ship`."""
     leave_events(spool_of(cli_env, collector.url), 4)
 
     status, found = examine("--endpoint", collector.url)
@@ -129,17 +142,33 @@ def test_events_left_by_ended_processes_are_counted(examine, cli_env, collector)
 
 
 def test_events_left_for_another_destination_are_counted_apart(examine, cli_env, collector):
-    """A changed endpoint or key does not make earlier events disappear from view."""
-    leave_events(spool_of(cli_env, "http://elsewhere:4318"), 2)
+    """A changed endpoint or key does not hide earlier events."""
+    elsewhere = load({}, endpoint="http://elsewhere:4318", spool_dir=cli_env["TRACEREEL_SPOOL_DIR"])
+    leave_events(elsewhere.destination_dir, 2)
+    destinations.remember(elsewhere)
 
     _, found = examine("--endpoint", collector.url)
 
     assert found["spool, ended processes"]["detail"] == "nothing waits"
-    assert found["spool, other destination"]["detail"].startswith("2 events (")
+    other = found["spool, other destination"]
+    assert other["detail"].startswith("2 events (")
+    assert "tracereel ship --endpoint http://elsewhere:4318" in other["advice"]
+
+
+def test_a_spool_without_a_record_is_named_as_stranded(examine, cli_env, collector):
+    """Its owner is unknown: the advice is to ship it by hand."""
+    directory = spool_of(cli_env, "http://elsewhere:4318")
+    leave_events(directory, 2)
+
+    _, found = examine("--endpoint", collector.url)
+
+    stranded = found["spool, stranded"]
+    assert stranded["detail"].startswith("2 events (")
+    assert stranded["advice"] == f"run: tracereel ship --from {directory}"
 
 
 def test_a_directory_that_cannot_be_written_is_a_failure(examine, collector):
-    """Spool and data directory are tried; in /proc not even root can make files."""
+    """Spool and data directory are tested; in /proc not even root can create files."""
     status, found = examine(
         "--endpoint", collector.url, "--data-dir", "/proc", TRACEREEL_SPOOL_DIR="/proc/spool"
     )

@@ -1,4 +1,4 @@
-"""The `tracereel` command itself: listing, loading, and saying what is missing."""
+"""The `tracereel` command: listing and loading of commands, missing packages."""
 
 import argparse
 import re
@@ -15,7 +15,7 @@ DOCS = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8
 
 @pytest.fixture
 def other_package(tmp_path: Path) -> str:
-    """A directory for PYTHONPATH with an installed distribution that registers commands."""
+    """Return a PYTHONPATH directory with a distribution that registers commands."""
     site = tmp_path / "site"
     info = site / "acme-1.0.dist-info"
     info.mkdir(parents=True)
@@ -99,7 +99,7 @@ class TestListing:
         assert "replay" in shown.stderr
 
     @pytest.mark.parametrize("name", sorted(registry.BASE_COMMANDS))
-    def test_each_base_command_is_what_the_table_says(self, name):
+    def test_base_commands_match_the_table(self, name):
         command = registry.load(name)
 
         assert (name, registry.BASE_COMMANDS[name].help) == (command.name, command.help)
@@ -124,7 +124,7 @@ class TestDocumentation:
 
 class TestVersion:
     @pytest.mark.parametrize("words", [("version",), ("--version",)])
-    def test_prints_one_line(self, run_cli, words):
+    def test_version_is_one_line(self, run_cli, words):
         shown = run_cli(*words)
 
         assert shown.returncode == 0
@@ -133,7 +133,7 @@ class TestVersion:
 
 
 class TestCommandsOfOtherPackages:
-    def test_are_listed(self, run_with_package):
+    def test_installed_commands_are_listed(self, run_with_package):
         assert "greet" in run_with_package("--help").stdout
 
     def test_get_their_options_and_give_the_exit_status(self, run_with_package):
@@ -142,13 +142,13 @@ class TestCommandsOfOtherPackages:
         assert (done.returncode, done.stdout, done.stderr) == (7, "hello Ana\n", "")
 
     @pytest.mark.parametrize("words", [("serve",), ("serve", "--port", "1")])
-    def test_a_missing_extra_is_one_line_that_says_what_to_install(self, run_with_package, words):
+    def test_missing_extra_is_one_line_with_the_package_to_install(self, run_with_package, words):
         done = run_with_package(*words)
 
         needs = "tracereel serve needs the collector: pip install 'tracereel[collector]'\n"
         assert (2, "", needs) == (done.returncode, done.stdout, done.stderr)
 
-    def test_a_package_missed_only_while_running_is_told_the_same_way(self, run_with_package):
+    def test_package_missing_at_run_time_is_one_error_line(self, run_with_package):
         done = run_with_package("lazy")
 
         assert done.returncode == 2

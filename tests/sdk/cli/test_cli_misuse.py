@@ -1,4 +1,4 @@
-"""What a user gets wrong is told in one line that says what came and what would be accepted."""
+"""Usage errors are one line with the given and the accepted values."""
 
 import socket
 import threading
@@ -23,7 +23,7 @@ def greet() -> str:
 
 @pytest.fixture
 def tape_file(tmp_path):
-    """The tape of a run, in a file."""
+    """Return the path of a run's tape."""
     with recording() as events:
         greet()
     path = tmp_path / "run.tape.ndjson"
@@ -33,7 +33,7 @@ def tape_file(tmp_path):
 
 @pytest.fixture
 def other_program() -> Iterator[str]:
-    """The address of a program that greets in a language of its own, as gRPC's port does."""
+    """Return the address of a server that does not speak HTTP, like gRPC's port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -51,17 +51,17 @@ def other_program() -> Iterator[str]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.parametrize("option", ["--pytest", "--tape"])
+@pytest.mark.parametrize("option", ["--directory", "--tape"])
 def test_an_export_that_cannot_be_written_names_the_place_and_why(
     run_cli, tmp_path, tape_file, option
 ):
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
 
-    done = run_cli("export", str(tape_file), option, str(in_the_way / "below"))
+    done = run_cli("test-from", str(tape_file), option, str(in_the_way / "below"))
 
     assert done.returncode == 2
-    assert done.stderr.startswith(f"tracereel export: cannot write {in_the_way}")
+    assert done.stderr.startswith(f"tracereel test-from: cannot write {in_the_way}")
     assert done.stderr.endswith(": Not a directory\n")
 
 
@@ -93,7 +93,7 @@ def test_an_answer_that_is_no_http_is_called_so(run_cli, other_program):
     )
 
 
-def test_the_collector_that_is_missing_is_started_on_the_port_that_was_asked(run_cli):
+def test_advice_for_a_missing_collector_uses_the_requested_port(run_cli):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
@@ -109,7 +109,7 @@ def test_a_spool_directory_that_is_not_there_has_nothing_delivered_from_it(run_c
     assert done.stderr == f"tracereel ship: there is no directory {tmp_path / 'misspelt'}\n"
 
 
-def test_a_demo_whose_metrics_port_is_taken_says_so(run_cli, collector):
+def test_demo_with_a_taken_metrics_port_is_an_error(run_cli, collector):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run_cli("demo", "--runs", "1", "--metrics", str(port), "--endpoint", collector.url)
@@ -117,7 +117,7 @@ def test_a_demo_whose_metrics_port_is_taken_says_so(run_cli, collector):
     assert f"no metrics: 127.0.0.1:{port} cannot be listened on" in done.stderr
 
 
-def test_replays_are_told_however_many_branches_came_after_them():
+def test_replays_are_listed_despite_many_later_branches():
     replays = [{"time": "2026-01-23T10:00:00Z", "identical": True}]
     replays += [{"time": "2026-01-23T11:00:00Z", "branch": f"b{number}"} for number in range(9)]
     found = Replayable.model_validate(

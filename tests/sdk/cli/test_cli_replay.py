@@ -1,4 +1,4 @@
-"""`tracereel replay` as a process, against a server that answers a recorded run."""
+"""`tracereel replay` as a process, against a server with a recorded run."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def test_shows_a_header_and_the_timeline_without_colour_in_a_pipe(run_cli, colle
 
 
 def test_the_endpoint_and_key_come_from_the_environment(run_cli, collector):
-    """TRACEREEL_ENDPOINT and TRACEREEL_API_KEY stand in for the options."""
+    """TRACEREEL_ENDPOINT and TRACEREEL_API_KEY replace the options."""
     shown = run_cli(
         "replay", TRACE, TRACEREEL_ENDPOINT=collector.url, TRACEREEL_API_KEY="from-environment"
     )
@@ -36,7 +36,7 @@ def test_the_endpoint_and_key_come_from_the_environment(run_cli, collector):
 
 
 def test_json_is_the_collectors_answer_untouched(cli_env, collector):
-    """Bytes in, bytes out."""
+    """The response bytes are printed unchanged."""
     done = subprocess.run(
         [sys.executable, "-m", "tracereel", "replay", TRACE, "--endpoint", collector.url, "--json"],
         env=cli_env,
@@ -48,7 +48,7 @@ def test_json_is_the_collectors_answer_untouched(cli_env, collector):
 
 
 def test_an_unknown_trace_is_one_line_and_status_1(run_cli, collector):
-    """The one line names the trace and where it was looked for."""
+    """The line names the trace and the endpoint."""
     done = run_cli("replay", "trc_unknown", "--endpoint", collector.url)
 
     assert (done.returncode, done.stdout) == (1, "")
@@ -56,8 +56,8 @@ def test_an_unknown_trace_is_one_line_and_status_1(run_cli, collector):
     assert f"no events of trace 'trc_unknown' at {collector.url}" in done.stderr
 
 
-def test_a_collector_that_is_away_is_one_line_that_says_how_to_start_it(run_cli):
-    """Status 2, and what to do next."""
+def test_unreachable_collector_is_one_line_with_the_start_command(run_cli):
+    """Status 2, and the next step."""
     with AnsweringServer() as gone:
         url = gone.url
 
@@ -69,7 +69,7 @@ def test_a_collector_that_is_away_is_one_line_that_says_how_to_start_it(run_cli)
     assert done.stderr.endswith(f"start one with: tracereel serve --port {port}\n")
 
 
-@pytest.mark.parametrize("words", [["replay", TRACE, "--run"], ["export", TRACE, "--tape", "x"]])
+@pytest.mark.parametrize("words", [["replay", TRACE, "--run"], ["test-from", TRACE, "--tape", "x"]])
 def test_without_a_collector_there_is_no_tape_and_the_way_to_one_is_named(run_cli, words):
     with AnsweringServer() as gone:
         url = gone.url
@@ -88,8 +88,8 @@ def test_without_a_collector_there_is_no_tape_and_the_way_to_one_is_named(run_cl
         (["x", "--endpoint", "nowhere"], "expected a URL such as http://127.0.0.1:4318"),
     ],
 )
-def test_words_that_cannot_be_meant_are_one_line_and_status_2(run_cli, words, expected):
-    """The line names what came and what would be accepted."""
+def test_invalid_replay_arguments_are_one_line_and_status_2(run_cli, words, expected):
+    """The line names the given and the accepted values."""
     done = run_cli("replay", *words)
 
     assert done.returncode == 2
@@ -98,7 +98,7 @@ def test_words_that_cannot_be_meant_are_one_line_and_status_2(run_cli, words, ex
 
 
 def test_an_error_text_of_the_server_cannot_control_the_terminal(run_cli, collector):
-    """Text of the server is cleaned like recorded text."""
+    """Server text is sanitised like recorded text."""
     error = {"error": {"message": "\x1b[2Jowned\r\nsecond line"}}
     collector.answer(f"/v1/replay/{TRACE}", error, status=400)
 
@@ -110,14 +110,14 @@ def test_an_error_text_of_the_server_cannot_control_the_terminal(run_cli, collec
 
 
 def test_an_ascii_terminal_gets_ascii(run_cli, collector):
-    """A locale without Unicode is served, not crashed."""
+    """A locale without Unicode causes no crash."""
     shown = run_cli("replay", TRACE, "--endpoint", collector.url, PYTHONIOENCODING="ascii")
 
     assert shown.returncode == 0
     assert shown.stdout.isascii()
 
 
-def test_a_reader_that_goes_away_causes_no_traceback(cli_env, collector, recorded_document):
+def test_closed_pipe_causes_no_traceback(cli_env, collector, recorded_document):
     """`tracereel replay … | head -1` ends quietly however long the run is."""
     recorded_document["timeline"] *= 3000
     collector.answer(f"/v1/replay/{TRACE}", json.dumps(recorded_document).encode())
@@ -137,7 +137,7 @@ def test_a_reader_that_goes_away_causes_no_traceback(cli_env, collector, recorde
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
 def test_a_terminal_gets_colour_unless_no_color_is_set(cli_env, collector, no_color, coloured):
-    """Only a terminal is painted, and NO_COLOR is obeyed."""
+    """Only a terminal gets colour, and NO_COLOR is respected."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "tracereel", "replay", TRACE, "--endpoint", collector.url]
     with subprocess.Popen(command, env={**cli_env, "NO_COLOR": no_color}, stdout=theirs) as process:

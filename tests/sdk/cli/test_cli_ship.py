@@ -1,4 +1,4 @@
-"""`tracereel ship` as a process: what ended processes left reaches the collector."""
+"""`tracereel ship` as a process: leftover events of ended processes reach the collector."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.sdk.cli.answering_server import AnsweringServer
-from tracereel._spool import EmitterLock, Spool, segment_path
+from tracereel._export.spool import EmitterLock, Spool, segment_path
 from tracereel.config import load
 
 
@@ -15,7 +15,7 @@ def spool_of(cli_env: dict[str, str], url: str) -> Path:
 
 
 def leave_events(directory: Path, number: int) -> None:
-    """Write events the way the SDK does and leave them, as a process that has ended."""
+    """Write events to a spool as the SDK does, like a process that has ended."""
     spool = Spool(directory, max_bytes=10_000_000)
     for index in range(number):
         event = {"event_id": f"evt_{index}", "event_type": "custom.left", "trace_id": "trc_left"}
@@ -38,7 +38,7 @@ def test_delivers_what_an_ended_process_left_and_clears_it(run_cli, cli_env, col
 
 
 def test_an_empty_spool_is_all_delivered(run_cli, collector):
-    """Nothing to do is a success."""
+    """An empty spool is a success."""
     done = run_cli("ship", "--endpoint", collector.url)
 
     assert (done.returncode, done.stdout) == (0, "delivered 0, spooled 0, dropped 0\n")
@@ -59,7 +59,7 @@ def test_without_a_collector_everything_stays_and_the_status_is_1(run_cli, cli_e
 
 
 def test_the_spool_of_a_living_process_is_left_alone(run_cli, cli_env, collector):
-    """Only its own process ships a spool that is in use."""
+    """A spool in use is shipped only by its own process."""
     directory = spool_of(cli_env, collector.url)
     directory.mkdir(parents=True)
     lock = EmitterLock.take(directory / "emt_alive.lock", create=True)
@@ -74,7 +74,7 @@ def test_the_spool_of_a_living_process_is_left_alone(run_cli, cli_env, collector
 
 
 def test_another_spool_directory_can_be_named(run_cli, collector, tmp_path):
-    """--spool-dir wins over TRACEREEL_SPOOL_DIR."""
+    """--spool-dir overrides TRACEREEL_SPOOL_DIR."""
     other = tmp_path / "other"
     leave_events(load({}, endpoint=collector.url, spool_dir=str(other)).destination_dir, 1)
 
@@ -85,7 +85,7 @@ def test_another_spool_directory_can_be_named(run_cli, collector, tmp_path):
 
 @pytest.mark.parametrize("timeout", ["-1", "nan", "soon"])
 def test_a_timeout_that_is_no_duration_is_refused(run_cli, timeout):
-    """The message names what came and what is accepted."""
+    """The message names the given and the accepted values."""
     done = run_cli("ship", "--timeout", timeout)
 
     assert done.returncode == 2

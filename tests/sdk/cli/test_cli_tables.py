@@ -1,4 +1,4 @@
-"""Tables, trees and progress: within the width, whatever they hold."""
+"""Tables, trees and progress stay within the width, whatever they contain."""
 
 import io
 import unicodedata
@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from tests.support.waiting import wait_until
 from tracereel.cli.progress import Progress, progress
-from tracereel.cli.tables import Cell, Column, table
+from tracereel.cli.tables import Cell, TableColumn, table
 from tracereel.cli.terminal import Terminal, display_width
 from tracereel.cli.tree import branches, render
 from tracereel.client import Trace
 
 COLUMNS = (
-    Column("when", needed=5, least=8),
-    Column("count", right=True, needed=3),
-    Column("text", needed=1, least=10),
-    Column("id", needed=9, least=12),
+    TableColumn("when", needed=5, least=8),
+    TableColumn("count", right=True, needed=3),
+    TableColumn("text", needed=1, least=10),
+    TableColumn("id", needed=9, least=12),
 )
 
 
 class FakeTerminal(io.StringIO):
-    """What is written to a terminal."""
+    """Return the text written to a terminal."""
 
     encoding = "utf-8"
 
@@ -40,7 +40,7 @@ def test_columns_line_up_and_numbers_stand_right():
     ]
 
 
-def test_what_is_least_needed_goes_first_and_the_id_stays():
+def test_narrow_table_drops_optional_columns_and_keeps_the_id():
     rows = [["2026-11-16", "1234567", "a very long text indeed", "id-123456789"]]
 
     narrow = list(table(COLUMNS, rows, Terminal(width=40)))
@@ -140,7 +140,7 @@ def test_progress_is_drawn_on_a_terminal_and_taken_away():
     assert "5 of 10" in stream.getvalue()
 
 
-def test_progress_says_nothing_into_a_pipe():
+def test_progress_is_not_written_to_a_pipe():
     stream = io.StringIO()
     shown = Progress("reading", stream)
     shown.told(1, 2)

@@ -1,4 +1,4 @@
-"""`tracereel tail`: a filter that hardly anything fits is not waited for in silence."""
+"""`tracereel tail` warns about a filter that matches hardly anything."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from tracereel.cli import main
     ("status", "said"),
     [("bogus", "'bogus'; most that end have one of success, partial_success"), ("failed", None)],
 )
-def test_an_unusual_status_is_doubted(capsys, status, said):
-    # Nobody listens there: what is said of the words comes before.
+def test_unusual_status_filter_prints_a_warning(capsys, status, said):
+    # No server there: the warning comes before the connection.
     assert main(["tail", "--status", status, "--endpoint", "http://127.0.0.1:9"]) == 2
 
     told = capsys.readouterr().err

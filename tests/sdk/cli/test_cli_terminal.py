@@ -1,4 +1,4 @@
-"""Recorded text is shown safely: no escapes, no control characters, right widths."""
+"""Recorded text is shown safely: no escapes, no control characters, correct widths."""
 
 import io
 import unicodedata
@@ -52,13 +52,13 @@ class TestWidth:
         assert display_width("e\u0301") == 1
 
     @given(HOSTILE, st.integers(0, 60), st.booleans())
-    def test_a_fitted_text_is_never_wider_than_asked(self, text, width, unicode):
+    def test_fitted_text_is_never_wider_than_requested(self, text, width, unicode):
         assert display_width(Terminal(unicode=unicode).fit(clean(text), width)) <= width
 
     def test_a_text_that_fits_is_left_alone(self):
         assert Terminal().fit("李医生", 6) == "李医生"
 
-    def test_a_cut_text_says_so(self):
+    def test_truncated_text_is_marked(self):
         assert Terminal().fit("李医生", 4) == "李…"
 
 
@@ -80,7 +80,7 @@ class TestColour:
 
         assert Terminal.of(_Screen()).paint("x", "red") == "x"
 
-    def test_a_file_has_none(self, monkeypatch):
+    def test_file_output_has_no_colour(self, monkeypatch):
         monkeypatch.delenv("NO_COLOR", raising=False)
 
         assert Terminal.of(io.StringIO()).paint("x", "red") == "x"

@@ -1,12 +1,13 @@
-"""A replay as lines of text."""
+"""A replay rendered as lines of text."""
 
 import json
+import re
 import unicodedata
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tracereel.cli.steps import _KINDS
+from tracereel.cli.steps import _KINDS, duration
 from tracereel.cli.terminal import Terminal, display_width
 from tracereel.cli.timeline import depths, header, render
 from tracereel.client import Replay, Step
@@ -21,8 +22,34 @@ def lines_of(document, **terminal):
     return list(render(replay_of(document), Terminal(**{"width": 140, **terminal})))
 
 
+class TestDuration:
+    @given(st.floats(-1e12, 1e12))
+    @example(999.5)
+    @example(59_995.0)
+    @example(59_999.9)
+    @example(119_500.0)
+    @example(-119_500.0)
+    def test_keeps_to_the_range_of_its_unit_and_to_the_number(self, milliseconds):
+        shown = duration(milliseconds)
+
+        found = re.fullmatch(r"(-?)(?:(\d+) ms|(\d+\.\d\d) s|(\d+) min (\d+) s)", shown)
+        assert found, shown
+        sign, thousandths, seconds, minutes, rest = found.groups()
+        if thousandths is not None:
+            size, unit = float(thousandths), 1
+            assert size < 1_000
+        elif seconds is not None:
+            size, unit = float(seconds) * 1_000, 10
+            assert 1_000 <= size < 60_000
+        else:
+            size, unit = (float(minutes) * 60 + float(rest)) * 1_000, 1_000
+            assert int(minutes) >= 1
+            assert int(rest) < 60
+        assert abs((-size if sign else size) - milliseconds) <= unit / 2 + 0.001
+
+
 class TestHeader:
-    def test_says_what_the_run_was_and_how_it_went(self, recorded_document):
+    def test_header_shows_the_run_and_its_outcome(self, recorded_document):
         assert header(replay_of(recorded_document)) == [
             ("trace", "trc_main_abc123"),
             ("pipeline", "appointment_creation · partial_success · appointment_created"),
@@ -46,7 +73,7 @@ class TestHeader:
 
         assert dict(header(replay_of(recorded_document)))["model"] == "423 tokens · $0.00042"
 
-    def test_a_run_that_was_cut_short_says_so(self, recorded_document):
+    def test_truncated_run_is_marked(self, recorded_document):
         recorded_document["summary"]["truncated"] = True
 
         rows = dict(header(replay_of(recorded_document)))
@@ -195,7 +222,7 @@ REPLAYS = st.builds(
     False,
 )
 def test_rendering_never_fails_and_never_controls_the_terminal(replay, width, unicode):
-    """Whatever was recorded, every line is printable text within the width."""
+    """Every line is printable text within the width, whatever was recorded."""
     terminal = Terminal(width=width, unicode=unicode)
 
     for line in render(replay, terminal):

@@ -1,4 +1,4 @@
-"""Context over real HTTP: a server behind the middleware, clients with the hooks."""
+"""Context propagation over real HTTP: server middleware and client hooks."""
 
 import asyncio
 import socket
@@ -23,10 +23,11 @@ from starlette.routing import Route  # noqa: E402
 from tests.sdk.conftest import Child  # noqa: E402
 from tests.support.ingest_sink import IngestSink  # noqa: E402
 from tests.support.waiting import wait_until  # noqa: E402
-from tracereel import _remote, traced_agent  # noqa: E402
+from tracereel import traced_agent  # noqa: E402
+from tracereel._core import remote_identity  # noqa: E402
 from tracereel.integrations.asgi import TracereelMiddleware  # noqa: E402
 from tracereel.integrations.http_clients import trace_httpx, trace_requests  # noqa: E402
-from tracereel.propagation import CLOCK_HEADER, current_identity, extract  # noqa: E402
+from tracereel.propagation import CLOCK_HEADER, current_identity, extract, inject  # noqa: E402
 
 Deliver = Callable[[], list[dict[str, Any]]]
 
@@ -37,7 +38,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 def _no_parent_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TRACEPARENT", "TRACESTATE", "BAGGAGE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(_remote, "_process", "unread")
+    monkeypatch.setattr(remote_identity, "_process", "unread")
 
 
 @traced_agent("server")
@@ -51,7 +52,7 @@ async def endpoint(request: Any) -> JSONResponse:
 
 
 async def bounce(request: Any) -> RedirectResponse:
-    # The same server under another name: another host, as far as the hooks can tell.
+    # The same server under another name is another host to the hooks.
     return RedirectResponse(f"http://localhost:{request.url.port}/")
 
 
@@ -105,7 +106,7 @@ CLIENTS = pytest.mark.parametrize("get", [get_httpx, get_httpx_async, get_reques
 
 
 @CLIENTS
-def test_the_run_of_the_client_goes_on_in_the_server(
+def test_run_of_the_client_continues_in_the_server(
     url: str, recorded: Deliver, get: Callable[..., Any]
 ) -> None:
     with extract({"traceparent": PARENT, "baggage": "tracereel.trace_id=trc_abc"}):
@@ -164,7 +165,7 @@ def test_requests_without_context_get_a_run_and_an_id_of_their_own(
     assert len({event["trace_id"] for event in recorded()}) == 4
 
 
-def test_strangers_are_not_believed(recorded: Deliver) -> None:
+def test_context_of_untrusted_clients_is_ignored(recorded: Deliver) -> None:
     sent = {
         "traceparent": PARENT,
         "baggage": "tracereel.trace_id=trc_abc",
@@ -186,7 +187,7 @@ def test_strangers_are_not_believed(recorded: Deliver) -> None:
 def test_a_server_in_another_process_with_a_clock_ahead(
     recorded: Deliver, sink: IngestSink, child: Child
 ) -> None:
-    """Its answer tells its clock, so that what the client does next comes after."""
+    """Its response contains its clock, so the client's next events come after it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -236,7 +237,7 @@ def test_a_server_in_another_process_with_a_clock_ahead(
     assert len({event["trace_id"] for event in events}) == 1
 
 
-# Without a server: what a server cannot show.
+# Cases that need no server.
 
 
 def run_app(app: Any, scope: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
@@ -295,3 +296,28 @@ def test_a_request_is_not_part_of_the_run_that_started_the_server(recorded: Deli
     assert opened["server"]["trace_id"] != opened["starter"]["trace_id"]
     assert opened["server"]["parent_span_id"] is None
     assert opened["server"]["request_id"] != opened["starter"]["request_id"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (None, None, "r1")),
+        ({"trust": lambda _scope: True}, ("mallory", "s1", "r1")),
+    ],
+    ids=["default", "trusted"],
+)
+def test_user_and_session_of_untrusted_clients_are_ignored(
+    recorded: Deliver, options: dict[str, Any], expected: tuple[str | None, ...]
+) -> None:
+    passed_on: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await handle({})
+        passed_on.append(str(inject({}).get("baggage")))
+
+    claims = b"tracereel.user_id=mallory,tracereel.session_id=s1,tracereel.request_id=r1"
+    run_app(app, {"type": "http", "headers": [(b"baggage", claims)]}, **options)
+
+    event = recorded()[0]
+    assert (event.get("user_id"), event.get("session_id"), event["request_id"]) == expected
+    assert ("mallory" in passed_on[0]) == (expected[0] is not None)

@@ -1,4 +1,4 @@
-"""SSE agents: what their frames become, and that who reads them notices nothing."""
+"""SSE agents: events derived from frames, and unchanged behaviour for readers."""
 
 import asyncio
 import itertools
@@ -88,7 +88,7 @@ def test_the_frames_become_tools_rounds_answer_sources_and_thread(events):
         ({"topic": "leave"}, "topic: 'leave'"),
     ],
 )
-def test_the_question_is_told_in_its_own_words_and_other_arguments_below(events, given, shown):
+def test_input_summary_shows_the_message_before_other_arguments(events, given, shown):
     list(wrap(iter(ANSWER), "ss-expert", inputs=given))
 
     assert only(events, STARTED)["input_summary"] == shown
@@ -102,7 +102,7 @@ def test_a_long_question_is_cut(events):
     assert started["input_summary"].startswith("long long")
 
 
-def test_a_question_is_not_told_where_content_is_not_wanted(registry):
+def test_input_summary_is_empty_without_content_capture(registry):
     with EventRecorder(registry=registry, capture_content=False) as recorder:
         list(wrap(iter(ANSWER), "ss-expert", inputs={"message": "How long?", "topic": "leave"}))
 
@@ -117,14 +117,14 @@ def test_a_thread_that_is_known_only_at_the_end_is_the_session_from_there_on(eve
     assert (done["session_id"], done["session_state"]) == ("thread_abc", "new")
 
 
-def test_a_thread_that_is_asked_to_go_on_is_resumed(events):
+def test_requested_thread_is_resumed(events):
     list(wrap(iter(ANSWER), "ss-expert", thread_id="thread_abc"))
 
     assert only(events, STARTED)["session_id"] == "thread_abc"
     assert only(events, DONE)["session_state"] == "resumed"
 
 
-def test_another_thread_than_the_one_asked_for_is_a_new_one(events):
+def test_different_thread_than_requested_is_a_new_session(events):
     list(wrap(iter(ANSWER), "ss-expert", thread_id="thread_gone"))
 
     done = only(events, DONE)
@@ -189,7 +189,7 @@ def test_an_error_closes_it_while_the_connection_stays_open(events):
     assert len(events.get_events("agent.execution.*")) == 2
 
 
-def test_who_stops_reading_at_done_has_not_cancelled_it(events):
+def test_reader_that_stops_at_done_does_not_cancel(events):
     for item in wrap(iter([*ANSWER, ": bye\n\n"]), "ss-expert"):
         if "done" in item:
             break
@@ -198,7 +198,7 @@ def test_who_stops_reading_at_done_has_not_cancelled_it(events):
     assert events.get_events(CANCELLED) == []
 
 
-def test_who_stops_reading_before_has(events):
+def test_reader_that_stops_before_done_cancels(events):
     stream = wrap(iter([SEARCH, *TOKENS]), "ss-expert")
     next(stream)
     stream.close()
@@ -217,7 +217,7 @@ def test_a_stream_that_is_cut_is_a_failure(events):
     )
 
 
-def test_what_the_stream_raises_is_raised_further_and_recorded(events):
+def test_stream_exception_is_propagated_and_recorded(events):
     def broken():
         yield SEARCH
         raise ConnectionResetError("gone")
@@ -239,7 +239,7 @@ def test_six_rounds_are_the_limit_that_is_seen_when_it_is_reached(events):
     assert seven["end_code"] == "ITERATION_LIMIT_REACHED"
 
 
-def test_tools_that_tell_their_end_may_run_side_by_side_in_one_round(events):
+def test_tools_with_end_frames_may_run_concurrently_in_one_round(events):
     def status(tool, call, **more):
         return frame("tool_status", tool=tool, id=call, **more)
 
@@ -371,7 +371,7 @@ def test_an_async_stream_that_is_left_is_closed_and_cancelled(events):
     assert only(events, CANCELLED)["agent_name"] == "ss-expert"
 
 
-def test_what_done_says_of_model_and_tokens_is_kept(events):
+def test_model_and_tokens_of_the_done_frame_are_recorded(events):
     usage = {"prompt_tokens": 900, "completion_tokens": 40}
     list(wrap(iter([TOKENS[0], frame("done", model="gpt-5.2", usage=usage)]), "ss-expert"))
 
@@ -415,12 +415,12 @@ def test_other_names_of_frames_are_translated(events):
         ({"colour": 1}, TypeError, "has no option colour; it takes"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(options, error, message):
+def test_invalid_sse_options_are_refused(options, error, message):
     with pytest.raises(error, match=message):
         wrap(iter(()), "x", **options)
 
 
-def test_what_is_no_stream_is_refused():
+def test_non_stream_is_refused():
     with pytest.raises(TypeError, match="got int"):
         wrap(7, "x")
 

@@ -1,4 +1,4 @@
-"""SSE agents over HTTP, read by real clients in every way they offer."""
+"""SSE agents over HTTP, read by real clients with every API they offer."""
 
 import asyncio
 import threading

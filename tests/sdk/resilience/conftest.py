@@ -1,4 +1,4 @@
-"""What the tests of retries and fallbacks share: a sleep that only notes, spans, finding events."""
+"""Fixtures of the retry and fallback tests: a recording sleep, spans, event lookup."""
 
 import secrets
 from collections.abc import Callable
@@ -16,13 +16,13 @@ Deliver = Callable[[], list[dict[str, Any]]]
 
 
 class Naps(list[float]):
-    """Stands for `time.sleep`; keeps the delays."""
+    """Replacement of `time.sleep` that records the delays."""
 
     def __call__(self, seconds: float) -> None:
         self.append(seconds)
 
     async def later(self, seconds: float) -> None:
-        """Stands for `asyncio.sleep`."""
+        """Replacement of `asyncio.sleep`."""
         self.append(seconds)
 
 
@@ -32,7 +32,7 @@ def naps() -> Naps:
 
 
 class UnseededIds(IdGenerator):
-    """Hypothesis seeds `random` anew for every example: with the usual ids all share one trace."""
+    """Ids independent of `random`, which Hypothesis reseeds: default ids would share one trace."""
 
     def generate_span_id(self) -> int:
         return secrets.randbits(63) + 1
@@ -43,14 +43,14 @@ class UnseededIds(IdGenerator):
 
 @pytest.fixture
 def _own_traces(recorded: Deliver, sink: IngestSink, registry: CollectorRegistry) -> None:
-    """For generated examples: each is a trace of its own."""
+    """Give each generated example its own trace."""
     provider = TracerProvider(shutdown_on_exit=False, id_generator=UnseededIds())
     tracereel.configure(endpoint=sink.url, tracer_provider=provider, registry=registry)
 
 
 @pytest.fixture
 def of_type(recorded: Deliver) -> Callable[[str], list[dict[str, Any]]]:
-    """Delivers everything, then gives the events of a type (the last part of its name is enough)."""
+    """Deliver everything, then return the events of a type (the last part of its name)."""
 
     def find(kind: str) -> list[dict[str, Any]]:
         return [event for event in recorded() if str(event["event_type"]).endswith(kind)]

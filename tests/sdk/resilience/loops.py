@@ -1,4 +1,4 @@
-"""Every way in which tenacity and stamina make attempts, as functions that call with retries."""
+"""Retry loops of tenacity and stamina in every form, as functions."""
 
 import asyncio
 from collections.abc import Callable

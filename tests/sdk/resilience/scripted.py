@@ -1,10 +1,10 @@
-"""A function that does what a list tells it, call after call."""
+"""Function that follows a script, call by call."""
 
 from typing import Any
 
 
 class Scripted:
-    """Raises the exceptions and returns the values it was given, in turn."""
+    """Callable that raises the given exceptions and returns the given values, in turn."""
 
     def __init__(self, *outcomes: Any) -> None:
         self._outcomes = list(outcomes)

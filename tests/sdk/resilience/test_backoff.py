@@ -1,4 +1,4 @@
-"""Delays are never negative, never above the maximum, and random only as far as jitter says."""
+"""Delays are never negative, never above the maximum, and random only within the jitter."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""When a function fails or is not sure enough, the next takes over, and an event tells of it."""
+"""Fallbacks run when a function fails or has low confidence, and are recorded as events."""
 
 import asyncio
 import traceback
@@ -67,7 +67,7 @@ class TestWhatComesOut:
         assert backup.calls == 0
 
     @pytest.mark.parametrize("stop", [KeyboardInterrupt(), asyncio.CancelledError(), SystemExit()])
-    def test_a_wish_to_stop_is_followed_in_primary_and_fallback(self, stop):
+    def test_interrupts_are_not_caught_in_primary_and_fallback(self, stop):
         backup = Scripted("never")
         with pytest.raises(type(stop)):
             fallback(to=backup, on=BaseException)(Scripted(stop))()
@@ -82,7 +82,7 @@ class TestWhatComesOut:
         assert call(Scripted("bad"))() == "better"
         assert call(Scripted("good"))() == "good"
 
-    def test_a_refused_result_is_returned_when_nothing_better_comes(self):
+    def test_refused_result_is_returned_without_a_better_one(self):
         call = fallback(to=Scripted(OSError()), when=lambda _: True)(Scripted("poor"))
 
         assert call() == "poor"
@@ -93,7 +93,7 @@ class TestWhatComesOut:
         assert call(Scripted(0.2))() == 0.7
         assert call(Scripted(0.6))() == 0.6
 
-    def test_questions_that_raise_are_not_asked_again(self):
+    def test_when_condition_that_raises_is_ignored(self):
         assert fallback(to=Scripted(), when=lambda _: 1 / 0)(Scripted("done"))() == "done"
 
     def test_coroutines_and_their_fallbacks_of_both_kinds(self):
@@ -122,7 +122,7 @@ class TestWhatComesOut:
 
         assert Agent().call(3) == "plainly 3 Agent"
 
-    def test_what_cannot_be_is_refused_when_decorating(self):
+    def test_invalid_fallback_is_refused_at_decoration(self):
         async def later() -> None: ...
 
         def generator():
@@ -321,7 +321,7 @@ def test_a_chain_leaves_an_event_for_each_that_was_tried(recorded):
     assert first["primary_error"] == second["primary_error"] == "OSError: x"
 
 
-def test_when_all_fail_the_failure_says_that_fallbacks_were_tried(recorded):
+def test_failure_of_all_fallbacks_is_marked(recorded):
     @traced_agent("a")
     @fallback(to=Scripted(ValueError("too")))
     def call() -> str:

@@ -1,4 +1,4 @@
-"""Over generated outcomes, a function with fallbacks behaves as the plain chain one would write."""
+"""Fallbacks behave like a plain chain, over generated outcomes."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,7 +22,7 @@ def outcome(kind, number):
 
 
 def model(kinds, outcomes):
-    """How it ends, and whether each fallback that was tried succeeded."""
+    """Return the outcome, and whether each attempted fallback succeeded."""
     if kinds[0] in ("good", "other", "stop"):
         return outcomes[0], []
     tried = []

@@ -1,4 +1,4 @@
-"""tenacity and stamina around a call with nothing traced around: the attempts are one run."""
+"""tenacity and stamina around a call without a trace around it: the attempts are one run."""
 
 import asyncio
 from datetime import datetime
@@ -100,7 +100,7 @@ def test_the_last_event_has_the_final_count_and_every_execution_counts_its_own(r
     loop(traced_agent("a")(lambda: script()))
     events = recorded()
     assert [event["trace_seq"] for event in events] == [1, 2, 3, 4, 5]
-    # Whatever comes last closes the run; nothing before it claims more than there was.
+    # The last event closes the run; no earlier one has a higher count.
     assert [event.get("trace_event_count") for event in events] == [None, 2, 3, None, 5]
     assert [event["event_index"] for event in events] == [0, 1, 2, 0, 1]
     assert [events[2][name] for name in ("execution_id", "span_id")] == [
@@ -240,7 +240,7 @@ def test_an_attempt_that_is_stopped_for_taking_too_long(recorded):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_generators_that_stamina_begins_anew(recorded, asynchronous):
+def test_generators_retried_by_stamina_are_one_run(recorded, asynchronous):
     script = Scripted(OSError("x"), "done")
     again = stamina.retry(on=OSError, attempts=3, wait_initial=0, wait_max=0, wait_jitter=0)
 
@@ -285,7 +285,7 @@ def test_the_spans_are_of_one_trace(recorded, spans):
         second.context.span_id,
     }
     assert len({span.context.trace_id for span in (first, second, third)}) == 1
-    # In the events they stand side by side, as under a retry of ours.
+    # In the events they are siblings, as under our own retry.
     assert {event["parent_span_id"] for event in recorded()} == {None}
 
 

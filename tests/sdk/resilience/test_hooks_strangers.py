@@ -1,4 +1,4 @@
-"""What a hook announces is for the attempt that follows: no other call goes on with its run."""
+"""A retry hook applies only to the next attempt: no other call continues its run."""
 
 import asyncio
 import contextvars
@@ -10,7 +10,8 @@ import pytest
 
 from tests.sdk.resilience.scripted import Scripted
 from tracereel import traced_agent
-from tracereel.resilience import _closed_runs, instrument_stamina
+from tracereel._core import closed_runs
+from tracereel.resilience import instrument_stamina
 from tracereel.resilience.stamina import on_retry, uninstrument_stamina
 from tracereel.resilience.tenacity import before_sleep
 
@@ -32,7 +33,7 @@ def _stamina():
 
 @pytest.fixture
 def runs(recorded):
-    """Everything delivered: the types of the events of each run, in order."""
+    """Deliver everything; return the event types of each run, in order."""
 
     def of_each():
         found = {}
@@ -70,13 +71,13 @@ def test_a_call_after_a_loop_that_gave_up_is_a_run_of_its_own(runs, loop):
     try:
         loop(agent)
     except OSError:
-        agent()  # while the exception is still at hand, and with it the loop
+        agent()  # while the exception, and with it the loop, is still alive
     agent()
     assert runs() == [FAILED_TWICE, "started completed", "started completed"]
 
 
 @EACH_LOOP
-def test_an_attempt_that_does_not_get_to_the_agent_leaves_nothing_behind(runs, loop):
+def test_attempt_that_never_reaches_the_agent_leaves_no_state(runs, loop):
     agent = agent_of(Scripted(OSError("x"), "another"))
     reached = Scripted(True, False, False)
 
@@ -101,7 +102,7 @@ def test_an_attempt_that_fails_before_the_agent_leaves_nothing_behind(runs, regi
         loop(flow)
     agent()
     assert runs() == ["started failed attempted", "started completed"]
-    # The second attempt was no run: its retry has none to belong to.
+    # The second attempt was no run, so its retry belongs to none.
     labels = {"reason": "no_execution"}
     assert registry.get_sample_value("tracereel_sdk_events_dropped_total", labels) == 1
 
@@ -154,7 +155,7 @@ def test_a_call_during_the_wait_is_a_run_of_its_own(runs):
 
 
 @EACH_LOOP
-def test_only_one_call_in_an_attempt_goes_on_with_the_run(runs, loop):
+def test_only_one_call_in_an_attempt_continues_the_run(runs, loop):
     agent = agent_of(Scripted(OSError("x"), "one", "two"))
     loop(lambda: (agent(), agent()))
     assert runs() == [RETRIED, "started completed"]
@@ -202,7 +203,7 @@ def test_a_context_that_was_copied_before_the_loop_ended_does_not_keep_it(runs):
 
 @pytest.mark.parametrize("loop", [loops.tenacity_decorator, loops.stamina_decorator])
 def test_an_exception_that_was_raised_before_names_no_run(runs, registry, loop):
-    """An object that is raised again, by code that is not traced, is no word of the earlier run."""
+    """An exception object raised again by untraced code does not refer to the earlier run."""
     constant = OSError("always the same")
     with pytest.raises(OSError, match="always"):
         agent_of(Scripted(constant))()
@@ -248,12 +249,12 @@ def test_a_hundred_tasks_have_a_hundred_runs(recorded, kind):
         assert events[-1]["trace_event_count"] == len(events) == 2 + 3 * len(retries)
 
 
-def test_where_the_loop_cannot_be_seen_an_attempt_is_awaited_for_a_while(
+def test_announced_attempt_expires_if_the_loop_is_not_visible(
     runs, monkeypatch: pytest.MonkeyPatch
 ):
-    """A stamina whose insides are others: the hook is called, and nothing tells the state."""
+    """A stamina with different internals: the hook is called without access to the state."""
     clock = [1000.0]
-    monkeypatch.setattr("tracereel.resilience._announced.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("tracereel._core.external_retries.time.monotonic", lambda: clock[0])
     agent = agent_of(Scripted(OSError("x"), "in time", OSError("y"), "too late"))
     for pause in (1.0, 60.0):
         with pytest.raises(OSError, match=r"[xy]") as raised:
@@ -274,15 +275,15 @@ def test_where_the_loop_cannot_be_seen_an_attempt_is_awaited_for_a_while(
     assert runs() == [RETRIED, "started failed attempted", "started completed"]
 
 
-def test_what_is_remembered_is_bounded_and_keeps_no_loop_alive(recorded):
+def test_retry_state_is_bounded_and_holds_no_loop_alive(recorded):
     agent = traced_agent("a")(lambda error: (_ for _ in ()).throw(error))
-    for number in range(_closed_runs.MAX_REMEMBERED + 10):
+    for number in range(closed_runs.MAX_REMEMBERED + 10):
         with pytest.raises(OSError, match=str(number)):
             agent(OSError(number))
-    assert len(_closed_runs._failed) <= _closed_runs.MAX_REMEMBERED
+    assert len(closed_runs._failed) <= closed_runs.MAX_REMEMBERED
 
     class Large:
-        """Something that an attempt works with."""
+        """Object used by an attempt."""
 
     loops.tenacity_decorator(agent_of(Scripted(OSError(Large()), "done")))
     gc.collect()
@@ -296,14 +297,14 @@ def test_a_marked_exception_can_still_be_sent_elsewhere(recorded):
 
 
 class Odd:
-    """A state as no version of tenacity has it; one without weak references."""
+    """A state unlike that of any tenacity version; one without weak references."""
 
     __slots__ = ("fn", "next_action", "outcome", "retry_object")
 
     attempt_number = 1
 
 
-def test_a_state_that_is_odd_does_no_harm(runs):
+def test_unexpected_tenacity_state_is_ignored(runs):
     agent = agent_of(Scripted(OSError("x"), "done"))
     with pytest.raises(OSError, match="x") as raised:
         agent()

@@ -1,4 +1,4 @@
-"""Whatever breaks in the recording, the calls are made, repeated and replaced all the same."""
+"""Recording errors do not affect calls, retries and fallbacks."""
 
 import asyncio
 
@@ -8,7 +8,8 @@ from opentelemetry.trace import NoOpTracer
 
 import tracereel
 from tests.sdk.resilience.scripted import Scripted
-from tracereel import _guard, traced_agent
+from tracereel import traced_agent
+from tracereel._runtime import guard
 from tracereel.resilience import fallback, retry
 
 
@@ -35,10 +36,10 @@ class BrokenProvider(TracerProvider):
 @pytest.fixture(params=[("attempt",), ("retry", "fallback"), ("",)], ids=str)
 def _broken(request, sink, monkeypatch):
     monkeypatch.delenv("TRACEREEL_RAISE_INTERNAL_ERRORS")
-    _guard.errors.clear()
+    guard.errors.clear()
     tracereel.configure(endpoint=sink.url, tracer_provider=BrokenProvider(*request.param))
     yield
-    assert sum(_guard.errors.values()) > 0
+    assert sum(guard.errors.values()) > 0
 
 
 @pytest.mark.usefixtures("_broken")

@@ -1,4 +1,4 @@
-"""An operation is what was asked for once; its attempts are counted, in events, series and pipelines."""
+"""Operations and their attempts, counted in events, metrics and pipelines."""
 
 import asyncio
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def pipeline_of(recorded: Deliver) -> dict[str, Any]:
 
 
 def counts(closed: dict[str, Any]) -> tuple[int, ...]:
-    """Executed, succeeded, failed, retried."""
+    """Return the executed, succeeded, failed and retried counts."""
     names = ("agents_executed", "agents_succeeded", "agents_failed", "agents_retried")
     return tuple(closed[name] for name in names)
 
@@ -228,7 +228,7 @@ def test_threads_that_carry_the_run_count_alike(recorded: Deliver) -> None:
 def test_an_announced_attempt_that_never_came_does_not_swallow_a_later_failure(
     recorded: Deliver,
 ) -> None:
-    """tenacity's hook says that another attempt is due, and the wait for it is interrupted."""
+    """tenacity's hook announces another attempt, and its wait is interrupted."""
 
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
@@ -345,7 +345,7 @@ def test_around_an_agent_that_fails_each_failure_is_its_own(
     assert wasted(registry) == {("a", "failed"): 0.25}
 
 
-def test_an_abandoned_route_is_waste_whoever_spent_it(
+def test_cost_of_an_abandoned_route_counts_as_waste(
     recorded: Deliver, registry: CollectorRegistry
 ) -> None:
     """The primary retries inside, calls another agent, and a fallback takes over."""
@@ -400,7 +400,7 @@ def test_a_result_that_was_not_good_enough_is_waste_only_when_it_is_replaced(
 def test_waste_is_never_more_than_what_was_spent(
     recorded: Deliver, registry: CollectorRegistry
 ) -> None:
-    """The agent says itself what it cost, and says less than its calls."""
+    """The agent reports its own cost, which is less than that of its calls."""
     script = Scripted(OSError("x"), "done")
 
     @traced_agent("a")

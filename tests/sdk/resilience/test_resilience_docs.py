@@ -1,4 +1,4 @@
-"""The page on retries and fallbacks shows code that runs, and names everything there is."""
+"""The page on retries and fallbacks: its snippets run, and every name is described."""
 
 import inspect
 import re

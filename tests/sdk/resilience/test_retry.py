@@ -1,8 +1,10 @@
-"""What is called how often, and what comes out, with nothing recorded as with everything."""
+"""Retry calls and results, with and without recording."""
 
 import asyncio
 import contextvars
 import inspect
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +17,7 @@ from tracereel.resilience import exponential_backoff, fixed_delay, retry
 
 @pytest.fixture(params=["recording", "off"], autouse=True)
 def _recording(request, sink):
-    """Every behaviour here is the same with recording off."""
+    """Run every test with recording on and off."""
     tracereel.configure(endpoint=sink.url, enabled=request.param == "recording")
 
 
@@ -25,7 +27,7 @@ class LimitedError(Exception):
         self.retry_after = retry_after
 
 
-def test_it_is_called_again_until_it_succeeds(naps):
+def test_function_is_retried_until_it_succeeds(naps):
     script = Scripted(OSError(1), OSError(2), "done")
     call = retry(3, strategy=fixed_delay(0.5), sleep=naps)(script)
 
@@ -47,7 +49,7 @@ def test_the_last_exception_is_raised_as_it_is(naps):
     assert len(naps) == 1
 
 
-def test_one_attempt_is_no_retry(naps):
+def test_single_attempt_does_not_retry(naps):
     with pytest.raises(OSError, match="x"):
         retry(1, sleep=naps)(Scripted(OSError("x")))()
 
@@ -68,9 +70,7 @@ def test_one_attempt_is_no_retry(naps):
         ({"on": BaseException}, SystemExit(), 1),
     ],
 )
-def test_only_the_errors_asked_for_are_retried_and_never_a_wish_to_stop(
-    options, error, calls, naps
-):
+def test_only_listed_errors_and_no_interrupts_are_retried(options, error, calls, naps):
     script = Scripted(error, "done")
     call = retry(2, sleep=naps, **options)(script)
 
@@ -91,7 +91,7 @@ def test_an_error_may_ask_for_a_longer_delay_but_not_for_a_shorter_one(naps):
     assert naps == [7.0, 2.0, 2.0]
 
 
-def test_the_header_of_a_response_is_heard_too(naps):
+def test_retry_after_header_of_a_response_is_respected(naps):
     error = OSError()
     error.response = SimpleNamespace(headers={"retry-after": "9"})
 
@@ -99,7 +99,7 @@ def test_the_header_of_a_response_is_heard_too(naps):
     assert naps == [9.0]
 
 
-def test_an_error_that_asks_for_too_much_is_not_retried(naps):
+def test_error_with_a_too_long_retry_after_is_not_retried(naps):
     script = Scripted(LimitedError(3600), "done")
 
     with pytest.raises(LimitedError):
@@ -108,7 +108,24 @@ def test_an_error_that_asks_for_too_much_is_not_retried(naps):
     assert (script.calls, naps) == (1, [])
 
 
-def test_errors_whose_attributes_and_text_raise_are_errors_like_others(naps):
+def test_a_date_in_the_header_is_a_delay_like_a_number(naps):
+    def limited(moment):
+        error = LimitedError(None)
+        error.response = SimpleNamespace(headers={"retry-after": format_datetime(moment)})
+        return error
+
+    now = datetime.now(UTC)
+    past, tomorrow = limited(now - timedelta(days=1)), limited(now + timedelta(days=1))
+    call = retry(3, strategy=fixed_delay(2.0), sleep=naps, max_retry_after=1e6)
+
+    assert call(Scripted(past, tomorrow, "done"))() == "done"
+    assert naps[0] == 2.0
+    assert naps[1] == pytest.approx(86_400, abs=3_600)
+    with pytest.raises(LimitedError):
+        retry(3, sleep=naps, max_retry_after=3_600)(Scripted(tomorrow, "done"))()
+
+
+def test_errors_with_raising_attributes_are_retried(naps):
     class HostileError(Exception):
         def __str__(self):
             raise RuntimeError("no text")
@@ -303,7 +320,7 @@ def test_methods_of_every_kind(naps):
     assert asyncio.run(agent.later()) == "later"
 
 
-def test_what_cannot_be_retried_is_refused_when_decorating():
+def test_unretryable_function_is_refused_at_decoration():
     def generator():
         yield 1
 

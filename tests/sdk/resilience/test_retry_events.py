@@ -1,4 +1,4 @@
-"""Inside an agent, each attempt that is followed by another is one event, one child span."""
+"""Inside an agent, each attempt followed by another is one event and one child span."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -61,7 +61,7 @@ def test_an_attempt_that_is_followed_by_another_is_an_event(recorded, sink, naps
     assert [event["trace_seq"] for event in events] == [1, 2, 3, 4, 5]
 
 
-def test_exhausted_attempts_say_so_on_the_failure(recorded, naps):
+def test_exhausted_retries_are_marked_on_the_failure(recorded, naps):
     @traced_agent("a")
     @retry(3, strategy=fixed_delay(1), sleep=naps)
     def call() -> None:
@@ -152,7 +152,7 @@ def test_each_attempt_is_a_span_within_that_of_the_agent(recorded, spans, naps):
     )
 
 
-def test_confidence_that_an_attempt_says_of_itself_decides(recorded, naps, of_type):
+def test_confidence_set_by_an_attempt_decides_about_retries(recorded, naps, of_type):
     said = Scripted(0.3, None, 0.9)
 
     @traced_agent("a")
@@ -249,7 +249,7 @@ def test_outside_of_everything_a_named_retry_is_a_trace_of_its_own(recorded, nap
     assert first["agent_name"] == "loner"
 
 
-def test_a_timeout_is_told_with_its_limit(naps, of_type):
+def test_timeout_event_has_the_limit(naps, of_type):
     @traced_agent("a")
     @retry(2, timeout=0.01, sleep=naps.later)
     async def call() -> None:
@@ -265,7 +265,7 @@ def test_a_timeout_is_told_with_its_limit(naps, of_type):
 
 
 def test_an_agent_that_its_retry_stops_for_its_limit_has_failed(naps, of_type):
-    """Python cancels what takes too long; nobody has asked the agent to stop."""
+    """Python cancels a call that exceeds its limit; the agent itself was not cancelled."""
 
     @traced_agent("boss")
     async def ask() -> None:
@@ -325,7 +325,7 @@ def test_the_timeouts_of_provider_clients_are_known_by_their_name(naps, of_type)
     assert event["retry_reason"] == "timeout"
 
 
-def test_an_error_without_text_is_told_nevertheless(naps, of_type):
+def test_error_whose_str_raises_is_recorded(naps, of_type):
     class HostileError(Exception):
         def __str__(self):
             raise RuntimeError("no text")
@@ -377,7 +377,7 @@ def test_retries_are_counted_once_per_event(recorded, registry, naps):
     assert (count("error"), count("timeout")) == (1, 2)
 
 
-def test_a_hundred_tasks_leave_a_hundred_whole_stories(recorded, sink, naps):
+def test_hundred_concurrent_retries_have_complete_events(recorded, sink, naps):
     @traced_agent("a")
     @retry(4, sleep=naps.later)
     async def call(script: Scripted) -> str:

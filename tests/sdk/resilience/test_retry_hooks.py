@@ -1,4 +1,4 @@
-"""Code that retries with tenacity or stamina leaves the same events."""
+"""Code that retries with tenacity or stamina produces the same events."""
 
 import asyncio
 import subprocess
@@ -18,7 +18,7 @@ stamina = pytest.importorskip("stamina")
 
 @pytest.fixture
 def _stamina():
-    """Its hooks as they were; its own defaults would write log lines and count in Prometheus."""
+    """Restore stamina's hooks; its defaults would log and count in Prometheus."""
     stamina.instrumentation.set_on_retry_hooks([])
     yield
     stamina.instrumentation.set_on_retry_hooks(None)

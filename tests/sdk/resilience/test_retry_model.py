@@ -1,4 +1,4 @@
-"""Over generated outcomes, a retried function behaves as the plain loop one would write."""
+"""A retried function behaves like a plain loop, over generated outcomes."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,7 +28,7 @@ def outcome(kind, number):
 
 
 def model(kinds, outcomes, attempts):
-    """Calls made, how it ends, and the events: attempt, reason and error of each."""
+    """Return the calls, the outcome, and the events: attempt, reason and error of each."""
     events = []
     for number, (kind, result) in enumerate(zip(kinds, outcomes, strict=True), 1):
         if kind in ("good", "fatal", "stop") or number == attempts:
@@ -65,7 +65,7 @@ def test_a_retried_function_is_a_plain_loop(recorded, sink, attempts, kinds, is_
         agent = traced_agent("model_agent")(decorate(later))
 
         def call():
-            # Not through a loop: that would treat KeyboardInterrupt in its own way.
+            # Not in a loop, which would handle KeyboardInterrupt differently.
             coroutine = agent()
             try:
                 coroutine.send(None)
@@ -101,7 +101,7 @@ def test_a_retried_function_is_a_plain_loop(recorded, sink, attempts, kinds, is_
         assert closing["max_retries_reached"] is used_up
 
 
-def test_the_model_itself():
+def test_reference_model_of_retries():
     error = OSError("x")
 
     assert model(["error", "good"], [error, 0.9], 3) == (2, 0.9, [(1, "error", "OSError: x")])

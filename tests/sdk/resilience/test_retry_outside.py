@@ -77,7 +77,7 @@ def test_the_executions_hang_under_one_logical_span(recorded, spans, naps):
     assert event["span_id"] == f"{logical.context.span_id:016x}"
 
 
-def test_the_confidence_an_execution_says_of_itself_decides(naps, of_type):
+def test_confidence_set_by_an_execution_decides_about_retries(naps, of_type):
     said = Scripted(0.2, 0.9)
 
     @retry(3, min_confidence=0.5, sleep=naps)

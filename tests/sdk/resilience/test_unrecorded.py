@@ -1,4 +1,4 @@
-"""With recording off, retries and fallbacks decide, call and sleep exactly as with it."""
+"""Retries and fallbacks behave the same with recording off."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import tracereel
 from tests.sdk.resilience.conftest import Naps
 from tests.sdk.resilience.scripted import Scripted
-from tracereel import _recorder
+from tracereel._core import recorder
 from tracereel.resilience import fallback, fixed_delay, retry
 from tracereel.testing import EventRecorder
 
@@ -50,7 +50,7 @@ def outcome(kind: str, number: int) -> Any:
 def _off() -> Iterator[None]:
     tracereel.configure(enabled=False)
     yield
-    assert _recorder.active() is None
+    assert recorder.active() is None
 
 
 def ending(call: Callable[[], Any]) -> tuple[Any, ...]:

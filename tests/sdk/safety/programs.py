@@ -1,4 +1,4 @@
-"""Programs that run once as they are and once traced, and what can be said of the two afterwards."""
+"""Programs that run once untraced and once traced, and checks of both."""
 
 import re
 import subprocess
@@ -22,12 +22,12 @@ EITHER = """
     def agent(number):
         return number
 """
-"""The head of a program that is traced unless the environment says BARE."""
+"""Head of a program that is traced unless BARE is set in the environment."""
 
 
 @dataclass(frozen=True)
 class End:
-    """How a process ended, as whoever started it sees it."""
+    """Exit code and output of a process."""
 
     code: int
     out: str
@@ -35,13 +35,13 @@ class End:
 
 
 def end_of(process: "subprocess.Popen[str]") -> End:
-    """Wait for a process; its own file is called the same in every run."""
+    """Wait for a process; normalise the name of its file."""
     out, err = process.communicate(timeout=60)
     return End(process.returncode, out, re.sub(r"child_\d+\.py", "child.py", err))
 
 
 def numbers_by_emitter(sink: IngestSink) -> dict[str, list[int]]:
-    """The numbers of the events that arrived, in the order of arrival."""
+    """Return the sequence numbers of the received events, in order of arrival."""
     found: dict[str, list[int]] = {}
     for event in sink.events:
         found.setdefault(event["emitter_id"], []).append(event["emitter_seq"])
@@ -49,9 +49,9 @@ def numbers_by_emitter(sink: IngestSink) -> dict[str, list[int]]:
 
 
 def assert_everything_once(sink: IngestSink, *, emitters: int, events: int) -> None:
-    """So many processes have sent so many events, each its own, none missing, none kept twice.
+    """Check that so many processes sent so many events, none missing and none duplicated.
 
-    The sink, as the collector, drops what is sent again because its first answer was not seen.
+    Like the collector, the sink drops events that are resent because a response was lost.
     """
     numbers = numbers_by_emitter(sink)
     assert len(numbers) == emitters

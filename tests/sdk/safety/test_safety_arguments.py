@@ -1,4 +1,4 @@
-"""Arguments and results that cannot be looked at: the call goes on, and both of its events are there."""
+"""Arguments and results that cannot be inspected: the call works and has both events."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ Deliver = Callable[[], list[dict[str, Any]]]
 
 
 def raising(error: type[Exception]) -> type:
-    """A class of which nothing can be had but this error."""
+    """Return a class that raises this error on every access."""
 
     def fail(*_: object) -> Any:
         raise error("looked at")
@@ -25,14 +25,14 @@ def raising(error: type[Exception]) -> type:
 
 
 class Bottomless:
-    """Its text calls itself until there is no stack left."""
+    """Object whose repr recurses until the stack overflows."""
 
     def __repr__(self) -> str:
         return repr(self)
 
 
 class Evaluated:
-    """Whoever looks starts a query."""
+    """Object whose inspection starts a query."""
 
     def __init__(self) -> None:
         self.queries = 0
@@ -86,7 +86,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_nothing_that_is_passed_or_returned_disturbs_the_call(
+def test_hostile_arguments_and_results_do_not_affect_the_call(
     recorded: Deliver, sink: IngestSink, name: str
 ) -> None:
     value = HOSTILE[name]()
@@ -119,6 +119,6 @@ def test_nothing_that_is_passed_or_returned_disturbs_the_call(
     if isinstance(value, asyncio.AbstractEventLoop):
         value.close()
     if isinstance(value, list) and len(value) == 1:
-        # Taken apart from outside in: freeing it whole would need as much stack as it is deep.
+        # Taken apart from outside in: freeing it at once would need a stack as deep as the data.
         while value and isinstance(value[0], list):
             value = value[0]

@@ -1,4 +1,4 @@
-"""Cancellation, timeouts, groups and generators under asyncio: what happens bare happens traced."""
+"""Cancellation, timeouts, groups and generators under asyncio behave as without tracing."""
 
 import asyncio
 import threading
@@ -18,11 +18,11 @@ Scenario = Callable[[Decorate], Awaitable[Any]]
 
 
 class OwnError(Exception):
-    """Something of the program's."""
+    """Exception of the program."""
 
 
 async def outcome(awaitable: Awaitable[Any]) -> Any:
-    """What came of something, so that two runs can be compared."""
+    """Return a comparable outcome of an awaitable."""
     try:
         return "returned", await awaitable
     except BaseExceptionGroup as group:
@@ -234,15 +234,15 @@ SCENARIOS: dict[Scenario, list[str]] = {
     a_plain_generator_ended_in_a_thread: ["started", "cancelled"],
     a_step_into_a_thread_and_back: ["started", *(["started", "completed"] * 3), "completed"],
 }
-"""What can happen to a call, and the events that tell of it."""
+"""Scenarios of a call and the events they produce."""
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_what_happens_bare_happens_traced(
+def test_traced_asyncio_code_behaves_like_untraced(
     recorded: Deliver, caplog: pytest.LogCaptureFixture, scenario: Scenario, loop: Any
 ) -> None:
-    """Same results, exceptions, messages and order; no word of a context that cannot be left."""
+    """Same results, exceptions, messages and order; no error about a detached context."""
 
     async def run(decorate: Decorate) -> Any:
         result = await scenario(decorate)

@@ -1,4 +1,4 @@
-"""Trouble between the program and the collector: the caller never waits, and every count is exact."""
+"""Delivery problems never block the caller, and every count is exact."""
 
 import json
 import threading
@@ -13,8 +13,9 @@ from tests.sdk.conftest import Child, spool_files
 from tests.sdk.safety.programs import EITHER, assert_everything_once, end_of
 from tests.support.ingest_sink import Behaviour, IngestSink
 from tests.support.waiting import wait_until
-from tracereel import FlushResult, _shipper, config, traced_agent
-from tracereel._shipper import ship_leftovers
+from tracereel import FlushResult, config, traced_agent
+from tracereel._export import shipper
+from tracereel._export.leftovers import ship_leftovers
 
 Deliver = Callable[[], list[dict[str, Any]]]
 
@@ -32,7 +33,7 @@ def shippers() -> list[threading.Thread]:
 def test_the_network_is_never_touched_by_the_threads_of_the_program(
     sink: IngestSink, child: Child, hang: bool
 ) -> None:
-    """Every name that is looked up, connection and file of the network is the delivering thread's."""
+    """Name lookups, connections and network files belong to the delivery thread only."""
     sink.behaviour = Behaviour(hang=hang)
     ended = end_of(
         child(
@@ -72,7 +73,7 @@ def test_the_network_is_never_touched_by_the_threads_of_the_program(
 def test_a_slow_collector_delays_the_delivery_and_nothing_else(
     recorded: Deliver, sink: IngestSink
 ) -> None:
-    """While an answer is awaited, calls go on and wait on disk; then all arrive in order."""
+    """While a response is pending, calls continue and events wait on disk; all arrive in order."""
     answer = threading.Event()
     sink.behaviour = Behaviour(reject=lambda _event: not answer.wait(20.0))
     assert [agent(number) for number in range(100)] == list(range(100))
@@ -86,7 +87,7 @@ def test_a_slow_collector_delays_the_delivery_and_nothing_else(
 def test_an_overflow_is_counted_to_the_event(
     sink: IngestSink, registry: CollectorRegistry, threads: int
 ) -> None:
-    """Recorded plus dropped is every event, and exactly what was not dropped arrives, in order."""
+    """Recorded plus dropped is every event, and exactly the events not dropped arrive, in order."""
     sink.behaviour = Behaviour(status=503)
     tracereel.configure(endpoint=sink.url, registry=registry, max_spool_bytes=65_536)
 
@@ -118,17 +119,17 @@ def test_an_overflow_is_counted_to_the_event(
 
 @pytest.fixture
 def deadly(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Kills the delivering thread when it sends next, with what no handler of it may keep."""
-    real = _shipper.settle
+    """Kill the delivery thread at its next send, with an exception that it cannot handle."""
+    real = shipper.settle
 
     def kill() -> None:
         (thread,) = shippers()
 
         def die(*_: object) -> Any:
-            monkeypatch.setattr(_shipper, "settle", real)
+            monkeypatch.setattr(shipper, "settle", real)
             raise SystemExit
 
-        monkeypatch.setattr(_shipper, "settle", die)
+        monkeypatch.setattr(shipper, "settle", die)
         agent(0)
         wait_until(lambda: not thread.is_alive())
 
@@ -165,7 +166,7 @@ def test_a_killed_delivering_thread_does_not_cost_the_exit_its_events(
             EITHER
             + """
     import threading
-    from tracereel import _shipper
+    from tracereel._export import shipper as _shipper
     dead = []
     def die(*_):
         _shipper.settle = settle
@@ -187,7 +188,7 @@ def test_a_killed_delivering_thread_does_not_cost_the_exit_its_events(
 def test_a_process_that_may_start_no_more_threads_records_all_the_same(
     sink: IngestSink, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The events are on disk, none is counted as dropped, and the next one tries again."""
+    """The events are on disk, none is counted as dropped, and the next one retries."""
     tracereel.configure(endpoint=sink.url, registry=registry)
 
     def refuse(_thread: threading.Thread) -> None:

@@ -1,4 +1,4 @@
-"""The end of a program: the same code and output as without us, and nothing lost."""
+"""Program exit: same exit code and output as without the SDK, and no data loss."""
 
 import signal
 import socket
@@ -11,7 +11,7 @@ from tests.sdk.conftest import Child, spool_files
 from tests.sdk.safety.programs import EITHER, assert_everything_once, end_of
 from tests.support.ingest_sink import Behaviour, IngestSink
 from tracereel import FlushResult, config
-from tracereel._shipper import ship_leftovers
+from tracereel._export.leftovers import ship_leftovers
 
 CALLS = 5
 ENDINGS = {
@@ -36,12 +36,12 @@ ENDINGS = {
     ),
 }
 ABRUPT = ("os._exit", "SIGTERM")
-"""Endings without exit handlers: what is not delivered by then waits on disk."""
+"""Exits without exit handlers: undelivered events wait on disk."""
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
-    """An address where connections are refused, and that nobody can take meanwhile."""
+def no_listener() -> Iterator[str]:
+    """Return an address that refuses connections and stays reserved."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -49,9 +49,9 @@ def nobody() -> Iterator[str]:
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_program_ends_as_it_would_without_us(
-    child: Child, nobody: str, tmp_path: Path, ending: str
+    child: Child, no_listener: str, tmp_path: Path, ending: str
 ) -> None:
-    """Code, output and errors are those of the bare program, with a collector, without, or hanging."""
+    """Code, output and errors equal those of the bare program, with any kind of collector."""
     program = EITHER + f"    [agent(number) for number in range({CALLS})]; {ENDINGS[ending]}"
     recorded = 2 * CALLS + 2 * ("traced call" in ending)
     with IngestSink() as well, IngestSink() as hanging:
@@ -59,7 +59,7 @@ def test_a_program_ends_as_it_would_without_us(
         bare = child(program, BARE="1")
         traced = {
             url: child(program, TRACEREEL_ENDPOINT=url, TRACEREEL_EXIT_TIMEOUT=timeout)
-            for url, timeout in ((well.url, "30"), (nobody, "30"), (hanging.url, "0.2"))
+            for url, timeout in ((well.url, "30"), (no_listener, "30"), (hanging.url, "0.2"))
         }
         expected = end_of(bare)
         assert {url: end_of(process) for url, process in traced.items()} == dict.fromkeys(
@@ -72,7 +72,7 @@ def test_a_program_ends_as_it_would_without_us(
         ship_leftovers(config.load(endpoint=hanging.url))
         assert_everything_once(well, emitters=1, events=recorded)
         assert_everything_once(hanging, emitters=1, events=recorded)
-    left = config.load(endpoint=nobody)
+    left = config.load(endpoint=no_listener)
     assert ship_leftovers(left, timeout=0.0) == FlushResult(0, recorded, 0)
     assert spool_files(tmp_path / "spool") == spool_files(left.destination_dir)
 
@@ -80,7 +80,7 @@ def test_a_program_ends_as_it_would_without_us(
 def test_a_generator_closed_by_the_end_of_the_interpreter_waits_for_no_thread_of_the_past(
     sink: IngestSink, child: Child, tmp_path: Path
 ) -> None:
-    """Daemon threads stop wherever they are, with our locks in their hands; the exit goes on."""
+    """Daemon threads stop anywhere, possibly holding our locks; the exit continues."""
     (tmp_path / "busy.py").write_text(
         "import threading, tracereel\n"
         "agent = tracereel.traced_agent('a')(lambda number: number)\n"
@@ -130,7 +130,7 @@ def test_a_generator_closed_by_the_end_of_the_interpreter_waits_for_no_thread_of
 def test_the_first_event_of_all_in_an_exit_handler_is_delivered(
     sink: IngestSink, child: Child, tmp_path: Path
 ) -> None:
-    """Some Pythons start no thread so late: it is delivered without one."""
+    """Some Python versions start no thread this late: the event is delivered without one."""
     ended = end_of(
         child(
             EITHER + "    import atexit; atexit.register(agent, 1)",
@@ -146,12 +146,12 @@ def test_the_first_event_of_all_in_an_exit_handler_is_delivered(
 def test_an_exit_that_is_interrupted_ends_at_once_and_quietly(
     sink: IngestSink, child: Child
 ) -> None:
-    """Ctrl-C while we wait for the collector: the rest stays on disk, no word about it."""
+    """Ctrl-C while waiting for the collector: the rest stays on disk, without output."""
     sink.behaviour = Behaviour(hang=True)
     process = child(
         EITHER
         + """
-    import tracereel._recorder as recorder
+    import tracereel._core.recorder as recorder
 
     agent(1)
     close = recorder.Recorder.close

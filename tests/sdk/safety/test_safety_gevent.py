@@ -1,4 +1,4 @@
-"""Greenlets instead of threads: no dead-lock, nothing lost, nobody's context in another's events."""
+"""Greenlets instead of threads: no deadlock, no data loss, no mixed contexts."""
 
 import ssl
 from pathlib import Path
@@ -9,8 +9,9 @@ import trustme
 from tests.sdk.conftest import Child
 from tests.sdk.safety.programs import assert_everything_once, end_of
 from tests.support.ingest_sink import Behaviour, IngestSink
+from tests.support.otlp_sink import OtlpSink
 from tracereel import FlushResult, config
-from tracereel._shipper import ship_leftovers
+from tracereel._export.leftovers import ship_leftovers
 
 pytest.importorskip("gevent")
 
@@ -163,3 +164,39 @@ def test_greenlets_are_delivered_over_tls(child: Child, tmp_path: Path, patched:
         )
         assert (ended.code, ended.err) == (0, "")
         assert_everything_once(sink, emitters=1, events=20 * (2 + 2 * 3))
+
+
+@pytest.mark.parametrize("patched", [EARLY, LATE], ids=["patched first", "patched after"])
+def test_spans_of_others_are_delivered_from_greenlets_and_forks(child: Child, patched: str) -> None:
+    with OtlpSink() as otlp:
+        ended = end_of(
+            child(
+                patched
+                + """
+    import os, sys
+    import gevent
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    provider = TracerProvider()
+    trace.set_tracer_provider(provider)
+    tracereel.configure()
+
+    def end_span(name):
+        with trace.get_tracer("library").start_as_current_span(name):
+            gevent.sleep(0)
+
+    gevent.joinall([gevent.spawn(end_span, "parent") for _ in range(20)], raise_error=True)
+    assert provider.force_flush(20_000)
+    if (pid := os.fork()) == 0:
+        end_span("child")
+        assert provider.force_flush(20_000)
+        sys.exit()
+    assert os.waitpid(pid, 0)[1] == 0
+    end_span("after")
+    """,
+                TRACEREEL_ENDPOINT=otlp.url.replace("127.0.0.1", "localhost"),
+                TRACEREEL_EXIT_TIMEOUT="30",
+            )
+        )
+        assert (ended.code, ended.err) == (0, "")
+        assert sorted(otlp.names) == ["after", "child"] + ["parent"] * 20

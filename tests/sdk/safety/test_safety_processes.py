@@ -1,4 +1,4 @@
-"""Processes made by multiprocessing, pools and servers: each sends its own events, all arrive once."""
+"""Processes of multiprocessing, pools and servers: each sends its own events once."""
 
 import re
 import signal
@@ -15,7 +15,7 @@ from tests.sdk.safety.programs import assert_everything_once, end_of
 from tests.support.ingest_sink import IngestSink
 from tests.support.waiting import wait_until
 from tracereel import config
-from tracereel._shipper import ship_leftovers
+from tracereel._export.leftovers import ship_leftovers
 
 MODULE = """
     import multiprocessing, os, sys, warnings
@@ -49,7 +49,7 @@ MODULE = """
 def test_processes_of_multiprocessing_deliver_their_own(
     sink: IngestSink, child: Child, tmp_path: Path, method: str, parent: bool
 ) -> None:
-    """Also where the parent records nothing, and though the children leave without exit handlers."""
+    """Also if the parent records nothing and the children exit without handlers."""
     ended = end_of(
         child(
             MODULE.format(method=method, parent=parent)
@@ -75,7 +75,7 @@ def test_processes_of_multiprocessing_deliver_their_own(
 def test_workers_of_a_pool_that_are_ended_by_a_signal_lose_nothing(
     sink: IngestSink, child: Child
 ) -> None:
-    """`with Pool()` ends its workers with SIGTERM; the parent's exit delivers what they left."""
+    """`with Pool()` ends its workers with SIGTERM; the parent's exit delivers their leftovers."""
     ended = end_of(
         child(
             MODULE.format(method="fork", parent=False)
@@ -112,10 +112,10 @@ def test_a_child_that_ends_without_handlers_is_delivered_by_a_silent_parent(
     assert_everything_once(sink, emitters=1, events=2)
 
 
-def test_a_program_that_only_imports_us_talks_to_nobody_at_its_end(
+def test_program_that_only_imports_tracereel_opens_no_connection(
     sink: IngestSink, child: Child
 ) -> None:
-    """What others left is not its business, unless it has had children."""
+    """Leftovers of others are shipped only by a process that had children."""
     ended = end_of(
         child(
             "import os, tracereel\ntracereel.traced_agent('a')(len)('x'); os._exit(0)",
@@ -153,7 +153,7 @@ APP = """
 def test_gunicorn_workers_send_their_own_events_once(
     sink: IngestSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preload: bool
 ) -> None:
-    """With preload the application is loaded, and traced, in the master, whose thread stays there."""
+    """With preload the application is loaded and traced in the master, whose thread stays there."""
     (tmp_path / "served.py").write_text(textwrap.dedent(APP))
     monkeypatch.setenv("TRACEREEL_ENDPOINT", sink.url)
     monkeypatch.setenv("TRACEREEL_EXIT_TIMEOUT", "20")

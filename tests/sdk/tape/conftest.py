@@ -1,4 +1,4 @@
-"""What the tests of tapes share."""
+"""Fixtures of the tape tests."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from tracereel.tape import format as tape_format
 
 @pytest.fixture
 def taped() -> Callable[..., tuple[Any, Tape]]:
-    """Runs a function while it is recorded; gives what it returned (or raised), and the tape."""
+    """Run a function while recording; return its result (or exception) and the tape."""
 
     def run(function: Callable[[], Any], **settings: Any) -> tuple[Any, Tape]:
         with recording(**settings) as events:

@@ -1,4 +1,4 @@
-"""A decision is forced to what it could have been: its recorded candidates, or what is named as new."""
+"""Forcing a decision to a recorded candidate or to an explicitly new value."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -86,7 +86,7 @@ def test_a_value_that_is_no_candidate_is_refused_before_anything_runs(
     assert ran == []
 
 
-def test_a_candidate_is_taken_and_what_is_said_to_be_new_too(taped: Any) -> None:
+def test_recorded_candidates_and_explicitly_new_values_can_be_chosen(taped: Any) -> None:
     _, tape = taped(waiter)
 
     assert run_again(tape, waiter, Override("drink", chosen="coffee")) == "here is coffee"
@@ -158,7 +158,7 @@ class Plan:
     steps: int
 
 
-def test_where_the_function_gives_something_else_than_a_candidate_anything_may_be_chosen(
+def test_any_value_may_be_chosen_if_the_function_returns_no_candidate(
     taped: Any,
 ) -> None:
     @traced_decision("plan", candidates=["short", "long"])
@@ -205,7 +205,7 @@ def test_on_the_command_line_a_candidate_is_named_whatever_the_function_gives(
     assert f"result: '{given}'" in capsys.readouterr().out
 
 
-def test_the_command_refuses_what_is_no_candidate_unless_it_is_said_to_be_meant(
+def test_command_refuses_unknown_candidates_without_choose_any(
     taped: Any, tmp_path: Path, capsys: Any
 ) -> None:
     _, tape = taped(waiter)

@@ -1,4 +1,4 @@
-"""The codec: what agents pass comes back equal and of the same type; what cannot is named."""
+"""Tape codec: values round-trip with equal value and type; unsupported ones are named."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracereel.tape import classes, codec, payloads
-from tracereel.tape.codec_types import Record
+from tracereel.tape.codec_types import TypeRecord
 
 
 class Colour(Enum):
@@ -117,7 +117,7 @@ VALUES = st.recursive(
 
 
 def shape(value: Any) -> Any:
-    """The types of a value, all the way down."""
+    """Return the types of a value, recursively."""
     kind = type(value)
     if isinstance(value, dict):
         return kind, [(shape(key), shape(item)) for key, item in value.items()]
@@ -130,7 +130,7 @@ def shape(value: Any) -> Any:
 
 @given(VALUES)
 @settings(max_examples=150, deadline=None)
-def test_values_come_back_equal_and_of_the_same_types(value: Any) -> None:
+def test_values_round_trip_with_equal_types(value: Any) -> None:
     back = there_and_back(value)
 
     assert back == value
@@ -139,7 +139,7 @@ def test_values_come_back_equal_and_of_the_same_types(value: Any) -> None:
 
 @given(st.frozensets(HASHABLE) | st.sets(st.integers() | st.text()))
 @settings(max_examples=50, deadline=None)
-def test_sets_come_back_and_are_written_alike_whatever_their_order(value: Any) -> None:
+def test_sets_round_trip_in_a_stable_order(value: Any) -> None:
     assert there_and_back(value) == value
     turned = type(value)(reversed(list(value)))
     assert codec.encode(turned) == codec.encode(value)
@@ -169,14 +169,14 @@ def test_sets_come_back_and_are_written_alike_whatever_their_order(value: Any) -
     ],
     ids=repr,
 )
-def test_single_types_come_back(value: Any) -> None:
+def test_single_types_round_trip(value: Any) -> None:
     back = there_and_back(value)
 
     assert back == value
     assert type(back) is type(value)
 
 
-def test_numbers_that_are_none_come_back() -> None:
+def test_nan_and_inf_round_trip() -> None:
     assert math.isnan(there_and_back(math.nan))
     assert there_and_back(-math.inf) == -math.inf
 
@@ -199,15 +199,15 @@ def test_a_default_dictionary_keeps_its_default() -> None:
     ],
     ids=lambda array: str(array.dtype),
 )
-def test_arrays_come_back(array: Any) -> None:
+def test_arrays_round_trip(array: Any) -> None:
     back = there_and_back(array)
 
     assert back.dtype == array.dtype
     assert (back == array).all()
-    back[...] = array  # it is the program's own: it can be written to
+    back[...] = array  # it belongs to the program and is writable
 
 
-def test_scalars_of_arrays_come_back() -> None:
+def test_numpy_scalars_round_trip() -> None:
     back = there_and_back(np.float32(1.5))
 
     assert type(back) is np.float32
@@ -231,7 +231,7 @@ def test_models_keep_their_extra_and_private_attributes() -> None:
     assert back.model_fields_set == {"role", "more"}
 
 
-def test_exceptions_come_back_with_class_arguments_attributes_notes_and_cause() -> None:
+def test_exceptions_round_trip_with_arguments_attributes_notes_and_cause() -> None:
     error = RefusedError("no", status=429)
     error.add_note("asked twice")
     error.__cause__ = OSError(2, "gone", "file")
@@ -254,7 +254,7 @@ def test_exceptions_come_back_with_class_arguments_attributes_notes_and_cause() 
     ],
     ids=repr,
 )
-def test_exceptions_of_the_standard_library_come_back(error: BaseException) -> None:
+def test_standard_library_exceptions_round_trip(error: BaseException) -> None:
     back = there_and_back(error)
 
     assert type(back) is type(error)
@@ -275,7 +275,7 @@ def test_an_object_whose_class_is_not_here_has_its_fields() -> None:
     data = {"$": "dataclass", "c": "elsewhere:Answer", "v": {"text": "hi"}}
     back = codec.decode(data)
 
-    assert isinstance(back, Record)
+    assert isinstance(back, TypeRecord)
     assert back.text == "hi"
     assert codec.decode(codec.encode(back).data) == back
 
@@ -287,7 +287,7 @@ def test_an_object_whose_class_is_not_here_has_its_fields() -> None:
 @pytest.mark.parametrize(
     "tag", ["dataclass", "model", "enum", "exception", "namedtuple", "sub.str"]
 )
-def test_a_tape_makes_only_objects_of_the_kind_it_says(path: str, tag: str) -> None:
+def test_tape_rebuilds_only_objects_of_the_declared_kind(path: str, tag: str) -> None:
     module = path.partition(":")[0]
     data = {"$": tag, "c": path, "n": "A", "bases": [], "args": [], "text": "", "set": []}
     value: Any = {} if tag in ("dataclass", "model") else []
@@ -309,7 +309,7 @@ def test_classes_of_modules_that_are_not_loaded_are_not_imported_unless_declared
     assert "colorsys" in sys.modules
 
 
-def test_what_cannot_be_kept_is_named() -> None:
+def test_unsupported_values_are_named() -> None:
     with socket.socket() as client:
         encoded = codec.encode({"client": client, "n": 1})
 
@@ -319,7 +319,7 @@ def test_what_cannot_be_kept_is_named() -> None:
     assert back["client"] == codec.Opaque("socket:socket", "is of a type that is not known")
 
 
-def test_values_that_refer_to_themselves_or_are_too_deep_do_no_harm() -> None:
+def test_cyclic_and_deep_values_are_encoded_safely() -> None:
     around: list[Any] = []
     around.append(around)
     deep: Any = None
@@ -330,7 +330,7 @@ def test_values_that_refer_to_themselves_or_are_too_deep_do_no_harm() -> None:
     assert "levels deep" in codec.encode(deep).problems[0]
 
 
-def test_values_that_raise_do_no_harm() -> None:
+def test_values_that_raise_are_reported_as_problems() -> None:
     class Nasty(dict[str, int]):
         def items(self) -> Any:
             raise RuntimeError("no")
@@ -340,7 +340,7 @@ def test_values_that_raise_do_no_harm() -> None:
     assert codec.encode([Nasty(a=1)]).problems
 
 
-def test_a_program_teaches_its_own_types() -> None:
+def test_custom_types_can_be_registered() -> None:
     class Money:
         def __init__(self, amount: Decimal) -> None:
             self.amount = amount

@@ -1,4 +1,4 @@
-"""A run as a test: it passes offline on its own, fails with the divergence, and holds no secret."""
+"""A run exported as a test: passes offline, fails on divergence, contains no secret."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ async def traveller(city, *places, mood="good"):
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A program in a folder of its own, and the tape of a run of it."""
+    """Return a program in its own directory, and the tape of a run."""
     import importlib
 
     (tmp_path / "travel.py").write_text(PROGRAM)
@@ -127,7 +127,7 @@ def test_an_exported_test_passes_on_a_fresh_clone_without_a_network(
     assert "1 passed" in done.stdout
 
 
-def test_a_tape_is_recorded_anew_on_demand_and_never_in_ci(program: Any) -> None:
+def test_tracereel_update_rerecords_a_tape_but_not_in_ci(program: Any) -> None:
     folder, tape = program
     files = export(tape, folder / "tests")
     source = (folder / "travel.py").read_text()
@@ -175,7 +175,7 @@ def clerk(number):
 
 @pytest.fixture
 def clerk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A program that sets the SDK up when it is loaded, as programs do, and the test of a run of it."""
+    """Return a program that configures the SDK at import, and the test of a run."""
     import importlib
 
     monkeypatch.chdir(tmp_path)
@@ -191,7 +191,7 @@ def clerk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return tmp_path, export(tape_format.parse(events), tmp_path / "tests")
 
 
-def test_a_program_that_sets_itself_up_is_recorded_anew_with_the_calls_it_makes_now(
+def test_rerecording_a_self_configured_program_updates_expected_calls(
     clerk: Any,
 ) -> None:
     folder, files = clerk
@@ -211,7 +211,7 @@ def test_a_program_that_sets_itself_up_is_recorded_anew_with_the_calls_it_makes_
     assert (folder / "refunds").read_text() == "again "
 
 
-def test_a_tool_that_changes_something_is_not_recorded_anew_unless_asked_for_by_name(
+def test_rerecording_refuses_side_effects_that_are_not_allowed_by_name(
     clerk: Any,
 ) -> None:
     folder, files = clerk
@@ -253,7 +253,7 @@ def test_a_run_that_failed_is_a_test_that_passes_as_long_as_it_fails_so(program:
     assert "there is no module 'travel' here" in gone.stdout
 
 
-def test_a_tape_that_was_cut_is_no_test(program: Any, tmp_path: Path) -> None:
+def test_truncated_tape_cannot_be_exported(program: Any, tmp_path: Path) -> None:
     _, tape = program
     cut = [record for record in tape.records if record["r"] != "closed"]
     parts = [{"tape_id": tape.tape_id, "part": 0, "records": cut}]
@@ -282,7 +282,7 @@ def test_an_export_holds_no_secret_whatever_the_recording_held(tmp_path: Path) -
     assert redacted(load(files.tape)).state == "partly"
 
 
-def test_a_run_that_cannot_be_replayed_is_no_test(tmp_path: Path) -> None:
+def test_unreplayable_run_cannot_be_exported(tmp_path: Path) -> None:
     with recording(capture_content=False) as events, traced_agent("block"):
         traced_tool("t")(lambda: 1)()
 
@@ -311,9 +311,11 @@ def test_the_commands_export_and_re_execute(
     assert "result: {'answer': 'stay'}" in capsys.readouterr().out
     assert main(["replay", str(path), "--run", "--result", "model"]) == 1
     assert "expected TARGET=JSON" in capsys.readouterr().err
-    assert main(["export", str(path), "--pytest", str(folder / "tests"), "--name", "trip"]) == 0
+    assert (
+        main(["test-from", str(path), "--directory", str(folder / "tests"), "--name", "trip"]) == 0
+    )
     assert (folder / "tests" / "test_trip.py").exists()
-    assert main(["export", str(path), "--tape", str(folder / "copy.tape.ndjson")]) == 0
+    assert main(["test-from", str(path), "--tape", str(folder / "copy.tape.ndjson")]) == 0
     assert load(folder / "copy.tape.ndjson").trace_id == tape.trace_id
 
 
@@ -341,7 +343,7 @@ class Clerk:
 """
 
 
-def test_a_run_of_a_method_is_a_test_that_says_which_object_is_to_be_made(
+def test_exported_test_of_a_method_names_the_object_to_create(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import importlib
@@ -357,7 +359,9 @@ def test_a_run_of_a_method_is_a_test_that_says_which_object_is_to_be_made(
     sys.modules.pop("clerks", None)
     file = tmp_path / "run.tape.ndjson"
     tapes[0].save(file)
-    assert main(["export", str(file), "--pytest", str(tmp_path / "tests"), "--name", "it"]) == 0
+    assert (
+        main(["test-from", str(file), "--directory", str(tmp_path / "tests"), "--name", "it"]) == 0
+    )
     assert (
         "the run began with Clerk.serve, whose object is not on the tape" in capsys.readouterr().out
     )

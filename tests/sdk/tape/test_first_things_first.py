@@ -1,4 +1,4 @@
-"""What was different first is told first, in strict mode alone, whatever goes on beside it."""
+"""The first difference is reported first (in strict mode alone), despite concurrent work."""
 
 import asyncio
 import threading
@@ -62,7 +62,7 @@ def run_whole(function: Any) -> None:
 
 
 def left(tape: Any, function: Any, **options: Any) -> Any:
-    """The report of a strict replay that diverges."""
+    """Return the report of a strict replay that diverges."""
     run = tracereel.replay(tape, **options)
     with pytest.raises(DivergenceError), run:
         run_whole(function)
@@ -70,13 +70,13 @@ def left(tape: Any, function: Any, **options: Any) -> Any:
 
 
 def report(tape: Any, function: Any, **options: Any) -> Any:
-    """The report of a replay that collects all differences."""
+    """Return the report of a replay that collects all differences."""
     with tracereel.replay(tape, mode="report", **options) as run:
         run_whole(function)
     return run.report
 
 
-def test_a_strict_replay_tells_the_first_divergence_alone_also_if_the_program_swallows_it(
+def test_strict_replay_reports_only_the_first_divergence_even_if_swallowed(
     taped: Any,
 ) -> None:
     _, tape = taped(lambda: asyncio.run(readers()))
@@ -112,7 +112,7 @@ def test_threads_beside_a_divergence_get_no_further_and_are_not_waited_for(taped
     assert [each.kind for each in left(tape, threads).divergences] == ["changed"]
 
 
-def test_a_call_that_is_left_out_is_told_before_the_prompt_that_it_was_for(taped: Any) -> None:
+def test_missing_call_is_reported_before_the_prompt_it_changes(taped: Any) -> None:
     _, tape = taped(reporter)
     changes.add("missing")
 
@@ -169,7 +169,7 @@ def test_a_missing_call_does_not_make_the_time_limits_of_others_run_out(taped: A
 
 @pytest.mark.parametrize("mode", ["strict", "report"])
 @pytest.mark.parametrize("prompt", ["", "?"])
-def test_a_run_that_waits_for_ever_for_a_missing_call_ends_and_names_it(
+def test_run_that_waits_for_a_missing_call_ends_and_names_it(
     taped: Any, mode: Any, prompt: str
 ) -> None:
     @traced_agent("poller")
@@ -217,7 +217,7 @@ def test_calls_of_the_tape_are_numbered_as_those_of_the_run(taped: Any) -> None:
     assert [each.path for each in found] == ["outer / asker #3 / look / weather"]
 
 
-def test_calls_that_changed_places_are_told_apart_by_their_arguments(taped: Any) -> None:
+def test_reordered_calls_are_identified_by_their_arguments(taped: Any) -> None:
     @traced_agent("swapper")
     def swapper(places: list[str]) -> None:
         for place in places:
@@ -231,7 +231,7 @@ def test_calls_that_changed_places_are_told_apart_by_their_arguments(taped: Any)
     assert 'on the tape it was weather(place="Lima")' in found[0].detail
 
 
-def test_that_the_run_went_no_further_is_said_once(taped: Any) -> None:
+def test_note_that_the_run_stopped_appears_once(taped: Any) -> None:
     @traced_agent("few")
     async def few() -> None:
         if "extra" in changes:
@@ -278,7 +278,7 @@ def test_the_code_of_a_function_that_makes_the_object_is_not_taken_for_the_recor
     assert run.report.notes == []
 
 
-def test_arguments_of_a_call_that_is_served_are_said_to_be_for_forks(taped: Any) -> None:
+def test_argument_override_of_a_served_call_is_noted_as_fork_only(taped: Any) -> None:
     _, tape = taped(reporter)
     for target in ("writer", 1):
         overrides = [Override(target, arguments={"prompt": "something else"})]
@@ -289,7 +289,7 @@ def test_arguments_of_a_call_that_is_served_are_said_to_be_for_forks(taped: Any)
         assert found.notes[0].endswith("in a fork (--fork).")
 
 
-def test_a_replay_of_a_branch_says_that_a_decision_was_forced_in_it(taped: Any) -> None:
+def test_replay_of_a_branch_notes_the_forced_decision(taped: Any) -> None:
     @traced_decision("route", candidates=["bill", "tech"])
     def route() -> str:
         return write("route").partition(" ")[0]
@@ -330,7 +330,7 @@ def test_the_line_of_a_call_is_never_one_of_the_recorder() -> None:
 
 
 class Document:
-    """A class that the codec does not know."""
+    """Class that the codec does not support."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -353,7 +353,7 @@ def test_objects_of_which_only_the_type_is_compared_are_named(taped: Any) -> Non
     ]
 
 
-def test_a_result_that_is_not_on_the_tape_says_so_where_the_program_uses_it(taped: Any) -> None:
+def test_result_missing_on_the_tape_is_reported_on_use(taped: Any) -> None:
     @traced_tool("open", effect="read")
     def opened() -> Document:
         return Document("one")

@@ -1,4 +1,4 @@
-"""Forks: the beginning of a run from its tape, the rest for real, with something changed."""
+"""Forks: the start of a run from its tape, the rest live, with a change."""
 
 import random
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def _nothing_made() -> None:
     made.clear()
 
 
-def test_nothing_above_read_runs_in_a_fork_unless_asked_for_by_name(taped: Any) -> None:
+def test_fork_refuses_side_effects_that_are_not_allowed_by_name(taped: Any) -> None:
     _, tape = taped(lambda: agent("tea"))
     made.clear()
     with pytest.raises(NotAllowedError, match="allow=\\['send'\\]"), fork(tape, at=2):
@@ -51,9 +51,7 @@ def test_nothing_above_read_runs_in_a_fork_unless_asked_for_by_name(taped: Any) 
 
 
 @pytest.mark.parametrize("effect", [None, "write", "irreversible"])
-def test_a_block_of_a_tool_above_read_runs_in_no_replay_or_fork_unless_asked_for_by_name(
-    taped: Any, effect: Any
-) -> None:
+def test_tool_block_with_side_effects_needs_to_be_allowed_by_name(taped: Any, effect: Any) -> None:
     @traced_agent("b")
     def wipes() -> str:
         with traced_tool("wipe", effect=effect):
@@ -230,7 +228,7 @@ def test_without_a_number_a_fork_leaves_the_tape_where_the_change_leads(taped: A
     assert made[0] == again[0]["query"] == "coffee"
 
 
-def test_a_change_that_nothing_comes_by_for_is_noted(taped: Any) -> None:
+def test_unused_override_is_noted(taped: Any) -> None:
     _, tape = taped(lambda: waiter("tea"))
 
     with fork(tape, overrides=[Override("rout", chosen="human"), Override(9, result=1)]) as run:
@@ -242,7 +240,7 @@ def test_a_change_that_nothing_comes_by_for_is_noted(taped: Any) -> None:
     ]
 
 
-def test_the_arguments_of_a_call_that_takes_none_cannot_be_changed_and_that_is_said(
+def test_overriding_arguments_of_a_call_without_arguments_is_an_error(
     taped: Any,
 ) -> None:
     @traced_agent("asks a client")

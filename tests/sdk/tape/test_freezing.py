@@ -1,4 +1,4 @@
-"""Frozen replays: the recorded day, and the same random numbers and ids every time."""
+"""Frozen replays: the recorded date, and the same random numbers and ids every time."""
 
 import calendar
 import random
@@ -45,7 +45,7 @@ def test_time_random_numbers_and_ids_can_be_frozen(taped: Any) -> None:
     assert time.time.__module__ == "time"
 
 
-def test_what_was_imported_by_name_and_what_tells_the_time_is_frozen_too(taped: Any) -> None:
+def test_functions_imported_by_name_and_all_time_functions_are_frozen(taped: Any) -> None:
     seen: list[list[Any]] = []
 
     @traced_agent("l")

@@ -1,4 +1,4 @@
-"""Programs that keep to a budget of time, by `time.monotonic` or `perf_counter`, replay as they went."""
+"""Programs with a time budget by `time.monotonic` or `perf_counter` replay as recorded."""
 
 import asyncio
 import queue
@@ -20,7 +20,7 @@ from tracereel.tape import fork
 
 PAUSE = 0.25
 BUDGET = 0.62
-"""Far from what two and three calls take: readings of clocks are not on the tape to the millisecond."""
+"""Far from the duration of two and three calls, because clock readings are not exact on tape."""
 CLOCKS: list[Callable[[], float]] = [
     lambda: time.monotonic(),
     lambda: time.perf_counter(),
@@ -43,14 +43,14 @@ async def ask_later(number: int) -> int:
 
 
 def replayed(tape: Any, function: Callable[[], Any]) -> Any:
-    """What a frozen replay gives, which must go as recorded."""
+    """Return the result of a frozen replay, which must go as recorded."""
     with tracereel.replay(tape, freeze=True) as run:
         result = function()
     assert run.report.identical, str(run.report)
     return result
 
 
-def test_a_plain_program_makes_as_many_calls_as_its_budget_let_it(taped: Any) -> None:
+def test_plain_program_makes_the_recorded_number_of_calls(taped: Any) -> None:
     @traced_agent("hurried")
     def hurried() -> int:
         started, made = [clock() for clock in CLOCKS], 0
@@ -63,7 +63,7 @@ def test_a_plain_program_makes_as_many_calls_as_its_budget_let_it(taped: Any) ->
     assert replayed(tape, hurried) == made
 
 
-def test_an_asyncio_program_does_too_and_its_timers_work(taped: Any) -> None:
+def test_asyncio_program_keeps_its_budget_and_timers(taped: Any) -> None:
     @traced_agent("hurried")
     async def hurried() -> tuple[int, int]:
         started, made, late = time.monotonic(), 0, 0
@@ -82,7 +82,7 @@ def test_an_asyncio_program_does_too_and_its_timers_work(taped: Any) -> None:
     assert replayed(tape, lambda: asyncio.run(hurried())) == made
 
 
-def test_on_a_loop_whose_timers_are_real_it_does_too(taped: Any) -> None:
+def test_loop_with_real_timers_makes_the_recorded_number_of_calls(taped: Any) -> None:
     @traced_agent("hurried")
     async def hurried() -> int:
         started, made = time.monotonic(), 0
@@ -100,7 +100,7 @@ def test_on_a_loop_whose_timers_are_real_it_does_too(taped: Any) -> None:
     assert replayed(tape, go) == made
 
 
-def test_a_program_with_threads_does_too_and_what_waits_for_them_works(taped: Any) -> None:
+def test_threaded_program_makes_the_recorded_number_of_calls(taped: Any) -> None:
     def work(started: float) -> int:
         made = 0
         while time.monotonic() - started < BUDGET:
@@ -125,7 +125,7 @@ def test_a_program_with_threads_does_too_and_what_waits_for_them_works(taped: An
     assert replayed(tape, hurried) == made
 
 
-def test_what_keeps_to_a_time_for_the_program_does_too(taped: Any) -> None:
+def test_tenacity_stop_after_delay_makes_the_recorded_number_of_calls(taped: Any) -> None:
     @tenacity.retry(stop=tenacity.stop_after_delay(BUDGET), reraise=True)
     def never() -> None:
         tried.append(ask(len(tried)))
@@ -145,7 +145,7 @@ def test_what_keeps_to_a_time_for_the_program_does_too(taped: Any) -> None:
     assert replayed(tape, stubborn) == made
 
 
-def test_a_deadline_comes_also_where_nothing_of_the_tape_moves_the_clock(taped: Any) -> None:
+def test_deadline_expires_without_calls_on_the_tape(taped: Any) -> None:
     @traced_agent("patient")
     def patient() -> str:
         ask(1)
@@ -161,7 +161,7 @@ def test_a_deadline_comes_also_where_nothing_of_the_tape_moves_the_clock(taped: 
     assert replayed(tape, patient) == said == "it did not come"
 
 
-def test_it_never_goes_back(taped: Any) -> None:
+def test_frozen_clock_is_monotonic(taped: Any) -> None:
     readings: list[float] = []
 
     @traced_agent("watcher")
@@ -180,7 +180,7 @@ def test_it_never_goes_back(taped: Any) -> None:
     assert readings[-1] - readings[0] >= 2 * PAUSE
 
 
-def test_others_and_the_library_keep_their_own(taped: Any) -> None:
+def test_other_threads_and_the_library_keep_the_real_clock(taped: Any) -> None:
     @traced_agent("a")
     def agent() -> float:
         return float(ask(1))
@@ -212,7 +212,7 @@ def test_others_and_the_library_keep_their_own(taped: Any) -> None:
     assert time.monotonic is before
 
 
-def test_in_a_fork_that_goes_on_live_time_goes_by(taped: Any) -> None:
+def test_time_passes_in_the_live_part_of_a_fork(taped: Any) -> None:
     @traced_agent("hurried")
     def hurried() -> int:
         started, made = time.monotonic(), 0
@@ -225,5 +225,5 @@ def test_in_a_fork_that_goes_on_live_time_goes_by(taped: Any) -> None:
     with fork(tape, at=2, freeze=True) as run:
         made = hurried()
     assert (run.report.served, run.report.live) == (1, made - 1)
-    # The time of the call that was served counts, and that of the others.
+    # The duration of the served call counts, and so does that of the others.
     assert 2 <= made <= 3

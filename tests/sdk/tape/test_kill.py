@@ -1,4 +1,4 @@
-"""kill -9 while a run is recorded: its tape is good up to a moment before."""
+"""kill -9 while recording: the tape is valid up to shortly before."""
 
 import importlib
 import json
@@ -67,7 +67,7 @@ async def wait(number):
 
 
 def spooled(folder: Path) -> tape_format.Tape:
-    """The tape in the spool, without the line that is just being written."""
+    """Return the tape in the spool, without the line being written."""
     events: list[dict[str, Any]] = []
     for segment in sorted((folder / "spool").rglob("*.ndjson")):
         for line in segment.read_bytes().splitlines():
@@ -79,7 +79,7 @@ def spooled(folder: Path) -> tape_format.Tape:
 
 
 def ended(folder: Path) -> int:
-    """How many calls of the tape in the spool have an end."""
+    """Return how many calls on the spooled tape have an end."""
     try:
         return sum(call.end is not None for call in spooled(folder).boundaries())
     except tape_format.TapeError:

@@ -1,4 +1,4 @@
-"""A replay is for its own code: the rest of the program keeps its network, clock and recorder."""
+"""A replay affects only its own code: the rest keeps its network, clock and recorder."""
 
 import _thread
 import asyncio
@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import tracereel
-from tracereel import _stand_ins, traced_agent, traced_tool
+from tracereel import traced_agent, traced_tool
+from tracereel._core import recorder_overrides
 from tracereel.tape import DivergenceError, NetworkBlockedError, NotAllowedError, fork
 from tracereel.tape import format as tape_format
 from tracereel.testing import EventRecorder
@@ -53,7 +54,7 @@ def tape(taped: Any) -> Any:
 
 @pytest.fixture
 def reach() -> Iterator[Callable[[], str]]:
-    """Connects to a server of this machine, and says how that went."""
+    """Connect to a local server; return the outcome."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
 
         def connect() -> str:
@@ -68,7 +69,7 @@ def reach() -> Iterator[Callable[[], str]]:
 
 @pytest.fixture
 def elsewhere() -> Iterator[Callable[[Work], Any]]:
-    """Runs something in a thread that was there before the replay, and gives its result."""
+    """Run a function in a thread that existed before the replay; return its result."""
     jobs: list[tuple[Work, list[Any], threading.Event]] = []
     more = threading.Semaphore(0)
 
@@ -94,7 +95,7 @@ def elsewhere() -> Iterator[Callable[[Work], Any]]:
     thread.join(20)
 
 
-def test_other_threads_keep_their_network_while_a_replay_runs(
+def test_other_threads_keep_network_access_during_a_replay(
     tape: Any, reach: Work, elsewhere: Any
 ) -> None:
     with tracereel.replay(tape) as run:
@@ -202,7 +203,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_replayed_code_starts_is_kept_from_the_network(
+def test_threads_and_tasks_of_replayed_code_have_no_network(
     way: Callable[[Work], None], tape: Any, reach: Work
 ) -> None:
     said: list[str] = []
@@ -220,7 +221,7 @@ def test_strictly_a_thread_that_uses_the_network_fails_the_replay(tape: Any, rea
 
 
 @pytest.mark.parametrize("began", ["before", "within"])
-def test_a_pool_of_threads_works_for_whoever_gives_it_the_job(
+def test_thread_pool_jobs_follow_the_context_of_their_submitter(
     began: str, tape: Any, reach: Work, elsewhere: Any
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
@@ -233,7 +234,9 @@ def test_a_pool_of_threads_works_for_whoever_gives_it_the_job(
     assert (own, others) == ("blocked", "reached")
 
 
-def test_calls_of_other_threads_are_made_and_recorded_as_ever(tape: Any, elsewhere: Any) -> None:
+def test_calls_of_other_threads_are_made_and_recorded_during_a_replay(
+    tape: Any, elsewhere: Any
+) -> None:
     with EventRecorder() as events, tracereel.replay(tape) as run:
         elsewhere(lambda: search("of another request"))
         does()
@@ -255,7 +258,7 @@ def test_calls_of_other_threads_are_not_part_of_a_fork(taped: Any, elsewhere: An
     assert made == ["of another request", "own 0"]
 
 
-def test_the_clock_of_others_goes_on_as_ever(tape: Any, elsewhere: Any) -> None:
+def test_other_threads_keep_the_real_clock(tape: Any, elsewhere: Any) -> None:
     with tracereel.replay(tape, freeze=True, mode="report"):
         before = time.time()
         elsewhere(lambda: time.sleep(0.001))
@@ -314,7 +317,7 @@ def test_replays_at_a_time_have_their_own_day_whichever_ends_first(taped: Any) -
     assert time.time.__module__ == "time"
 
 
-def test_two_replays_at_a_time_do_not_meet(taped: Any) -> None:
+def test_concurrent_replays_are_independent(taped: Any) -> None:
     recorded = {name: taped(lambda name=name: asks(name, 50)) for name in ("one", "two")}
     made.clear()
     together = threading.Barrier(2)
@@ -432,10 +435,10 @@ def test_a_task_that_a_replay_leaves_behind_calls_nothing(taped: Any) -> None:
 
 def test_a_replay_that_leaves_nothing_behind_is_gone_at_once(taped: Any) -> None:
     _, tape = taped(lambda: asks("tea", 3))
-    before = len(_stand_ins.in_force)  # of other tests, whose threads were left behind
+    before = len(recorder_overrides.in_force)  # threads left behind by other tests
 
     for _ in range(5):
         with tracereel.replay(tape):
             asks("tea", 3)
 
-    assert len(_stand_ins.in_force) <= before
+    assert len(recorder_overrides.in_force) <= before

@@ -1,4 +1,4 @@
-"""What a divergence does: a report goes on and collects all, live-after makes the calls from there on."""
+"""Divergence modes: report collects all, live-after makes real calls from there on."""
 
 import asyncio
 import random
@@ -31,7 +31,7 @@ def _nothing_made() -> None:
     made.clear()
 
 
-def test_report_mode_goes_on_and_collects_everything(taped: Any) -> None:
+def test_report_mode_collects_all_divergences(taped: Any) -> None:
     @traced_agent("h")
     def several(first: str, second: str) -> Any:
         search(first)
@@ -138,7 +138,7 @@ def test_live_after_keeps_from_the_network_up_to_the_first_divergence(taped: Any
     assert [each.kind for each in free.report.divergences] == ["changed"]
 
 
-def test_report_mode_goes_on_after_a_call_that_is_not_on_the_tape(taped: Any) -> None:
+def test_report_mode_continues_after_a_call_missing_on_the_tape(taped: Any) -> None:
     @traced_agent("h")
     def several(queries: list[str], text: str) -> Any:
         found = [search(query)["draw"] for query in queries]
@@ -155,7 +155,7 @@ def test_report_mode_goes_on_after_a_call_that_is_not_on_the_tape(taped: Any) ->
     assert made == []
 
 
-def test_report_mode_says_where_it_cannot_go_on(taped: Any) -> None:
+def test_report_mode_reports_where_it_stops(taped: Any) -> None:
     @traced_agent("h")
     def maybe(*, also: bool) -> None:
         if also:

@@ -1,4 +1,4 @@
-"""Programs that were changed since they were recorded: the first change is named, whatever it is."""
+"""Programs changed since their recording: the first change is named."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ CALLS = {name: _tool(name) for name in TOOLS}
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a program; the value tells it from all others."""
+    """One call of a program; its value is unique."""
 
     tool: str
     value: int
@@ -60,7 +60,7 @@ def record(calls: list[Call]) -> Any:
 
 def first_divergence(tape: Any, calls: list[Call]) -> Any:
     asked.clear()
-    # What the run is given is not compared, only what it does.
+    # The run's arguments are not compared, only its calls.
     with pytest.raises(DivergenceError) as caught, tracereel.replay(tape):
         asyncio.run(program(calls))
     assert asked == []

@@ -1,4 +1,4 @@
-"""Recording: what is on a tape, what keeps a run from being replayed, and that nothing else changes."""
+"""Recording: tape contents, obstacles to replay, and unchanged program behaviour."""
 
 import asyncio
 import threading
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tracereel
+from tests.sdk.conftest import Child
 from tests.support.replay_trial import recording
 from tests.support.secret_samples import CORPUS, leaks
 from tracereel import carry, traced_agent, traced_llm, traced_step, traced_tool
@@ -257,7 +258,7 @@ def test_a_growing_history_is_on_the_tape_once() -> None:
         agent()
     size = sum(len(str(event)) for event in events if event["event_type"] == TAPE)
 
-    assert size < 4 * 20 * 1600  # each call's history written anew would be ten times as much
+    assert size < 4 * 20 * 1600  # writing each call's history in full would be ten times as much
 
 
 def test_a_block_can_be_the_run(taped: Any) -> None:
@@ -272,7 +273,7 @@ def test_a_block_can_be_the_run(taped: Any) -> None:
     assert [call.name for call in tape.boundaries()] == ["search"]
 
 
-def test_the_tape_says_where_the_run_came_from(taped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tape_records_the_origin_of_the_run(taped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("SHOP_REGION", "eu")
     monkeypatch.setenv("SHOP_KEY", "not asked for")
@@ -289,7 +290,7 @@ def test_the_tape_says_where_the_run_came_from(taped: Any, monkeypatch: pytest.M
     assert {"sdk", "libraries", "commit", "code", "started"} <= set(header)
 
 
-def test_a_block_of_a_tool_is_not_served_and_the_tape_says_so(taped: Any) -> None:
+def test_tool_block_is_not_served_and_marked_on_the_tape(taped: Any) -> None:
     @traced_agent("a")
     def agent() -> Any:
         with traced_tool("by hand"):
@@ -337,7 +338,7 @@ def test_a_graph_of_its_own_is_a_run_that_ends(taped: Any) -> None:
     assert tape.reasons == ()
 
 
-def test_threads_are_told_apart_and_calls_are_under_their_agent(taped: Any) -> None:
+def test_threads_have_own_lanes_and_calls_belong_to_their_agent(taped: Any) -> None:
     @traced_agent("a")
     def agent() -> Any:
         thread = threading.Thread(target=carry(search), args=("t",))
@@ -351,7 +352,7 @@ def test_threads_are_told_apart_and_calls_are_under_their_agent(taped: Any) -> N
     assert {call.parent for call in tape.boundaries()} == {1}
 
 
-def test_the_seam_is_the_bare_call_without_a_tape() -> None:
+def test_boundary_without_a_tape_calls_the_function() -> None:
     async def later() -> int:
         return 2
 
@@ -413,8 +414,75 @@ def test_recording_changes_no_result_exception_or_kind() -> None:
             broken()
 
 
-def test_a_setting_that_cannot_be_is_refused() -> None:
+def test_invalid_record_and_effect_settings_are_refused() -> None:
     with pytest.raises(tracereel.ConfigurationError, match="off, errors, sampled, all"):
         tracereel.configure(record="sometimes")
     with pytest.raises(ValueError, match="pure, read, write, irreversible"):
         traced_tool("t", effect="none")
+
+
+@pytest.mark.parametrize("record", ["off", "all"])
+def test_an_error_thrown_into_an_async_generator_reaches_its_code(record: str) -> None:
+    seen: list[BaseException] = []
+
+    @traced_tool("stream", effect="read")
+    async def stream() -> Any:
+        try:
+            yield 1
+        except LookupError as error:
+            seen.append(error)
+            yield 2
+
+    async def use(thrown: Exception) -> list[Any]:
+        items = stream()
+        return [await anext(items), await items.athrow(thrown), [each async for each in items]]
+
+    thrown = LookupError("other")
+    with recording(record=record):
+
+        @traced_agent("a")
+        async def agent() -> Any:
+            return await use(thrown)
+
+        assert asyncio.run(agent()) == [1, 2, []]
+
+    assert seen == [thrown]
+
+
+def test_an_async_generator_that_an_error_ends_is_recorded_with_that_error(taped: Any) -> None:
+    @traced_tool("stream", effect="read")
+    async def stream() -> Any:
+        try:
+            yield 1
+        except LookupError as error:
+            raise ValueError("no such item") from error
+
+    @traced_agent("a")
+    async def agent() -> Any:
+        items = stream()
+        await anext(items)
+        await items.athrow(LookupError("other"))
+
+    raised, tape = taped(lambda: asyncio.run(agent()))
+    (call,) = tape.boundaries()
+
+    assert isinstance(raised, ValueError)
+    assert call.end is not None
+    assert call.end.how == "raised"
+    assert "no such item" in str(tape.data(call.end.value))
+
+
+def test_a_tape_has_the_versions_of_the_libraries_in_use_and_of_no_others(child: Child) -> None:
+    process = child("""
+        import sys
+        import google.protobuf, langchain_core
+        from tracereel.tape import header
+
+        assert "langchain" not in sys.modules and "google.genai" not in sys.modules
+        print(*header.about()["libraries"])
+    """)
+    out, errors = process.communicate(timeout=60)
+
+    assert errors == ""
+    assert "langchain-core" in out.split()
+    assert "google-genai" not in out.split()

@@ -1,4 +1,4 @@
-"""Replaying: the program's code runs, calls to the outside do not."""
+"""Replay: the program's code runs, external calls do not."""
 
 import asyncio
 import random
@@ -52,7 +52,7 @@ def _nothing_made() -> None:
 
 @pytest.mark.parametrize("exact", [False, True], ids=["default", "exact"])
 @pytest.mark.parametrize("name", list(AGENTS))
-def test_every_agent_of_the_corpus_replays_as_recorded_or_says_where_it_does_not(
+def test_every_agent_of_the_corpus_replays_identically_or_reports_divergence(
     name: str, exact: bool
 ) -> None:
     output, tape = record(name, 7, exact=exact)
@@ -73,7 +73,7 @@ def test_nothing_is_called_and_the_result_is_the_same(taped: Any) -> None:
     assert (run.report.served, run.report.live, run.report.identical) == (2, 0, True)
 
 
-def test_the_tape_knows_what_to_call(taped: Any, tmp_path: Any) -> None:
+def test_tape_names_its_entry_point(taped: Any, tmp_path: Any) -> None:
     first, tape = taped(lambda: agent("tea"))
     path = tmp_path / "run.tape.ndjson"
     tape.save(path)
@@ -96,8 +96,8 @@ def test_served_values_are_the_programs_own(taped: Any) -> None:
         assert changes() == first
 
 
-def test_a_loop_waits_for_its_threads_to_end_as_ever(taped: Any) -> None:
-    """From Python 3.12 on with a time limit, which must not pass at once."""
+def test_event_loop_waits_for_its_threads_in_a_replay(taped: Any) -> None:
+    """Since Python 3.12 with a time limit, which must not expire at once."""
 
     @traced_agent("b")
     async def leaves_a_thread() -> Any:
@@ -300,7 +300,7 @@ def test_code_that_has_changed_since_is_noted(taped: Any) -> None:
     assert run.report.identical
 
 
-def test_a_decision_that_comes_out_otherwise_is_reported(taped: Any) -> None:
+def test_different_decision_is_reported(taped: Any) -> None:
     choice = ["left"]
 
     @traced_decision("way")
@@ -340,7 +340,7 @@ def test_a_tape_that_was_cut_replays_up_to_the_cut(taped: Any) -> None:
     "name", ["loop_of_calls", "sub_agents_in_threads", "as_they_come", "streams_together"]
 )
 def test_a_tape_may_be_cut_anywhere(name: str) -> None:
-    """Whatever was cut off is no divergence, and nothing is called in its place."""
+    """Calls after the cut are no divergence, and nothing is called in their place."""
     _, tape = record(name, 5)
     whole = [each for each in tape.records if each["r"] != "closed"]
     for cut in range(3, len(whole), 3):
@@ -386,7 +386,7 @@ def test_wrapped_clients_are_served(taped: Any) -> None:
     assert made == []
 
 
-def test_what_there_is_no_tape_of_is_refused_with_the_reason(taped: Any, tmp_path: Any) -> None:
+def test_replay_without_a_tape_is_refused_with_the_reason(taped: Any, tmp_path: Any) -> None:
     _, tape = taped(lambda: agent("x"), capture_content=False)
     with pytest.raises(TapeError, match="capture_content is off"), tracereel.replay(tape):
         pass

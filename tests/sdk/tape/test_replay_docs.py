@@ -1,4 +1,4 @@
-"""The snippets of the page on replay run as they stand, against a tape of the name they use."""
+"""The snippets of the page on replay run as printed, against a tape of the same name."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def route(found: dict[str, list[str]]) -> str:
 
 
 @traced_agent("helper")
-def help_somebody() -> list[str]:
+def help_user() -> list[str]:
     first = ask("model-small", "hello")
     chosen = route(search("opening hours"))
     return [first, chosen, ask("model-small", "good bye"), ask("model-small", "last words")]
@@ -40,7 +40,7 @@ def help_somebody() -> list[str]:
 def test_the_snippet_runs(
     number: int, taped: Any, tmp_path: Path, recorded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, tape = taped(help_somebody)
+    _, tape = taped(help_user)
     tape.save(tmp_path / "run.tape.ndjson")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "snippet"}

@@ -1,4 +1,4 @@
-"""What a person reads when a replay leaves its tape: which call, what was recorded, what to do next."""
+"""Divergence reports: the call, the recording, and the next step."""
 
 import os
 import time
@@ -72,8 +72,8 @@ def tape(taped: Any) -> Any:
 
 
 @pytest.fixture
-def told(tape: Any) -> Any:
-    """The report of a strict replay with a change in the program."""
+def report_of(tape: Any) -> Any:
+    """Return the report of a strict replay with a change in the program."""
 
     def tell(change: str, mode: Any = "strict") -> str:
         changes.add(change)
@@ -88,8 +88,8 @@ def told(tape: Any) -> Any:
     return tell
 
 
-def test_a_change_in_the_midst_of_a_long_prompt_is_seen(told: Any) -> None:
-    report = told("prompt")
+def test_a_change_in_the_midst_of_a_long_prompt_is_seen(report_of: Any) -> None:
+    report = report_of("prompt")
 
     assert "left its tape once" in report
     assert "call 1, clerk / clerk-model" in report
@@ -99,20 +99,20 @@ def test_a_change_in_the_midst_of_a_long_prompt_is_seen(told: Any) -> None:
     assert "\n    now " in report
 
 
-def test_the_line_of_the_program_is_shown(told: Any) -> None:
-    assert 'ask([{"role": "system"' in told("prompt").splitlines()[-1]
+def test_the_line_of_the_program_is_shown(report_of: Any) -> None:
+    assert 'ask([{"role": "system"' in report_of("prompt").splitlines()[-1]
 
 
-def test_a_call_that_is_not_on_the_tape_is_shown_as_it_was_made(told: Any) -> None:
-    report = told("extra")
+def test_a_call_that_is_not_on_the_tape_is_shown_as_it_was_made(report_of: Any) -> None:
+    report = report_of("extra")
 
     assert "call 2, clerk / find_order: this call is not on the tape" in report
     assert 'find_order(number="another")' in report
 
 
 @pytest.mark.parametrize("mode", ["strict", "report", "live-after"])
-def test_a_call_that_was_not_made_is_told_once_with_what_it_was(told: Any, mode: str) -> None:
-    report = told("missing", mode)
+def test_missing_call_is_reported_once_with_its_arguments(report_of: Any, mode: str) -> None:
+    report = report_of("missing", mode)
 
     assert report.count("this call is on the tape and was not made") == 1
     assert "clerk / refund was called in its place" in report
@@ -120,24 +120,24 @@ def test_a_call_that_was_not_made_is_told_once_with_what_it_was(told: Any, mode:
 
 
 @pytest.mark.parametrize("mode", ["strict", "report"])
-def test_what_was_different_before_a_use_of_the_network_is_told_first(told: Any, mode: str) -> None:
+def test_earlier_divergence_is_reported_before_network_use(report_of: Any, mode: str) -> None:
     changes.add("network")
-    report = told("prompt", mode)
+    report = report_of("prompt", mode)
 
     assert "call 1, clerk / clerk-model: the arguments are not those" in report
     if mode == "report":
         assert report.index("clerk / clerk-model") < report.index("192.0.2.1: the network")
 
 
-def test_what_follows_a_use_of_the_network_is_not_missing(told: Any) -> None:
-    report = told("network")
+def test_calls_after_blocked_network_use_are_not_reported_as_missing(report_of: Any) -> None:
+    report = report_of("network")
 
     assert "192.0.2.1: the network was used outside of any recorded call" in report
     assert "--allow-network 192.0.2.1" in report
     assert "was not made" not in report
 
 
-def test_a_tape_whose_program_is_not_there_says_so(tape: Any, tmp_path: Path, capsys: Any) -> None:
+def test_tape_of_a_missing_program_is_an_error(tape: Any, tmp_path: Path, capsys: Any) -> None:
     records = [dict(each) for each in tape.records]
     for record in records:
         if "entry" in record:
@@ -180,7 +180,7 @@ def test_a_run_that_did_not_begin_did_not_go_as_recorded(taped: Any) -> None:
     assert not run.report.identical
 
 
-def test_the_command_says_what_differs_and_what_to_do_next(
+def test_replay_command_shows_differences_and_next_steps(
     tape: Any, tmp_path: Path, capsys: Any
 ) -> None:
     path = tmp_path / "run.tape.ndjson"
@@ -218,7 +218,7 @@ def test_a_tool_that_may_not_run_names_the_option(tape: Any, tmp_path: Path, cap
     assert "recorded as" in said.out
 
 
-def test_what_led_to_a_tool_that_may_not_run_is_told_with_it(
+def test_blocked_tool_report_includes_the_divergence_before_it(
     tape: Any, tmp_path: Path, capsys: Any
 ) -> None:
     path = tmp_path / "run.tape.ndjson"
@@ -261,9 +261,7 @@ def test_a_fork_reaches_the_hosts_that_are_named_and_no_others(
     assert "it was asked for '192.0.2.1'" in said.err
 
 
-def test_what_may_be_why_a_run_goes_another_way_is_noted(
-    tape: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_differences_are_noted(tape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     other = {
         "python": "3.99.1",
@@ -314,7 +312,7 @@ class Basket:
     mood: Mood
 
 
-def test_differences_in_objects_are_told_as_a_program_would_write_them() -> None:
+def test_object_differences_are_shown_as_python_expressions() -> None:
     def basket(price: str, hour: int, mood: Mood) -> Any:
         at = datetime(2026, 1, 2, hour, tzinfo=UTC)
         whole = Basket([Item(Decimal(price))], at, mood)
@@ -332,7 +330,7 @@ def test_differences_in_objects_are_told_as_a_program_would_write_them() -> None
         'by.7: "9.90" → "9.80"',
         "raw: b'\\xff\\x02' → b'\\xff\\x03'",
     ]
-    # Of another class, or with another time zone: as a whole.
+    # Another class or time zone is reported as a whole.
     naive = pack({"at": datetime(2026, 1, 2)}, None).data  # noqa: DTZ001
     aware = pack({"at": datetime(2026, 1, 2, tzinfo=UTC)}, None).data
     assert [each.where for each in differences(naive, aware)] == ["at"]
@@ -355,11 +353,11 @@ def test_ids_and_times_that_are_new_in_every_run_are_recognised(taped: Any, valu
     assert "ids and times are new in every run, unless a traced tool gives them" in str(run.report)
 
 
-def test_other_differences_are_not_taken_for_ids_or_times(told: Any) -> None:
-    assert "new in every run" not in told("prompt")
+def test_other_differences_are_not_taken_for_ids_or_times(report_of: Any) -> None:
+    assert "new in every run" not in report_of("prompt")
 
 
-def test_a_call_in_a_thread_that_does_not_know_the_run_says_so(taped: Any) -> None:
+def test_call_in_a_thread_without_context_is_reported(taped: Any) -> None:
     @traced_agent("pooled")
     def pooled() -> list[Any]:
         with ThreadPoolExecutor(1) as pool:

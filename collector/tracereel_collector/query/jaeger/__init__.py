@@ -1,1 +1,1 @@
-"""Jaeger's view of the store: services, operations, traces, dependencies."""
+"""Jaeger query APIs over the store: services, operations, traces, dependencies."""

@@ -1,4 +1,4 @@
-"""Trace ids as Jaeger's users write them, and as Jaeger shows them."""
+"""Trace ids: parsing of the forms Jaeger accepts, and display."""
 
 import base64
 import binascii
@@ -13,9 +13,9 @@ _LONGEST_BASE64 = 24
 
 
 def otel_id(given: str) -> str | None:
-    """The 32 hexadecimal digits that an id stands for; None where it can only be a run's own name.
+    """Return an id as 32 hexadecimal digits; `None` for ids of runs.
 
-    Leading zeros may be missing; since Jaeger 2.20 it may also be base64, of either alphabet.
+    Leading zeros are optional. Base64 of either alphabet is accepted, as in Jaeger since 2.20.
     """
     if _HEX.fullmatch(given):
         return given.lower().rjust(32, "0")
@@ -31,10 +31,10 @@ def otel_id(given: str) -> str | None:
 
 
 def check_id(given: str) -> str:
-    """An id in any form that is known here.
+    """Return an id of any accepted form.
 
     Raises:
-        BadRequestError: it is none.
+        BadRequestError: it has none of these forms.
     """
     if otel_id(given) is None and not _RUN.fullmatch(given):
         raise BadRequestError(
@@ -45,5 +45,5 @@ def check_id(given: str) -> str:
 
 
 def shown(trace_id: str) -> str:
-    """As the legacy API shows it: 16 digits where the upper half is zero."""
+    """Shorten an id with a zero upper half to 16 digits, as the legacy API does."""
     return trace_id[16:] if len(trace_id) == 32 and not trace_id[:16].strip("0") else trace_id

@@ -1,10 +1,10 @@
-"""Traces in the JSON that Jaeger's legacy API and its UI speak."""
+"""Traces in the JSON of Jaeger's legacy API, which its UI uses."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracereel_collector.query.jaeger.ids import shown
-from tracereel_collector.query.jaeger.rows import STATE, SpanRow, Trace
+from tracereel_collector.query.jaeger.rows import STATE, JaegerSpanRow, JaegerTrace
 from tracereel_collector.query.jaeger.values import TEXT, Types, tag
 
 CHILD_OF, FOLLOWS_FROM = "CHILD_OF", "FOLLOWS_FROM"
@@ -13,17 +13,17 @@ CHILD_OF, FOLLOWS_FROM = "CHILD_OF", "FOLLOWS_FROM"
 def envelope(
     data: Any, *, total: int = 0, errors: Sequence[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """What every answer is wrapped in."""
+    """Return data in the envelope of all responses."""
     return {"data": data, "total": total, "limit": 0, "offset": 0, "errors": errors}
 
 
 def failure(status: int, message: str) -> dict[str, Any]:
-    """An error in the same envelope."""
+    """Return an error in the envelope."""
     return envelope(None, errors=[{"code": status, "msg": message}])
 
 
-def trace_document(trace: Trace, *, raw: bool = False) -> dict[str, Any]:
-    """A trace; `raw` leaves attributes in the order they came and adds no warnings."""
+def trace_document(trace: JaegerTrace, *, raw: bool = False) -> dict[str, Any]:
+    """Return a trace; `raw` keeps the attribute order and omits warnings."""
     processes: dict[tuple[Any, ...], str] = {}
     described: dict[str, Any] = {}
     present = {span.span_id for span in trace.spans}
@@ -43,13 +43,13 @@ def trace_document(trace: Trace, *, raw: bool = False) -> dict[str, Any]:
     }
 
 
-def _span(span: SpanRow, process: str, *, present: set[str], raw: bool) -> dict[str, Any]:
+def _span(span: JaegerSpanRow, process: str, *, present: set[str], raw: bool) -> dict[str, Any]:
     return {
         "traceID": shown(span.trace_id),
         "spanID": span.span_id,
         "operationName": span.name,
         "references": _references(span),
-        # Microseconds; what is left of a duration is cut off, as Jaeger does.
+        # Microseconds, truncated like in Jaeger.
         "startTime": span.began // 1_000,
         "duration": span.took // 1_000,
         "tags": _tags(span, raw=raw),
@@ -59,8 +59,8 @@ def _span(span: SpanRow, process: str, *, present: set[str], raw: bool) -> dict[
     }
 
 
-def _references(span: SpanRow) -> list[dict[str, str]]:
-    """The parent first: readers take the first `CHILD_OF` for it."""
+def _references(span: JaegerSpanRow) -> list[dict[str, str]]:
+    """Return references, parent first: clients use the first `CHILD_OF` as the parent."""
     found = [(CHILD_OF, span.trace_id, span.parent_span_id)] if span.parent_span_id else []
     found += [
         (FOLLOWS_FROM, trace_id, span_id)
@@ -72,8 +72,8 @@ def _references(span: SpanRow) -> list[dict[str, str]]:
     ]
 
 
-def _tags(span: SpanRow, *, raw: bool) -> list[dict[str, Any]]:
-    """The scope, the attributes, and what OpenTelemetry has fields for and Jaeger has not."""
+def _tags(span: JaegerSpanRow, *, raw: bool) -> list[dict[str, Any]]:
+    """Return scope, attributes, and the OpenTelemetry fields that Jaeger represents as tags."""
     before = {"otel.scope.name": span.scope, "otel.scope.version": span.scope_version}
     kind = "" if span.kind == "Unspecified" else span.kind.lower()
     status = "" if span.status == "Unset" else span.status.upper()
@@ -96,7 +96,7 @@ def _pairs(items: Iterable[tuple[str, str]], types: Types, *, raw: bool) -> list
     return [tag(key, text, types.get(key, TEXT)) for key, text in ordered]
 
 
-def _logs(span: SpanRow, *, raw: bool) -> list[dict[str, Any]]:
+def _logs(span: JaegerSpanRow, *, raw: bool) -> list[dict[str, Any]]:
     events = zip(span.event_times, span.event_names, span.event_attributes, strict=True)
     return [
         {
@@ -108,7 +108,7 @@ def _logs(span: SpanRow, *, raw: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _process(span: SpanRow, *, raw: bool) -> dict[str, Any]:
+def _process(span: JaegerSpanRow, *, raw: bool) -> dict[str, Any]:
     others = [(key, text) for key, text in span.resource.items() if key != "service.name"]
     return {
         "serviceName": span.service_shown,
@@ -116,7 +116,7 @@ def _process(span: SpanRow, *, raw: bool) -> dict[str, Any]:
     }
 
 
-def _warnings(span: SpanRow, present: set[str]) -> list[str]:
+def _warnings(span: JaegerSpanRow, present: set[str]) -> list[str]:
     found = []
     if span.parent_span_id and span.parent_span_id not in present:
         found.append(

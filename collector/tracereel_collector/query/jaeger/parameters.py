@@ -1,4 +1,4 @@
-"""Reads the parameters of both APIs as Jaeger does, with its names, defaults and messages."""
+"""Query parameters of both APIs, with Jaeger's names, defaults and messages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,19 @@ from typing import Any
 import msgspec
 
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.query.jaeger.reader import Search
+from tracereel_collector.query.jaeger.reader import JaegerSearch
 
 LOOKBACK_NANO = 2 * 86_400 * 10**9
 DEPENDENCY_LOOKBACK_MILLI = 24 * 3_600_000
 DEFAULT_LIMIT = 100
 MAX_TAGS = 100
 MILLISECONDS_BELOW = 10**14
-"""A moment smaller than this is in milliseconds: in microseconds it would be before March 1973."""
+"""Times below this are in milliseconds; as microseconds they would be before March 1973."""
 
-_DURATION = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|[+-]?0")
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+MAX_DURATION_LENGTH = 100
+
+_DURATION = re.compile(r"[+-]?(?:(?:\d++(?:\.\d*+)?|\.\d++)(?:ns|us|µs|μs|ms|s|m|h))+|[+-]?0")
+_PART = re.compile(r"(\d++(?:\.\d*+)?|\.\d++)(ns|us|µs|μs|ms|s|m|h)")
 _UNITS = {
     "ns": 1,
     **dict.fromkeys(("us", "µs", "μs"), 1_000),
@@ -33,24 +35,27 @@ _TRUE, _FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "FALSE"
 
 
 def duration(text: str) -> int:
-    """Nanoseconds of a duration in Go's form, `1.5s` or `2m30s`.
+    """Parse a Go duration such as `1.5s` or `2m30s` into nanoseconds.
 
     Raises:
-        ValueError: it has another form.
+        ValueError: it is malformed.
     """
-    if not _DURATION.fullmatch(text) or len(text) > 100:
+    if len(text) > MAX_DURATION_LENGTH or not _DURATION.fullmatch(text):
         raise ValueError(
             f"invalid duration {text[:40]!r}; expected a form like 1.5s, 100ms or 2m30s"
         )
-    total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    total, place = 0.0, int(text[0] in "+-")
+    while part := _PART.match(text, place):
+        total += float(part[1]) * _UNITS[part[2]]
+        place = part.end()
     return round(-total if text.startswith("-") else total)
 
 
 def integer(text: str) -> int:
-    """A whole number.
+    """Parse an integer.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is malformed.
     """
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"invalid syntax {text[:40]!r}; expected a whole number")
@@ -58,10 +63,10 @@ def integer(text: str) -> int:
 
 
 def boolean(text: str) -> bool:
-    """A yes or no as Go reads it.
+    """Parse a boolean as Go does.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is malformed.
     """
     if text not in _TRUE | _FALSE:
         raise ValueError(f"invalid syntax {text[:40]!r}; expected true or false")
@@ -69,10 +74,10 @@ def boolean(text: str) -> bool:
 
 
 def moment(text: str) -> int:
-    """Unix nanoseconds of a time in RFC 3339 with up to nanoseconds.
+    """Parse an RFC 3339 time with up to nanosecond precision into unix nanoseconds.
 
     Raises:
-        ValueError: it has another form.
+        ValueError: it is malformed.
     """
     found = _MOMENT.fullmatch(text)
     if found is None:
@@ -84,10 +89,10 @@ def moment(text: str) -> int:
 
 
 def optional(given: Mapping[str, str], name: str, read: Any, default: Any) -> Any:
-    """A parameter of the legacy API, or its default where it is absent or empty.
+    """Return a parameter of the legacy API; the default if it is absent or empty.
 
     Raises:
-        BadRequestError: it cannot be read.
+        BadRequestError: it is malformed.
     """
     text = given.get(name)
     if not text:
@@ -99,30 +104,30 @@ def optional(given: Mapping[str, str], name: str, read: Any, default: Any) -> An
 
 
 def trace_time(text: str) -> int:
-    """Unix nanoseconds of a time in microseconds, or, as Grafana sends it, in milliseconds."""
+    """Parse microseconds, or milliseconds as sent by Grafana, into unix nanoseconds."""
     number = integer(text)
     return number * (1_000_000 if number < MILLISECONDS_BELOW else 1_000)
 
 
 def legacy_search(
     given: Mapping[str, str], *, tag: Sequence[str], tags: Sequence[str], by_id: bool, now: int
-) -> Search:
-    """The conditions of `GET /api/traces`.
+) -> JaegerSearch:
+    """Parse the parameters of `GET /api/traces`.
 
     Raises:
-        BadRequestError: one cannot be read, or the service is missing.
+        BadRequestError: a parameter is malformed, or the service is missing.
     """
 
     def micro(text: str) -> int:
         return integer(text) * 1_000
 
-    search = Search(
+    search = JaegerSearch(
         service=given.get("service") or "",
         operation=given.get("operation") or "",
         start=optional(given, "start", micro, now - LOOKBACK_NANO),
         end=optional(given, "end", micro, now),
         tags=_tags(tag, tags),
-        # None, or fewer, means as many as usual.
+        # 0 or less means the default.
         limit=max(0, optional(given, "limit", integer, 0)) or DEFAULT_LIMIT,
         min_duration=optional(given, "minDuration", duration, 0),
         max_duration=optional(given, "maxDuration", duration, 0),
@@ -160,20 +165,20 @@ def _few(tags: dict[str, str]) -> dict[str, str]:
 
 
 class V3Parameters:
-    """Parameters of API v3: each by its name, else by the deprecated one with underscores."""
+    """Parameters of API v3, by name or by the deprecated name with underscores."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
 
     def text(self, name: str, *others: str) -> str:
-        """The first that is not empty."""
+        """Return the first nonempty value."""
         return self._found(name, *others)[1]
 
     def read(self, read: Any, default: Any, name: str, *others: str) -> Any:
-        """The value, read; or the default.
+        """Return the parsed value, or the default.
 
         Raises:
-            BadRequestError: it cannot be read.
+            BadRequestError: it is malformed.
         """
         used, text = self._found(name, *others)
         if not text:
@@ -190,10 +195,10 @@ class V3Parameters:
         )
 
     def window(self) -> tuple[int | None, int | None]:
-        """`startTime` and `endTime`, where they are given.
+        """Return `startTime` and `endTime`, each `None` if absent.
 
         Raises:
-            BadRequestError: one cannot be read, or they are not in order.
+            BadRequestError: one is malformed, or the start is after the end.
         """
         start, end = self.read(moment, None, "startTime"), self.read(moment, None, "endTime")
         if start is not None and end is not None and start > end:
@@ -201,17 +206,17 @@ class V3Parameters:
         return start, end
 
     def _above(self, low: str, high: str) -> BadRequestError:
-        """A range that nothing can be in: an empty answer would be taken for one that nothing is in."""
+        """Return the error for an inverted range, which would otherwise look like an empty result."""
         (low, least), (high, most) = self._found(low), self._found(high)
         return BadRequestError(
             f"{low}: {least[:40]} is above {high}: {most[:40]}; expected at most that"
         )
 
-    def search(self) -> Search:
-        """The conditions of `GET /api/v3/traces` and `/api/v3/trace-summaries`.
+    def search(self) -> JaegerSearch:
+        """Parse the parameters of `GET /api/v3/traces` and `/api/v3/trace-summaries`.
 
         Raises:
-            BadRequestError: one cannot be read, a time is missing, or a range is not in order.
+            BadRequestError: a parameter is malformed, a time is missing, or a range is inverted.
         """
         if self.text("query.filter"):
             raise BadRequestError("query.filter is not supported; expected the other parameters")
@@ -232,11 +237,11 @@ class V3Parameters:
                     f"malformed parameter {self._found(name)[0]}: {self.text(name)[:40]!r} is below 0;"
                     " expected a duration like 1.5s"
                 )
-        # No longest is none that is nought.
+        # A maximum of 0 means no maximum.
         if 0 != longest < shortest:
             raise self._above("query.durationMin", "query.durationMax")
         depth = self.read(integer, 0, "query.searchDepth", "query.num_traces")
-        return Search(
+        return JaegerSearch(
             service=self.text("query.serviceName"),
             operation=self.text("query.operationName"),
             start=start,

@@ -1,4 +1,4 @@
-"""Spans as the queries give them, and what their columns mean."""
+"""Row types of the Jaeger queries."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -9,15 +9,15 @@ import msgspec
 from tracereel_collector.query.jaeger.values import Types, own_types
 
 NAMELESS = "missing-service-name"
-"""The service that Jaeger gives to spans whose resource names none."""
+"""Service name that Jaeger uses for spans without one."""
 _OTLP, _OPEN = 0, 3
 RUNNING, CRASHED = "running", "crashed"
 STATE = "tracereel.state"
-"""The attribute that tells of a span which has only begun."""
+"""Attribute that marks a span without a known end."""
 
 
-class SpanRow(msgspec.Struct, array_like=True, gc=False):
-    """One line of `jaeger_spans.sql`, in its order of columns."""
+class JaegerSpanRow(msgspec.Struct, array_like=True, gc=False):
+    """Row of `jaeger_spans.sql`, in column order."""
 
     trace_id: str
     span_id: str
@@ -47,22 +47,22 @@ class SpanRow(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is known to have begun, and no more."""
+        """Whether only the start of the span is known."""
         return self.rank == _OPEN
 
     @property
     def known_types(self) -> Types:
-        """Of its attributes that are no text."""
+        """Types of the attributes that are not strings."""
         return self.types if self.rank == _OTLP else own_types()
 
     @property
     def service_shown(self) -> str:
-        """The service, or what stands for none."""
+        """Service name, or a placeholder if there is none."""
         return self.service or NAMELESS
 
 
 class MarkRow(msgspec.Struct, array_like=True, gc=False):
-    """One line of `jaeger_marks.sql`."""
+    """Row of `jaeger_marks.sql`."""
 
     trace_id: str
     span_id: str
@@ -71,26 +71,26 @@ class MarkRow(msgspec.Struct, array_like=True, gc=False):
     attributes: dict[str, str]
 
 
-class EmitterRow(msgspec.Struct, array_like=True, gc=False):
-    """One line of `jaeger_emitters.sql`."""
+class JaegerEmitterRow(msgspec.Struct, array_like=True, gc=False):
+    """Row of `jaeger_emitters.sql`."""
 
     emitter_id: str
     state: str
     heard: int
     interval_seconds: float
     missing: int
-    """Events that it claims and that are not stored yet."""
+    """Events claimed by the emitter but not stored yet."""
 
     def is_gone(self, now: int) -> bool:
-        """Whether nothing more is to come of it: as `gone_emitters.sql` has it for lists of runs."""
+        """Return whether no more events are expected; same rule as in `gone_emitters.sql`."""
         if self.state == "alive":
             return now > self.heard + 3e9 * self.interval_seconds
-        # A goodbye may overtake the last events, which say how it all ended.
+        # The final heartbeat may arrive before the last events, which hold the outcome.
         return self.missing <= 0
 
 
 class OutlineRow(msgspec.Struct, array_like=True, gc=False):
-    """One line of `jaeger_outline.sql`."""
+    """Row of `jaeger_outline.sql`."""
 
     trace_id: str
     span_id: str
@@ -103,22 +103,22 @@ class OutlineRow(msgspec.Struct, array_like=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """The spans of one trace, in the order they began."""
+class JaegerTrace:
+    """Spans of one trace, in order of their start."""
 
     trace_id: str
-    spans: list[SpanRow]
+    spans: list[JaegerSpanRow]
     cut: bool = False
-    """Whether it has more than are given out."""
+    """Whether spans were left out."""
 
 
-def put_marks(spans: Iterable[SpanRow], marks: Iterable[MarkRow]) -> None:
-    """Show retries, fallbacks and decisions on the spans they happened in."""
+def put_marks(spans: Iterable[JaegerSpanRow], marks: Iterable[MarkRow]) -> None:
+    """Add retries, fallbacks and decisions as span events."""
     by_span: dict[tuple[str, str], list[MarkRow]] = defaultdict(list)
     for mark in marks:
         by_span[mark.trace_id, mark.span_id].append(mark)
     for span in spans:
-        # A span that its exporter sent has them already.
+        # Spans sent by an exporter already have them.
         found = by_span.get((span.trace_id, span.span_id), ()) if span.rank != _OTLP else ()
         for mark in found:
             span.event_times.append(mark.at)
@@ -126,8 +126,10 @@ def put_marks(spans: Iterable[SpanRow], marks: Iterable[MarkRow]) -> None:
             span.event_attributes.append(mark.attributes)
 
 
-def tell_open(spans: Iterable[SpanRow], emitters: Iterable[EmitterRow], *, now: int) -> None:
-    """Show spans that have only begun as running, or as crashed where their emitter is gone."""
+def tell_open(
+    spans: Iterable[JaegerSpanRow], emitters: Iterable[JaegerEmitterRow], *, now: int
+) -> None:
+    """Mark spans without an end as running, or as crashed if their emitter is gone."""
     known = {each.emitter_id: each for each in emitters}
     for span in spans:
         if not span.is_open:
@@ -141,8 +143,8 @@ def tell_open(spans: Iterable[SpanRow], emitters: Iterable[EmitterRow], *, now: 
             span.status, span.status_message = "Error", "its program ended before it did"
 
 
-def drop_made_up_parents(spans: Iterable[SpanRow]) -> None:
-    """A parent that was only supposed, and is not in the trace, is none."""
+def drop_made_up_parents(spans: Iterable[JaegerSpanRow]) -> None:
+    """Remove inferred parents that are not in the trace."""
     spans = list(spans)
     present = {(span.trace_id, span.span_id) for span in spans}
     for span in spans:

@@ -1,7 +1,7 @@
-"""Conditions on the tags of a span, as SQL with bound names and values, one for each tag.
+"""Tag conditions on spans, as SQL with bound names and values.
 
-Attributes of our own spans are made of events, which costs more than to look whether an event has the
-value in it at all: that comes first.
+Attributes of own spans are built from events, which is expensive. So a cheap text search in the event
+comes first.
 """
 
 import re
@@ -11,8 +11,8 @@ from typing import Final
 from tracereel import semconv
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.: -]+")
-"""Values that JSON writes as they are."""
-# What Jaeger calls a tag and we keep in a column: true where the value is that of the column.
+"""Values that JSON does not escape."""
+# Jaeger tags that are stored in columns.
 _OF_ALL: Final = {
     "error": "({value} = 'true' AND StatusCode = 'Error')",
     "span.kind": "{value} = lower(SpanKind)",
@@ -31,7 +31,7 @@ _OF_EVENTS: Final = {**_OF_ALL, "service.name": "{value} = ServiceName"}
 
 
 def span_tags(tags: Mapping[str, str]) -> str:
-    """What must hold of a row of `whole_spans`; its resource and its events count as well."""
+    """Return the condition on rows of `whole_spans`; resource and span events count too."""
     held = []
     for number, (key, value) in enumerate(tags.items()):
         inside = _entry("m", number, value)
@@ -47,7 +47,7 @@ def span_tags(tags: Mapping[str, str]) -> str:
 
 
 def event_tags(tags: Mapping[str, str]) -> str:
-    """What must hold of a row of `untold_spans`."""
+    """Return the condition on rows of `untold_spans`."""
     held = []
     for number, (key, value) in enumerate(tags.items()):
         held.append(_any([_entry("SpanAttributes", number, value)], _OF_EVENTS.get(key), number))
@@ -57,13 +57,13 @@ def event_tags(tags: Mapping[str, str]) -> str:
 
 
 def tag_parameters(tags: Mapping[str, str]) -> dict[str, str]:
-    """The names and values that both speak of."""
+    """Return the bound names and values of the conditions."""
     keys = {f"tag_{number}": key for number, key in enumerate(tags)}
     return keys | {f"value_{number}": value for number, value in enumerate(tags.values())}
 
 
 def _is_written(key: str, value: str) -> bool:
-    """Whether an event with such an attribute has the value in it, letter for letter."""
+    """Return whether an event with this attribute contains the value verbatim."""
     derived = key in _OF_SPANS or key in _OF_EVENTS or key == semconv.OPERATION
     return not derived and _PLAIN.fullmatch(value) is not None
 
@@ -74,7 +74,7 @@ def _in_event(number: int) -> str:
 
 def _entry(attributes: str, number: int, value: str) -> str:
     held = f"{attributes}[{{tag_{number}:String}}] = {{value_{number}:String}}"
-    # An entry that is not there reads as an empty one.
+    # A missing map entry reads as an empty string.
     return held if value else f"(mapContains({attributes}, {{tag_{number}:String}}) AND {held})"
 
 

@@ -1,11 +1,11 @@
-"""OTLP requests as rows, as if the store had given them: what `/api/transform` shows."""
+"""Conversion of OTLP requests into rows, for `/api/transform`."""
 
 import base64
 import json
 from collections.abc import Iterable
 from typing import Any
 
-from tracereel_collector.query.jaeger.rows import SpanRow, Trace
+from tracereel_collector.query.jaeger.rows import JaegerSpanRow, JaegerTrace
 from tracereel_collector.query.jaeger.values import BOOL, BYTES, DOUBLE, INT, LIST, MAP, TEXT
 
 _KINDS = {1: "Internal", 2: "Server", 3: "Client", 4: "Producer", 5: "Consumer"}
@@ -21,21 +21,21 @@ _TYPES = {
 }
 
 
-def traces_of(request: Any) -> list[Trace]:
-    """The traces of an `ExportTraceServiceRequest`, in the order they come."""
-    found: dict[str, list[SpanRow]] = {}
+def traces_of(request: Any) -> list[JaegerTrace]:
+    """Return the traces of an `ExportTraceServiceRequest`, in order of appearance."""
+    found: dict[str, list[JaegerSpanRow]] = {}
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
             for span in scope.spans:
                 row = _row(resource.resource, scope.scope, span)
                 found.setdefault(row.trace_id, []).append(row)
-    return [Trace(trace_id, spans) for trace_id, spans in found.items()]
+    return [JaegerTrace(trace_id, spans) for trace_id, spans in found.items()]
 
 
-def _row(resource: Any, scope: Any, span: Any) -> SpanRow:
+def _row(resource: Any, scope: Any, span: Any) -> JaegerSpanRow:
     types: dict[str, int] = {}
     named = _texts(resource.attributes, types)
-    return SpanRow(
+    return JaegerSpanRow(
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
         parent_span_id=span.parent_span_id.hex().strip("0") and span.parent_span_id.hex(),
@@ -82,7 +82,7 @@ def _text(value: Any, kind: str | None) -> str:
 
 
 def _plain(value: Any, kind: str | None) -> Any:
-    """A value as JSON has it."""
+    """Return a value in JSON form."""
     if kind is None:
         return None
     inner = getattr(value, kind)

@@ -1,11 +1,11 @@
-"""Traces in OTLP's JSON and summaries of them, as Jaeger's API v3 gives them."""
+"""Traces in OTLP JSON and trace summaries, as in Jaeger's API v3."""
 
 from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from tracereel_collector.query.jaeger.rows import NAMELESS, OutlineRow, SpanRow, Trace
+from tracereel_collector.query.jaeger.rows import NAMELESS, JaegerSpanRow, JaegerTrace, OutlineRow
 from tracereel_collector.query.jaeger.values import TEXT, Types, any_value
 
 _KINDS = {"Internal": 1, "Server": 2, "Client": 3, "Producer": 4, "Consumer": 5}
@@ -13,21 +13,21 @@ _STATUS = {"Ok": 1, "Error": 2}
 
 
 def failure(status: int, message: str) -> dict[str, Any]:
-    """An error as the gateway words it."""
+    """Return an error in the format of Jaeger's gateway."""
     return {"error": {"httpCode": status, "message": message}}
 
 
-def traces_document(traces: Iterable[Trace]) -> dict[str, Any]:
-    """Traces in one document, wrapped as what comes from a stream is; fields at zero are left out."""
+def traces_document(traces: Iterable[JaegerTrace]) -> dict[str, Any]:
+    """Return traces in one document, wrapped as in Jaeger's streams; zero fields are left out."""
     found = [resource for trace in traces for resource in _resources(trace.spans)]
     return {"result": {"resourceSpans": found}}
 
 
-def _resources(spans: list[SpanRow]) -> Iterable[dict[str, Any]]:
-    def resource(span: SpanRow) -> Any:
+def _resources(spans: list[JaegerSpanRow]) -> Iterable[dict[str, Any]]:
+    def resource(span: JaegerSpanRow) -> Any:
         return sorted(span.resource.items())
 
-    def scope(span: SpanRow) -> tuple[str, str]:
+    def scope(span: JaegerSpanRow) -> tuple[str, str]:
         return span.scope, span.scope_version
 
     for _, of_resource in groupby(sorted(spans, key=resource), key=resource):
@@ -44,11 +44,11 @@ def _resources(spans: list[SpanRow]) -> Iterable[dict[str, Any]]:
         }
 
 
-def _named(span: SpanRow) -> dict[str, str]:
+def _named(span: JaegerSpanRow) -> dict[str, str]:
     return {**span.resource, "service.name": span.service_shown}
 
 
-def _span(span: SpanRow) -> dict[str, Any]:
+def _span(span: JaegerSpanRow) -> dict[str, Any]:
     events = zip(span.event_times, span.event_names, span.event_attributes, strict=True)
     links = zip(
         span.link_traces, span.link_spans, span.link_states, span.link_attributes, strict=True
@@ -98,7 +98,7 @@ def _filled(**fields: Any) -> dict[str, Any]:
 
 
 def summary(spans: list[OutlineRow]) -> dict[str, Any]:
-    """A line of the UI's list; the root is the earliest span without a parent in the trace."""
+    """Return a trace summary; the root is the earliest span without a parent."""
     present = {span.span_id for span in spans}
     rootless = [span for span in spans if span.parent_span_id not in present]
     root = next((span for span in rootless if not span.parent_span_id), None)

@@ -1,4 +1,4 @@
-"""Attribute values with their types: the store keeps texts, and beside them what they were."""
+"""Typed attribute values: the store keeps strings and, beside them, their OTLP types."""
 
 import math
 import re
@@ -13,7 +13,7 @@ from tracereel import events, semconv
 from tracereel_collector.store.dialects.own import MORE_ATTRIBUTES
 
 TEXT, BOOL, INT, DOUBLE, LIST, MAP, BYTES = range(1, 8)
-"""The numbers of OTLP's `AnyValue`, as the column `AttributeTypes` has them."""
+"""Type numbers of OTLP's `AnyValue`, as in the column `AttributeTypes`."""
 Types = Mapping[str, int]
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -24,7 +24,7 @@ _NAMED = ("NaN", "Infinity", "-Infinity")
 
 
 def _value(text: str, kind: int) -> tuple[int, Any]:
-    """The type and value of a text; one that cannot be what it is said to be is a text."""
+    """Return type and value of a string; invalid values stay strings."""
     if kind == BOOL and text in ("true", "false"):
         return BOOL, text == "true"
     if kind == INT and _INTEGER.fullmatch(text) and -_MAX_INTEGER <= int(text) < _MAX_INTEGER:
@@ -41,7 +41,7 @@ def _value(text: str, kind: int) -> tuple[int, Any]:
 
 
 def tag(key: str, text: str, kind: int) -> dict[str, Any]:
-    """A value as the legacy API shows it: lists and maps as JSON text, large integers as text."""
+    """Return a tag of the legacy API; lists, maps and large integers become strings."""
     found, value = _value(text, kind)
     if found == INT and abs(value) > _SAFE_INTEGER:
         value = text
@@ -50,7 +50,7 @@ def tag(key: str, text: str, kind: int) -> dict[str, Any]:
 
 
 def any_value(text: str, kind: int) -> dict[str, Any]:
-    """A value as OTLP's JSON has it: 64-bit integers are texts."""
+    """Return an OTLP JSON value; 64-bit integers are strings."""
     found, value = _value(text, kind)
     if found in (LIST, MAP):
         try:
@@ -83,7 +83,7 @@ def _of_json(value: Any) -> dict[str, Any]:
 
 @cache
 def own_types() -> Types:
-    """Types of the attributes that spans made of our events have, read from the contract."""
+    """Return the attribute types of spans made from events, derived from the contract."""
     names = {field: (*own, *MORE_ATTRIBUTES.get(field, ())) for field, own in _attributes().items()}
     found: dict[str, int] = {}
     for model in _models(events.Envelope):
@@ -110,7 +110,7 @@ def _models(base: type[events.Envelope]) -> Iterable[type[events.Envelope]]:
 
 
 def _bases(annotation: Any) -> Iterable[type]:
-    """The numeric types in an annotation, through `Annotated` and `| None`."""
+    """Yield the numeric types in an annotation, through `Annotated` and unions."""
     if get_origin(annotation) is Annotated:
         yield from _bases(get_args(annotation)[0])
     elif get_origin(annotation) in (Union, types.UnionType):

@@ -1,6 +1,6 @@
-"""The model of a run: rows of events and spans become steps, a tree of them, and what it amounts to.
+"""Model of a run: a tree of steps built from events and spans.
 
     rows → steps → tree (→ clocks) → path, chains, waste, errors, ledger → summary
 
-Everything behind `rows` is pure: replay, trace and comparison all stand on it.
+Everything after `rows` is pure. Replay, trace and comparison use it.
 """

@@ -1,36 +1,36 @@
-"""Two call trees laid side by side: which step of the one is which of the other.
+"""Alignment of two call trees.
 
-Steps are the same call when the calls around them are, and kind, agent and name agree. Of several such
-calls those with the same input belong together, then those that came in the same place.
+Steps match if their parents match and kind, agent and name are equal. Of several candidates, those with
+the same input match first, then those at the same position.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tracereel_collector.query.run.steps import Step
+from tracereel_collector.query.run.steps import RunStep
 
 Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A step of the first run, the same of the second, or only one of them."""
+    """Matching steps of two runs; one is `None` if there is no match."""
 
-    a: Step | None
-    b: Step | None
+    a: RunStep | None
+    b: RunStep | None
     depth: int
 
     @property
-    def shown(self) -> Step:
-        """The one that there is; of both, the second."""
+    def shown(self) -> RunStep:
+        """Step to show; that of the second run if both exist."""
         step = self.b if self.b is not None else self.a
         assert step is not None  # noqa: S101 - a pair of nothing is never made
         return step
 
 
-def aligned(a: Sequence[Step], b: Sequence[Step]) -> list[Pair]:
-    """Every step of both trees in one pair, parents before their children, in the order of the runs."""
+def aligned(a: Sequence[RunStep], b: Sequence[RunStep]) -> list[Pair]:
+    """Return pairs that cover all steps of both trees, parents before children, in run order."""
     found: list[Pair] = []
     waiting = [Pair(*pair, 0) for pair in reversed(_matched(a, b))]
     while waiting:
@@ -44,28 +44,30 @@ def aligned(a: Sequence[Step], b: Sequence[Step]) -> list[Pair]:
     return found
 
 
-def input_hash(step: Step) -> int:
-    """What a step was given, in short; 0 where nothing is known of it."""
+def input_hash(step: RunStep) -> int:
+    """Return the hash of a step's input; 0 if unknown."""
     for row in (step.opening, step.closing):
         if row is not None and row.input_hash:
             return row.input_hash
     return 0
 
 
-def _key(step: Step) -> Key:
+def _key(step: RunStep) -> Key:
     return (step.kind, step.agent, step.name)
 
 
-def _matched(a: Sequence[Step], b: Sequence[Step]) -> list[tuple[Step | None, Step | None]]:
-    """Siblings with siblings; what has no partner stands where it happened."""
-    partners: dict[int, Step] = {}
+def _matched(
+    a: Sequence[RunStep], b: Sequence[RunStep]
+) -> list[tuple[RunStep | None, RunStep | None]]:
+    """Match siblings; steps without a match keep their position."""
+    partners: dict[int, RunStep] = {}
     of_a, of_b = _grouped(a), _grouped(b)
     for key, group in of_a.items():
         partners |= {id(one): other for one, other in _paired(group, of_b.get(key, []))}
     taken = {id(other) for other in partners.values()}
     rest = deque(step for step in b if id(step) not in taken)
     places = {id(step): place for place, step in enumerate(b)}
-    merged: list[tuple[Step | None, Step | None]] = []
+    merged: list[tuple[RunStep | None, RunStep | None]] = []
     for step in a:
         other = partners.get(id(step))
         if other is not None:
@@ -75,21 +77,21 @@ def _matched(a: Sequence[Step], b: Sequence[Step]) -> list[tuple[Step | None, St
     return [*merged, *((None, step) for step in rest)]
 
 
-def _grouped(steps: Sequence[Step]) -> dict[Key, list[Step]]:
-    groups: dict[Key, list[Step]] = {}
+def _grouped(steps: Sequence[RunStep]) -> dict[Key, list[RunStep]]:
+    groups: dict[Key, list[RunStep]] = {}
     for step in steps:
         groups.setdefault(_key(step), []).append(step)
     return groups
 
 
-def _paired(a: list[Step], b: list[Step]) -> Iterator[tuple[Step, Step]]:
+def _paired(a: list[RunStep], b: list[RunStep]) -> Iterator[tuple[RunStep, RunStep]]:
     if len(a) == len(b):
         yield from zip(a, b, strict=True)
         return
-    by_input: dict[int, deque[Step]] = {}
+    by_input: dict[int, deque[RunStep]] = {}
     for step in b:
         by_input.setdefault(input_hash(step), deque()).append(step)
-    left: list[Step] = []
+    left: list[RunStep] = []
     used: set[int] = set()
     for step in a:
         same = by_input.get(input_hash(step))

@@ -1,36 +1,36 @@
-"""A run with everything that is worked out about it, each thing once."""
+"""Analysis of a run; each part is calculated once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tracereel_collector.query.run.chains import Chain, chains_of
-from tracereel_collector.query.run.errors import Failure, first_failure, last_failure
+from tracereel_collector.query.run.errors import StepFailure, first_failure, last_failure
 from tracereel_collector.query.run.path import Segment, critical_path
 from tracereel_collector.query.run.rows import RunReader, RunRows
-from tracereel_collector.query.run.tree import Run, build, is_open, settle
-from tracereel_collector.query.run.usage import Usage, add, total_usage
+from tracereel_collector.query.run.tree import RunTree, build, is_open, settle
+from tracereel_collector.query.run.usage import StepUsage, add, total_usage
 from tracereel_collector.query.run.waste import Waste, waste_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """What is known of a run."""
+    """Run with all derived data."""
 
-    run: Run
-    totals: Mapping[int, Usage]
-    """What each step took with all below it, by the identity of the step."""
+    run: RunTree
+    totals: Mapping[int, StepUsage]
+    """Usage of each step including descendants, by `id(step)`."""
     prices: Mapping[str, float]
-    usage: Usage
-    """What the whole run took."""
+    usage: StepUsage
+    """Usage of the whole run."""
     chains: Sequence[Chain]
     waste: Waste
     path: Sequence[Segment]
-    first_error: Failure | None
-    last_error: Failure | None
+    first_error: StepFailure | None
+    last_error: StepFailure | None
 
     @property
     def state(self) -> str:
-        """How the run is, in one word."""
+        """State of the run."""
         run = self.run
         if any(step.status == "running" for step in run.steps):
             return "running"
@@ -40,8 +40,8 @@ class Analysis:
         return "unknown"
 
 
-def analyse(run: Run, prices: Mapping[str, float]) -> Analysis:
-    """Work out everything about a run."""
+def analyse(run: RunTree, prices: Mapping[str, float]) -> Analysis:
+    """Analyse a run."""
     totals = total_usage(run.steps, prices)
     chains = chains_of(run)
     return Analysis(
@@ -57,8 +57,8 @@ def analyse(run: Run, prices: Mapping[str, float]) -> Analysis:
     )
 
 
-def settled(reader: RunReader, tenant: str, rows: RunRows, *, now_unix_nano: int) -> Run:
-    """The run, with what has not ended called running or crashed."""
+def settled(reader: RunReader, tenant: str, rows: RunRows, *, now_unix_nano: int) -> RunTree:
+    """Build the run and set the status of steps without an end."""
     run = build(rows)
     waiting = {step.clock for step in run.steps if is_open(step)}
     if waiting:

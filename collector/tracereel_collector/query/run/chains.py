@@ -1,28 +1,28 @@
-"""Operations that took more than one try: attempts, waits and fallbacks in one line each."""
+"""Chains: operations with several attempts, with their delays and fallbacks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tracereel_collector.query.run.rows import EventRow
-from tracereel_collector.query.run.steps import FALLBACK, RETRY, Step
-from tracereel_collector.query.run.tree import Run, tries_of
+from tracereel_collector.query.run.steps import FALLBACK, RETRY, RunStep
+from tracereel_collector.query.run.tree import RunTree, tries_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """One try, or one takeover."""
+class ChainLink:
+    """One attempt or fallback."""
 
     what: str
     """attempt or fallback."""
     number: int | None = None
-    step: Step | None = None
+    step: RunStep | None = None
     agent: str = ""
     status: str = ""
-    """failed, success …; of the last try, how the operation went."""
+    """Status of the attempt; the last one has the status of the operation."""
     error: str = ""
     reason: str = ""
     waited_ms: float | None = None
-    """How long was waited before the next try."""
+    """Delay before the next attempt."""
     at: int = 0
     confidence: float | None = None
     quality_delta: float | None = None
@@ -30,26 +30,26 @@ class Link:
 
 @dataclass(slots=True)
 class Chain:
-    """What was asked for once, with everything that was tried for it."""
+    """Operation with all its attempts."""
 
-    operation: Step
-    """What the tries are in; where nothing is around them, the last of them."""
-    links: list[Link] = field(default_factory=list)
+    operation: RunStep
+    """Step around the attempts; the last attempt if there is none."""
+    links: list[ChainLink] = field(default_factory=list)
 
     @property
     def outcome(self) -> str:
-        """How the operation ended."""
+        """Status of the operation."""
         return self.operation.status
 
     @property
     def began(self) -> int:
-        """When the first try began, by the clock of the run."""
+        """Start of the first attempt, on the clock of the run."""
         tries = [link.step.began for link in self.links if link.step is not None]
         return min([self.operation.began, *tries])
 
 
-def chains_of(run: Run) -> list[Chain]:
-    """The chains of a run, in the order in which they begin."""
+def chains_of(run: RunTree) -> list[Chain]:
+    """Return the chains of a run, in order of their start."""
     found: dict[int, Chain] = {}
     for step in run.steps:
         if step.kind == "attempt" and step.status == "retried" and step.parent is not None:
@@ -64,7 +64,7 @@ def chains_of(run: Run) -> list[Chain]:
     for chain in list(found.values()):
         around = chain.operation.parent
         if around is not None and chain.operation.kind == "retry" and id(around) in found:
-            # Tried again, then given up: one story.
+            # Retries followed by a fallback form one chain.
             outer = found[id(around)]
             outer.links = [*(each for each in outer.links if each.step is not chain.operation)]
             outer.links = sorted([*outer.links, *chain.links], key=lambda link: link.at)
@@ -73,13 +73,13 @@ def chains_of(run: Run) -> list[Chain]:
     return sorted(chains, key=lambda chain: chain.began)
 
 
-def repeated(run: Run) -> set[int]:
-    """Steps that were tried again as a whole, by identity."""
+def repeated(run: RunTree) -> set[int]:
+    """Return the steps that were retried as a whole, by `id(step)`."""
     return {id(step) for step in run.steps if step.status == "retried" or step.again is not None}
 
 
-def _is_of_loop_around(step: Step, row: EventRow) -> bool:
-    """Whether a retry is of the step as a whole: a loop with no step of its own told of it."""
+def _is_of_loop_around(step: RunStep, row: EventRow) -> bool:
+    """Return whether a retry repeats the whole step, from a loop without a step."""
     closing = step.closing
     return (
         row.event_type == RETRY
@@ -89,8 +89,8 @@ def _is_of_loop_around(step: Step, row: EventRow) -> bool:
     )
 
 
-def _side_by_side(run: Run) -> Iterable[Chain]:
-    """The chains of loops that have no step of their own: the tries follow each other."""
+def _side_by_side(run: RunTree) -> Iterable[Chain]:
+    """Yield the chains of loops without a step of their own, whose attempts are siblings."""
     seen: set[int] = set()
     for first in run.steps:
         if id(first) in seen or not any(_is_of_loop_around(first, row) for row in first.events):
@@ -106,11 +106,11 @@ def _side_by_side(run: Run) -> Iterable[Chain]:
         yield Chain(tries[-1], links)
 
 
-def _chain(found: dict[int, Chain], operation: Step) -> Chain:
+def _chain(found: dict[int, Chain], operation: RunStep) -> Chain:
     return found.setdefault(id(operation), Chain(operation))
 
 
-def _links(operation: Step) -> Iterable[Link]:
+def _links(operation: RunStep) -> Iterable[ChainLink]:
     moments = [
         row
         for row in operation.events
@@ -140,15 +140,15 @@ def _links(operation: Step) -> Iterable[Link]:
             yield _of_fallback(row, operation)
 
 
-def _own_retry(step: Step) -> EventRow | None:
+def _own_retry(step: RunStep) -> EventRow | None:
     closing = step.closing
     return closing if closing is not None and closing.event_type == RETRY else None
 
 
-def _of_step(step: Step, number: int, retry: EventRow | None) -> Link:
+def _of_step(step: RunStep, number: int, retry: EventRow | None) -> ChainLink:
     closing = step.closing
     error = closing.error_message or closing.error_type if closing is not None else ""
-    return Link(
+    return ChainLink(
         what="attempt",
         number=number,
         step=step,
@@ -162,8 +162,8 @@ def _of_step(step: Step, number: int, retry: EventRow | None) -> Link:
     )
 
 
-def _of_retry(row: EventRow, operation: Step) -> Link:
-    return Link(
+def _of_retry(row: EventRow, operation: RunStep) -> ChainLink:
+    return ChainLink(
         what="attempt",
         number=row.retry_attempt,
         agent=row.agent_name or operation.agent,
@@ -175,11 +175,11 @@ def _of_retry(row: EventRow, operation: Step) -> Link:
     )
 
 
-def _last_of(operation: Step, retry: EventRow, moments: list[EventRow]) -> Link:
-    """The try after the last repetition: the operation's own end, unless another took over."""
+def _last_of(operation: RunStep, retry: EventRow, moments: list[EventRow]) -> ChainLink:
+    """Return the attempt after the last retry, which ends the operation or precedes a fallback."""
     taken_over = any(row.event_type == FALLBACK for row in moments)
     closing = operation.closing
-    return Link(
+    return ChainLink(
         what="attempt",
         number=(retry.retry_attempt or 0) + 1,
         agent=operation.agent,
@@ -190,9 +190,9 @@ def _last_of(operation: Step, retry: EventRow, moments: list[EventRow]) -> Link:
     )
 
 
-def _of_fallback(row: EventRow, operation: Step) -> Link:
+def _of_fallback(row: EventRow, operation: RunStep) -> ChainLink:
     took = [step for step in operation.children if step.agent == row.fallback_agent]
-    return Link(
+    return ChainLink(
         what="fallback",
         step=took[-1] if took else None,
         agent=row.fallback_agent,
@@ -210,5 +210,5 @@ def _waited(row: EventRow | None) -> float | None:
 
 
 def waiting_ms(chains: Iterable[Chain]) -> float:
-    """How long was waited between tries, in all."""
+    """Return the total delay between attempts."""
     return sum(link.waited_ms or 0.0 for chain in chains for link in chain.links)

@@ -1,25 +1,24 @@
-"""Clocks that are wrong, found by what cannot be: a call that ends outside of the one that waited for it.
+"""Correction of wrong clocks, detected by calls that lie outside of their caller.
 
-A step lies within the step that called it and waited for it. Where the two are timed by different
-clocks, every such pair bounds how far the one clock is from the other. A clock is moved only when no
-pair allows it to be right.
+A step lies within the step that called it and waited for it. If the two have different clocks, each
+such pair bounds the offset between the clocks. A clock is shifted only if the bounds exclude 0.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tracereel_collector.query.run.steps import Step
+from tracereel_collector.query.run.steps import RunStep
 
 TOLERANCE: Final = 2_000_000
-"""Nanoseconds by which clocks may contradict each other before one is called wrong."""
+"""Contradiction between clocks that is tolerated, in nanoseconds."""
 _DETACHED: Final = frozenset({"Consumer", "Producer"})
 
 Bounds = tuple[int | None, int | None]
 
 
-def align(steps: Iterable[Step]) -> Mapping[str, int]:
-    """Set the shift of every step; how far each clock that is wrong must be moved, in nanoseconds."""
+def align(steps: Iterable[RunStep]) -> Mapping[str, int]:
+    """Set the shift of every step; return the shifts of wrong clocks in nanoseconds."""
     every = list(steps)
     between: dict[tuple[str, str], Bounds] = {}
     for step in every:
@@ -40,8 +39,8 @@ def align(steps: Iterable[Step]) -> Mapping[str, int]:
     return shifts
 
 
-def _waited_for(parent: Step, child: Step) -> bool:
-    """Whether the child is known to have ended before its parent did."""
+def _waited_for(parent: RunStep, child: RunStep) -> bool:
+    """Return whether the child is known to have ended before its parent."""
     if child.span is not None and child.source == "otlp":
         return child.span.span_kind not in _DETACHED
     if parent.closing is None or child.closing is None:
@@ -50,7 +49,7 @@ def _waited_for(parent: Step, child: Step) -> bool:
 
 
 def _spread(between: Mapping[tuple[str, str], Bounds]) -> dict[str, int]:
-    """From clocks that nothing was called by to those that were called: shifts add up."""
+    """Add up shifts along calls, starting at clocks without callers."""
     called = {child for _, child in between}
     onward: dict[str, list[tuple[str, int]]] = {}
     for (parent, child), bounds in between.items():
@@ -73,7 +72,7 @@ def _spread(between: Mapping[tuple[str, str], Bounds]) -> dict[str, int]:
 
 
 def _move(low: int | None, high: int | None) -> int:
-    """The least that must be added to a clock; the middle where it is bounded from both sides."""
+    """Return the smallest shift that satisfies the bounds; the middle if both bounds exist."""
     too_early = low is not None and low > TOLERANCE
     too_late = high is not None and high < -TOLERANCE
     if low is not None and high is not None and low <= high:

@@ -1,35 +1,35 @@
-"""Which error came first, where it came from, and which one the run ended with."""
+"""First error of a run, its cause, and the error that the run ended with."""
 
 from dataclasses import dataclass
 
 from tracereel_collector.query.run.rows import EventRow
-from tracereel_collector.query.run.steps import RETRY, Step
-from tracereel_collector.query.run.tree import Run, tries_of
+from tracereel_collector.query.run.steps import RETRY, RunStep
+from tracereel_collector.query.run.tree import RunTree, tries_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """An error as it showed itself in a step."""
+class StepFailure:
+    """Error of a step."""
 
-    step: Step
+    step: RunStep
     error_type: str
     message: str
     code: str
     category: str
     stage: str
     at: int
-    """When, by the clock of the run."""
+    """Time of the error, on the clock of the run."""
 
 
-def failure_of(step: Step) -> Failure | None:
-    """How a step failed; None when it did not."""
+def failure_of(step: RunStep) -> StepFailure | None:
+    """Return the failure of a step; `None` if it did not fail."""
     if not step.is_failed and step.status != "crashed":
         return None
     row, span = step.closing, step.span
     at = step.ended if step.ended is not None else step.began
     if row is not None:
         return _told(step, row, at)
-    return Failure(
+    return StepFailure(
         step=step,
         error_type="crashed" if step.status == "crashed" else (span.error_type if span else ""),
         message="its emitter is gone" if step.status == "crashed" else _message(step),
@@ -40,9 +40,9 @@ def failure_of(step: Step) -> Failure | None:
     )
 
 
-def first_failure(run: Run) -> Failure | None:
-    """The earliest error, handled or not: of a failing call and the agent around it, the call's."""
-    found: list[Failure] = []
+def first_failure(run: RunTree) -> StepFailure | None:
+    """Return the earliest error, handled or not; of simultaneous ones the innermost."""
+    found: list[StepFailure] = []
     retried = any(row.event_type == RETRY for row in run.events)
     for step in run.steps:
         if step.status != "success" and (failure := failure_of(step)) is not None:
@@ -56,18 +56,18 @@ def first_failure(run: Run) -> Failure | None:
     if not found:
         return None
     places = {id(step): place for place, step in enumerate(run.steps)}
-    # What is further down stands behind what is around it.
+    # Later positions are deeper in the tree.
     return min(found, key=lambda each: (each.at, -places[id(each.step)]))
 
 
-def last_failure(run: Run) -> Failure | None:
-    """The error that the run ended with; None when it did not fail."""
+def last_failure(run: RunTree) -> StepFailure | None:
+    """Return the error that the run ended with; `None` if it did not fail."""
     main = run.main
     return None if main is None else failure_of(main)
 
 
-def cause_of(failure: Failure) -> Failure:
-    """Where an error came from: down along the failing step that ended last, to the deepest."""
+def cause_of(failure: StepFailure) -> StepFailure:
+    """Return the origin of an error: descend into the failing child that ended last."""
     origin = failure
     step = failure.step
     while True:
@@ -82,9 +82,9 @@ def cause_of(failure: Failure) -> Failure:
         step = origin.step
 
 
-def was_handled(failure: Failure) -> bool:
-    """Whether the failing step or something around it went on, or was tried again, and succeeded."""
-    step: Step | None = failure.step
+def was_handled(failure: StepFailure) -> bool:
+    """Return whether the failing step or an ancestor finally succeeded, possibly by a retry."""
+    step: RunStep | None = failure.step
     while step is not None:
         if tries_of(step)[-1].status in ("success", "partial_success"):
             return True
@@ -92,13 +92,13 @@ def was_handled(failure: Failure) -> bool:
     return False
 
 
-def _told(step: Step, row: EventRow, at: int) -> Failure:
+def _told(step: RunStep, row: EventRow, at: int) -> StepFailure:
     error_type, message = row.error_type, row.error_message
-    if not error_type and ":" in message:  # a retry names its error as `Type: message`
+    if not error_type and ":" in message:  # retry events give the error as `Type: message`
         kind, _, rest = message.partition(":")
         if kind.isidentifier():
             error_type, message = kind, rest.strip()
-    return Failure(
+    return StepFailure(
         step=step,
         error_type=error_type,
         message=message,
@@ -109,5 +109,5 @@ def _told(step: Step, row: EventRow, at: int) -> Failure:
     )
 
 
-def _message(step: Step) -> str:
+def _message(step: RunStep) -> str:
     return step.span.status_message if step.span is not None else ""

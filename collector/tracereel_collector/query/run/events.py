@@ -1,4 +1,4 @@
-"""An event as it was sent becomes a row of the model: what has no column is taken from its payload."""
+"""Conversion of stored events into rows of the model, mostly from their payloads."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Raw
 
-from tracereel._clock import otel_trace_id
+from tracereel._runtime.clock import otel_trace_id
 
 TEXT: Final = 2_000
-"""Longest text of a step, in characters."""
+"""Maximum length of a text of a step, in characters."""
 _NOTHING: Final = Raw(b"")
 _MAX_COUNT: Final = 2**63 - 1
 
@@ -20,7 +20,7 @@ Count = Annotated[int, Meta(ge=0, le=_MAX_COUNT)]
 
 _STORED: Final = ("sequence_number", "ingested_at", "unix_nano", "hlc", "payload")
 _NAMES: Final = {
-    # What an event calls so is its own affair: these come from the columns.
+    # These come from columns; payload fields of the same name must not override them.
     **{name: f"column {name}" for name in _STORED},
     "time": "timestamp",
     "span_start": "span_start_unix_nano",
@@ -39,20 +39,23 @@ _IMPLIED: Final = {"completed": "success", "failed": "failed", "cancelled": "can
 
 
 class StoredEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `run_events.sql` or `run_whole.sql`, in their order of columns."""
+    """Row of `run_events.sql` or `run_whole.sql`, in column order."""
 
     sequence_number: int
     ingested_at: str
-    """Empty where it is no event: the payload is the id of a run below, or others sent spans."""
+    """Arrival time; empty for rows that are not events.
+
+    Their payload is the id of a child run, or empty to mark that foreign spans exist.
+    """
     unix_nano: int
     hlc: int
     payload: str
 
 
 class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
-    """One event of a run: what the model takes of it, and where it stands among the others.
+    """One event of a run, with its position among the others.
 
-    All but a few columns are in the payload too, and one text is quicker to read than thirty columns.
+    Fields are decoded from the payload, because one text is faster to read than thirty columns.
     """
 
     sequence_number: int = 0
@@ -61,7 +64,7 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     hlc: int = 0
     payload: str = ""
     time: Text = ""
-    """When it happened, as its sender wrote it."""
+    """Time of the event, as sent."""
     event_id: Text = ""
     event_type: Text = ""
     trace_id: Text = ""
@@ -137,13 +140,13 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     quality_delta: float | None = None
     wasted_cost_usd: float | None = None
     repeats: Text = ""
-    """The execution that it is another try at."""
+    """Execution that this one retries."""
     trace_event_count: Count | None = None
     final_outcome: Text = ""
 
     @property
     def duration_ms(self) -> int | None:
-        """How long it says it took."""
+        """Reported duration."""
         for said in (
             self.execution_time_ms,
             self.execution_time_before_failure_ms,
@@ -157,7 +160,7 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
 
     @property
     def confidence(self) -> float | None:
-        """How sure it says it is."""
+        """Reported confidence."""
         for said in (self.own_confidence, self.final_confidence):
             if said is not None:
                 return said
@@ -165,42 +168,42 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
 
     @property
     def call_name(self) -> str:
-        """What was called: a tool, a step or a retrieval."""
+        """Name of the tool, step or retrieval that was called."""
         return self.tool_name or self.step_name or self.retrieval_name
 
     @property
     def input(self) -> str:
-        """What went in, for people."""
+        """Input as display text."""
         return _words(self._given())
 
     @property
     def input_hash(self) -> int:
-        """Of all that went in, 0 for nothing; only ever compared within this process."""
+        """Hash of the whole input, 0 if empty; comparable only within this process."""
         return hash(self._given())
 
     @property
     def output(self) -> str:
-        """What came out, for people."""
+        """Output as display text."""
         return _words(self._made())
 
     @property
     def output_hash(self) -> int:
-        """Of all that came out."""
+        """Hash of the whole output."""
         return hash(self._made())
 
     @property
     def chosen(self) -> str:
-        """What was decided, for people."""
+        """Decision as display text."""
         return "" if self.chosen_value is _NOTHING else _words(_first(self.chosen_value))
 
     @property
     def error_message(self) -> str:
-        """What went wrong, in words."""
+        """Error message."""
         return self.error_message_given or self.original_error or self.primary_error
 
     @property
     def reason(self) -> str:
-        """Why it was tried again, taken over or cancelled."""
+        """Reason of the retry, fallback or cancellation."""
         return self.retry_reason or self.trigger_reason or self.cancel_reason
 
     def _given(self) -> bytes:
@@ -222,7 +225,7 @@ _FIELDS: Final = {each.encode_name: each for each in msgspec.structs.fields(Even
 
 
 def event_rows(stored: Iterable[StoredEvent], *, whole: bool) -> list[EventRow]:
-    """The rows of events; with their payloads only where they are wanted `whole`."""
+    """Return the rows of events; `whole` keeps the payloads."""
     decode = _ROWS.decode
     made = []
     for each in stored:
@@ -247,15 +250,13 @@ _otel_trace_id: Final = lru_cache(1_000)(otel_trace_id)
 
 
 def _whatever(payload: str) -> EventRow:
-    """The row of an event whose fields hold nothing, or something else than the contract says.
+    """Return the row of an event whose fields do not match the contract.
 
-    Users' own events may call their fields what they like, and put anything into them.
+    Custom events may use the same field names with other types.
     """
     try:
         said = _OBJECTS.decode(payload)
-    except (
-        msgspec.DecodeError
-    ):  # the door lets none such in; a row of another origin may be anything
+    except msgspec.DecodeError:  # ingest refuses invalid JSON, but rows of other origin may have it
         return EventRow()
     kept: dict[str, Any] = {}
     for name, raw in said.items():
@@ -267,7 +268,7 @@ def _whatever(payload: str) -> EventRow:
 
 
 def _mended(raw: Raw, wanted: Any) -> Any:
-    """The value as it should be, or what can be made of it; None for nothing."""
+    """Return the value with the expected type, converted to text if possible; else `None`."""
     try:
         return msgspec.json.decode(raw, type=wanted)
     except msgspec.DecodeError:
@@ -275,7 +276,7 @@ def _mended(raw: Raw, wanted: Any) -> Any:
 
 
 def _first(*values: Raw) -> bytes:
-    """The first value that says anything, as JSON."""
+    """Return the first value that is not empty, as JSON."""
     for value in values:
         if value is not _NOTHING and (raw := bytes(value)) not in (b"null", b'""'):
             return raw
@@ -283,7 +284,7 @@ def _first(*values: Raw) -> bytes:
 
 
 def _words(raw: bytes) -> str:
-    """A value for people: a text as it is, anything else as JSON."""
+    """Return a value as display text: strings as they are, others as JSON."""
     if raw in (b"", b"null"):
         return ""
     if raw[:1] == b'"':
@@ -292,7 +293,7 @@ def _words(raw: bytes) -> str:
 
 
 def _text(value: Any) -> str:
-    """A field that should be a text."""
+    """Return any value as text."""
     if isinstance(value, str):
         return value[:TEXT]
     return msgspec.json.encode(value)[: TEXT * 4].decode(errors="ignore")[:TEXT]

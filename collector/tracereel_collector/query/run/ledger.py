@@ -1,4 +1,4 @@
-"""Whether all of a run is here: the numbers that emitters gave its events, and what is missing."""
+"""Ledger of a run: event numbers of each emitter, and gaps between them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -8,31 +8,31 @@ from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.query.run.rows import EventRow
 
 MAX_GAPS = 100
-"""Most gaps that are listed; `missing` counts all."""
+"""Maximum gaps listed; `missing` counts all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """One emitter's share in one run."""
+class EmitterLedger:
+    """Events of one emitter in one run."""
 
     emitter_id: str
     trace_id: str
     seen: int
-    """How many of its numbers are here."""
+    """Number of distinct event numbers stored."""
     expected: int
-    """The highest number that is known of."""
+    """Highest event number known."""
     told_end: bool
-    """It has said how many there are, and nothing followed: it has closed its part."""
+    """Whether the emitter has reported its final count and no event followed."""
     missing: int
     gaps: Sequence[tuple[int, int]]
-    """Numbers that are not here, as first and last."""
+    """Missing numbers, as first and last of each gap."""
     duplicates: int
     first_at: int
     last_at: int
 
 
-def accounts_of(events: Iterable[EventRow]) -> list[Account]:
-    """What every emitter has told of every run; events without a number are in none."""
+def accounts_of(events: Iterable[EventRow]) -> list[EmitterLedger]:
+    """Return a ledger per run and emitter; events without a number are ignored."""
     grouped: defaultdict[tuple[str, str], list[EventRow]] = defaultdict(list)
     for row in events:
         if row.emitter_id and row.trace_seq:
@@ -40,24 +40,24 @@ def accounts_of(events: Iterable[EventRow]) -> list[Account]:
     return [_account(emitter, trace, rows) for (trace, emitter), rows in sorted(grouped.items())]
 
 
-def verdict_of(accounts: Sequence[Account], *, unnumbered: int) -> str:
-    """complete, incomplete, open (nothing missing so far, no end told) or unknown (not numbered)."""
+def verdict_of(accounts: Sequence[EmitterLedger], *, unnumbered: int) -> str:
+    """Return complete, incomplete, open (no gap, no end yet) or unknown (events without numbers)."""
     if any(account.missing for account in accounts):
         return "incomplete"
     if unnumbered or not accounts:
         return "unknown"
-    # The emitter that began the run ends it; the others end with their part.
+    # The emitter that began the run reports the final count; others only end their part.
     return "complete" if any(account.told_end for account in accounts) else "open"
 
 
 def unnumbered(events: Iterable[EventRow]) -> int:
-    """How many events nobody has numbered; what came of a re-execution is none of the run's."""
+    """Return the number of events without a number; tape parts do not count."""
     return sum(
         not (row.emitter_id and row.trace_seq) and row.event_type != TAPE_RECORDED for row in events
     )
 
 
-def _account(emitter_id: str, trace_id: str, rows: Sequence[EventRow]) -> Account:
+def _account(emitter_id: str, trace_id: str, rows: Sequence[EventRow]) -> EmitterLedger:
     told = [row.trace_event_count for row in rows if row.trace_event_count is not None]
     moments = [row.unix_nano for row in rows]
     return account(
@@ -80,8 +80,8 @@ def account(
     stored: int,
     first_at: int,
     last_at: int,
-) -> Account:
-    """What the numbers that are here say; they are sorted, each once, and begin at 1."""
+) -> EmitterLedger:
+    """Return the ledger for stored `numbers`: sorted, distinct, 1 or above."""
     expected = max(numbers[-1], told or 0)
     gaps = []
     before = 0
@@ -89,12 +89,12 @@ def account(
         if number > before + 1:
             gaps.append((before + 1, number - 1))
         before = number
-    return Account(
+    return EmitterLedger(
         emitter_id=emitter_id,
         trace_id=trace_id,
         seen=len(numbers),
         expected=expected,
-        # A run that goes on after its end, as one that is tried again, has another end to tell.
+        # A run that continues after its end, such as a retried one, must report another end.
         told_end=told is not None and told >= numbers[-1],
         missing=expected - len(numbers),
         gaps=gaps[:MAX_GAPS],

@@ -1,29 +1,29 @@
-"""The critical path: what the run was waiting for at each moment, from its beginning to its end."""
+"""Critical path: the step that the run was waiting for at each moment."""
 
 from collections.abc import Sequence
 
 import msgspec
 
-from tracereel_collector.query.run.steps import Step
-from tracereel_collector.query.run.tree import Run
+from tracereel_collector.query.run.steps import RunStep
+from tracereel_collector.query.run.tree import RunTree
 
 _TOLERANCE = 1_000_000
-"""A child may be written down as ending this much after its parent, in nanoseconds."""
+"""Nanoseconds by which a child may end after its parent."""
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False):
-    """A stretch of time and the step that was under way; None between steps."""
+    """Time range and the step that was running; `None` between steps."""
 
-    step: Step | None
+    step: RunStep | None
     start: int
     end: int
 
 
-def critical_path(run: Run) -> list[Segment]:
-    """Stretches that follow each other without a gap; together as long as the run.
+def critical_path(run: RunTree) -> list[Segment]:
+    """Return contiguous segments that cover the whole run.
 
-    Walked from the end: of the children that a step waited for, the one that ended last held it up;
-    before that one began, the one that ended last by then; and what is left is the step itself.
+    The walk starts at the end. The child that ended last delayed its parent; before that child began, the
+    child that had ended last by then; remaining time belongs to the parent itself.
     """
     found: list[Segment] = []
     began, ended = run.began, run.ended
@@ -46,34 +46,36 @@ def critical_path(run: Run) -> list[Segment]:
 
 
 class _Frame:
-    """A step on the way, and how far back its time has been told."""
+    """Step being walked, with the position up to which its time is assigned."""
 
     __slots__ = ("_at", "_children", "cursor", "start", "step")
 
-    def __init__(self, step: Step | None, start: int, end: int, children: Sequence[Step]) -> None:
+    def __init__(
+        self, step: RunStep | None, start: int, end: int, children: Sequence[RunStep]
+    ) -> None:
         self.step, self.start, self.cursor = step, start, end
         self._children = sorted(children, key=lambda each: (_end(each, end), each.began))
         self._at = len(self._children)
 
-    def next_child(self) -> Step | None:
-        """The child that ended last before the cursor."""
+    def next_child(self) -> RunStep | None:
+        """Return the child that ended last before the cursor."""
         while self._at:
             self._at -= 1
             child = self._children[self._at]
             end = _end(child, self.cursor)
             if end <= self.start or self.cursor <= self.start:
-                return None  # before its parent began: nobody waited for that
+                return None  # it ended before its parent began, so the parent did not wait for it
             if end <= self.cursor + _TOLERANCE and child.began < self.cursor:
                 return child
         return None
 
 
-def _end(step: Step, otherwise: int) -> int:
+def _end(step: RunStep, otherwise: int) -> int:
     return otherwise if step.ended is None else step.ended
 
 
 def _joined(segments: Sequence[Segment]) -> list[Segment]:
-    """Neighbours of the same step become one."""
+    """Merge adjacent segments of the same step."""
     joined: list[Segment] = []
     for segment in segments:
         if joined and joined[-1].step is segment.step:

@@ -1,25 +1,25 @@
-"""What became of the agents of each pipeline, in whichever process they ran.
+"""Agent counts of each pipeline, across processes.
 
-A pipeline counts the agents of its own process when it closes; here are the events of all of them. An
-operation counts once, however often it was tried.
+A pipeline's closing event counts only the agents of its own process; here the events of all processes
+count. An operation counts once, however many attempts it took.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from tracereel_collector.query.run.steps import Step
-from tracereel_collector.query.run.tree import Run
+from tracereel_collector.query.run.steps import RunStep
+from tracereel_collector.query.run.tree import RunTree
 
 
 class _Pipeline:
-    """A pipeline, and the operations of agents in it."""
+    """Pipeline and the counts of its agents."""
 
-    def __init__(self, step: Step, around: "_Pipeline | None") -> None:
+    def __init__(self, step: RunStep, around: "_Pipeline | None") -> None:
         self.step = step
         self.around = around
         self.agents: Counter[tuple[str, str]] = Counter()
-        """How many, by how they ended and by whose clock."""
+        """Number of agents by final status and clock."""
         self.retried = 0
 
     def shown(self) -> dict[str, Any]:
@@ -27,7 +27,7 @@ class _Pipeline:
         for (status, _), number in self.agents.items():
             by_status[status] += number
         elsewhere = by_status["failed"] - self.agents["failed", self.step.clock]
-        # What failed in its own process it knew when it closed: its word on that stands.
+        # The pipeline's own status already covers failures in its process.
         partial = self.step.status == "success" and elsewhere > 0
         return {
             "step": self.step.id,
@@ -42,8 +42,8 @@ class _Pipeline:
         }
 
 
-def pipelines_of(run: Run, *, most: int) -> list[dict[str, Any]]:
-    """The pipelines of a run, outer ones first, with the counts of their agents everywhere."""
+def pipelines_of(run: RunTree, *, most: int) -> list[dict[str, Any]]:
+    """Return the pipelines of a run, outer ones first, with agent counts of all processes."""
     inside: dict[int, _Pipeline] = {}
     found: list[_Pipeline] = []
     for step in run.steps:
@@ -68,19 +68,19 @@ def pipelines_of(run: Run, *, most: int) -> list[dict[str, Any]]:
     return [pipeline.shown() for pipeline in found[:most]]
 
 
-def _retries(step: Step) -> int:
+def _retries(step: RunStep) -> int:
     return (step.closing.retry_count or 0) if step.closing is not None else 0
 
 
-def _repeated(steps: Iterable[Step]) -> tuple[set[int], set[int]]:
-    """Agents that another try has followed, and those that were such another try.
+def _repeated(steps: Iterable[RunStep]) -> tuple[set[int], set[int]]:
+    """Return the agents that were retried, and those that are a retry, by `id(step)`.
 
-    Within a process the execution says which one it repeats. One in another process does not know that
-    its caller is trying again: there it is the same agent in a later attempt at the same operation.
+    Within a process, an execution names the one it repeats. An execution in another process cannot: there,
+    the same agent in a later attempt of the same operation is a retry.
     """
-    executions: dict[tuple[str, str], Step] = {}
-    attempts: dict[int, Step] = {}
-    tries: dict[tuple[int, str], list[tuple[Step, Step]]] = {}
+    executions: dict[tuple[str, str], RunStep] = {}
+    attempts: dict[int, RunStep] = {}
+    tries: dict[tuple[int, str], list[tuple[RunStep, RunStep]]] = {}
     agents = []
     for step in steps:
         tried = step if step.kind == "attempt" else attempts.get(id(step.parent))

@@ -1,39 +1,32 @@
-"""Reads what a run is made of: its events, the runs linked to it, and the spans that others sent."""
+"""Reader of a run's rows: its events, those of linked runs, and foreign spans."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from tracereel._clock import otel_trace_id
-from tracereel_collector.errors import NotFoundError
+from tracereel._runtime.clock import otel_trace_id
+from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query.costs import NANO_USD
 from tracereel_collector.query.run.events import EventRow as EventRow
 from tracereel_collector.query.run.events import StoredEvent, event_rows
+from tracereel_collector.query.store_reader import StoreReader
 from tracereel_collector.store.sql import query
 
 MAX_EVENTS = 50_000
-"""Most events, and most spans, of which a run is made; what is beyond is said to be left out."""
+"""Maximum events, and maximum spans, before a run is truncated."""
 MAX_RUNS = 200
-"""Most runs in one tree."""
+"""Maximum runs in one tree."""
 MAX_LEVELS = 8
-"""Most levels of runs that runs have started."""
+"""Maximum depth of child runs."""
 MAX_NUMBERS = 1_000_000
-"""Most numbers of one emitter in one run that are checked for gaps."""
-
-
-class Selects(Protocol):
-    """What a query needs of the store."""
-
-    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; the answer's bytes in a ClickHouse format."""
-        ...
+"""Maximum event numbers per emitter and run that are checked for gaps."""
 
 
 class SpanRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `run_spans.sql`, in its order of columns."""
+    """Row of `run_spans.sql`, in column order."""
 
     sequence_number: int
     ingested_at: str
@@ -64,7 +57,7 @@ class SpanRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class EmitterRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `run_emitters.sql`, in its order of columns."""
+    """Row of `run_emitters.sql`, in column order."""
 
     emitter_id: str
     state: str
@@ -81,11 +74,11 @@ class EmitterRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class LedgerRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One line of `run_ledger.sql`, in its order of columns."""
+    """Row of `run_ledger.sql`, in column order."""
 
     trace_id: str
     emitter_id: str
-    """Empty for events that nobody has numbered."""
+    """Emitter; empty for events without a number."""
     stored: int
     events: int
     numbers: list[int]
@@ -96,7 +89,7 @@ class LedgerRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Counts(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The line of `run_counts.sql`, in its order of columns."""
+    """Row of `run_counts.sql`, in column order."""
 
     total_events: int
     agents: list[str]
@@ -115,16 +108,16 @@ class Counts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     said_cost: float | None
     otel_trace_ids: list[str]
     unpriced: int
-    """Calls whose sender said how many tokens they took, and not what they cost."""
+    """Calls with reported tokens but without a reported cost."""
 
 
 class Cursor(msgspec.Struct, frozen=True, order=True):
-    """A place in a timeline, behind which the next page begins."""
+    """Position in a timeline, after which the next page begins."""
 
     position: int = 0
     number: int = 0
     span_id: str = ""
-    """Of a span; several may come with one number."""
+    """Span id; several spans may share a number."""
 
     def __str__(self) -> str:
         return "-".join(
@@ -147,19 +140,19 @@ _PRICES = msgspec.json.Decoder(tuple[str, float])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
-    """What is stored of a run and of the runs linked to it."""
+    """Stored rows of a run and the runs linked to it."""
 
     trace_id: str
-    """As it was asked for."""
+    """Requested id."""
     trace_ids: tuple[str, ...]
-    """The runs that the events are of: the one asked for, then those that it started."""
+    """Runs of the events: the requested one, then its child runs."""
     events: Sequence[EventRow]
-    """In causal order, each once."""
+    """Events in causal order, without duplicates."""
     spans: Sequence[SpanRow]
     prices: Mapping[str, float]
-    """What calls cost that did not say so themselves, by span."""
+    """Calculated costs of calls without a reported cost, by span id."""
     truncated: bool = False
-    """There is more than is held here."""
+    """Whether more rows exist than are held here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,19 +163,19 @@ class _Around:
 
 @dataclass(frozen=True, slots=True)
 class RunReader:
-    """Selects the rows of runs."""
+    """Reader of the rows of runs."""
 
-    store: Selects
+    store: StoreReader
 
     def read(
         self, tenant: str, trace_id: str, *, whole: bool = False, linked: bool = True
     ) -> RunRows:
-        """The run of that id, or the runs of an OpenTelemetry trace of that id.
+        """Read a run, or the runs of an OpenTelemetry trace, by id.
 
-        `whole` brings the events as they were sent and the attributes of spans.
+        `whole` includes event payloads and span attributes.
 
         Raises:
-            NotFoundError: this tenant has nothing of that id.
+            UnknownResourceError: the tenant has nothing with that id.
         """
         derived = otel_trace_id(trace_id)
         trace_ids = [trace_id]
@@ -201,7 +194,7 @@ class RunReader:
             more = more or len(spans) > MAX_EVENTS
             del spans[MAX_EVENTS:]
         if not events and not spans:
-            raise NotFoundError(
+            raise UnknownResourceError(
                 f"no event of trace {trace_id!r}",
                 hint="events appear within a second of their acknowledgement",
             )
@@ -217,7 +210,7 @@ class RunReader:
     def counts(
         self, tenant: str, trace_id: str, *, linked: bool = True
     ) -> tuple[Counts, list[str]]:
-        """How much there is of a run, without reading it, and the runs that it is made of."""
+        """Return the counts and the linked run ids of a run without reading it."""
         trace_ids = [trace_id]
         below = [trace_id]
         for _ in range(MAX_LEVELS):
@@ -235,7 +228,7 @@ class RunReader:
         return _COUNTS.decode(answer), trace_ids
 
     def cost(self, tenant: str, trace_ids: Iterable[str], counts: Counts) -> float | None:
-        """What runs cost, by the price of the day where nobody has said it; without reading them."""
+        """Return the cost of runs without reading them; unreported costs are calculated."""
         answer = self.store.select(
             Template(query("run_cost")).substitute(nano_usd=NANO_USD),
             {
@@ -251,7 +244,7 @@ class RunReader:
     def payloads(
         self, tenant: str, trace_id: str, numbers: Sequence[int]
     ) -> list[tuple[int, str, str]]:
-        """Number, time of arrival and text of some events, as they were sent."""
+        """Return number, arrival time and payload of events."""
         answer = self.store.select(
             query("run_payloads"),
             {"tenant": tenant, "trace_id": trace_id, "numbers": list(numbers)},
@@ -260,11 +253,11 @@ class RunReader:
         return _PAYLOADS.decode_lines(answer)
 
     def step_events(self, tenant: str, trace_id: str, step_id: str) -> list[EventRow]:
-        """The events of one step, where its id is that of a span or of an event."""
+        """Return the events of one step, by span id or event id."""
         return self._events(tenant, [trace_id], MAX_EVENTS, whole=False, step_id=step_id)[0]
 
     def ledger(self, tenant: str, trace_ids: Sequence[str]) -> list[LedgerRow]:
-        """What is stored of every emitter's part in some runs, repetitions included."""
+        """Return the stored events of every emitter in some runs, duplicates included."""
         answer = self.store.select(
             query("run_ledger"),
             {"tenant": tenant, "trace_ids": list(trace_ids), "most": MAX_NUMBERS},
@@ -275,9 +268,9 @@ class RunReader:
     def page(
         self, tenant: str, trace_ids: list[str], traces: list[str], *, after: Cursor, limit: int
     ) -> tuple[list[EventRow], list[SpanRow]]:
-        """The next events and the next spans behind a place, whole; each at most `limit`."""
+        """Return at most `limit` events and `limit` spans after a position, in full."""
         events, _ = self._events(tenant, trace_ids, limit, whole=True, after=after)
-        # Leaving out what events tell reads all ids of a run: only where there is something to leave out.
+        # Excluding spans that events describe reads all ids of a run, so check for spans first.
         answer = self.store.select(
             query("run_has_spans"), {"tenant": tenant, "trace_ids": traces}, fmt="TabSeparated"
         )
@@ -289,7 +282,7 @@ class RunReader:
     def emitters(
         self, tenant: str, emitter_ids: Iterable[str], *, now_unix_milli: int
     ) -> dict[str, EmitterRow]:
-        """What is known of emitters, by id; those nobody has heard of are not in it."""
+        """Return known emitters by id."""
         wanted = sorted(set(emitter_ids) - {""})[:MAX_RUNS]
         if not wanted:
             return {}
@@ -303,7 +296,7 @@ class RunReader:
     def _whole(
         self, tenant: str, trace_id: str, derived: str, *, whole: bool
     ) -> tuple[list[EventRow], _Around, bool]:
-        """The events of one run, what else belongs to it, and whether there are more events."""
+        """Return the events of one run, its links, and whether there are more events."""
         answer = self.store.select(
             query("run_whole"),
             {
@@ -322,7 +315,7 @@ class RunReader:
             children=[name for name in others if name],
             has_spans="" in others,
         )
-        if len(stored) > MAX_EVENTS:  # any of them: those in front have to be asked for
+        if len(stored) > MAX_EVENTS:  # rows are unordered here, so query the first ones
             events, more = self._events(tenant, [trace_id], MAX_EVENTS, whole=whole)
             return events, around, more
         ordered = sorted(stored, key=lambda row: (row.hlc, row.sequence_number))
@@ -337,7 +330,7 @@ class RunReader:
         *,
         whole: bool,
     ) -> tuple[list[EventRow], bool]:
-        """The events with those of the runs below; `trace_ids` grows by their ids."""
+        """Return the events including those of child runs; child ids are appended to `trace_ids`."""
         more = False
         for _ in range(MAX_LEVELS):
             new = sorted(set(children) - set(trace_ids))
@@ -441,7 +434,7 @@ class RunReader:
 
 
 def _each_once(events: Sequence[EventRow]) -> list[EventRow]:
-    """Of events that were sent again, the first."""
+    """Remove duplicates, keeping the first of each."""
     first: dict[str, EventRow] = {}
     for row in events:
         first.setdefault(row.event_id, row)
@@ -449,7 +442,7 @@ def _each_once(events: Sequence[EventRow]) -> list[EventRow]:
 
 
 def _lacks_prices(events: Iterable[EventRow], spans: Iterable[SpanRow]) -> bool:
-    """Whether a call of a model says how many tokens it took and not what it cost."""
+    """Return whether a model call has tokens but no cost."""
     return any(
         row.tokens is not None and row.cost_usd is None
         for row in events

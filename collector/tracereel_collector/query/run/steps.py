@@ -1,4 +1,4 @@
-"""Rows become steps: what has a beginning and an end, and the moments that happened in it."""
+"""Conversion of rows into steps with start and end, and assignment of events to steps."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -23,7 +23,7 @@ _CALLS: Final = {
     "agent.step.completed": "step",
 }
 _STEP_TYPES: Final = frozenset({"attempt", "retry", "fallback"})
-"""Steps of the SDK that stand for a try at an operation, or for the operation around the tries."""
+"""SDK steps that are an attempt, or the operation around attempts."""
 RETRY, FALLBACK = "agent.retry.attempted", "agent.fallback.triggered"
 DECISION: Final = "agent.decision.recorded"
 _CALL_KINDS: Final = {"workflow": "pipeline", "embedding": "llm"}
@@ -31,30 +31,30 @@ ENDED: Final = frozenset({"success", "partial_success", "failed", "cancelled"})
 OPEN: Final = frozenset({"running", "crashed", "unknown"})
 
 
-class Step(msgspec.Struct, eq=False):
-    """One thing that was done. Built once, by this package; whoever reads it changes nothing."""
+class RunStep(msgspec.Struct, eq=False):
+    """One step of a run. Built by this package; read-only for others."""
 
     id: str
     kind: str
-    """pipeline, agent, llm, tool, retrieval, step, attempt, retry, fallback; of spans also span."""
+    """pipeline, agent, llm, tool, retrieval, step, attempt, retry, fallback; for spans also span."""
     name: str = ""
     trace_id: str = ""
     agent: str = ""
     service: str = ""
     clock: str = ""
-    """Whose clock its times are by: an emitter, or a service that sends spans."""
+    """Source of its times: an emitter, or a service that sends spans."""
     parent_id: str = ""
     execution_id: str = ""
     request_id: str = ""
     parent_trace_id: str = ""
     has_span: bool = True
-    """Without one, its events were brought together by names, and nothing says what is around it."""
+    """Whether it has a span; if not, events are grouped by name."""
     start: int = 0
-    """Unix nanoseconds by its own clock; `shift` brings it to that of the run."""
+    """Unix nanoseconds on its own clock; `shift` converts to the clock of the run."""
     end: int | None = None
     shift: int = 0
     position: int = 0
-    """Where it begins in the causal order, by the hybrid clock."""
+    """Start in causal order, by the hybrid logical clock."""
     reported_ms: int | None = None
     status: str = ""
     source: str = "events"
@@ -63,36 +63,36 @@ class Step(msgspec.Struct, eq=False):
     span: SpanRow | None = None
     opening: EventRow | None = None
     closing: EventRow | None = None
-    parent: "Step | None" = None
-    again: "Step | None" = None
-    """The step that tried this one again, as a whole."""
-    children: "Sequence[Step]" = ()
+    parent: "RunStep | None" = None
+    again: "RunStep | None" = None
+    """Step that retried this one as a whole."""
+    children: "Sequence[RunStep]" = ()
 
     @property
     def began(self) -> int:
-        """When it began, by the clock of the run."""
+        """Start, on the clock of the run."""
         return self.start + self.shift
 
     @property
     def ended(self) -> int | None:
-        """When it ended, by the clock of the run; None while it has not."""
+        """End, on the clock of the run; `None` while open."""
         return None if self.end is None else self.end + self.shift
 
     @property
     def duration_ns(self) -> int | None:
-        """How long it took; None while it has not ended."""
+        """Duration; `None` while open."""
         return None if self.end is None else self.end - self.start
 
     @property
     def is_failed(self) -> bool:
-        """Whether it ended badly."""
+        """Whether it failed, retried or not."""
         return self.status in ("failed", "retried")
 
 
 def steps_of(
     events: Sequence[EventRow], spans: Iterable[SpanRow]
-) -> tuple[list[Step], list[EventRow]]:
-    """The steps, their parents named and not yet linked; and the events that belong to no step."""
+) -> tuple[list[RunStep], list[EventRow]]:
+    """Return the steps with parents named but not linked, and the events outside of steps."""
     build = _Build()
     for row in events:
         if row.event_type in _SCOPES and row.span_id:
@@ -105,23 +105,23 @@ def steps_of(
 
 
 class _Build:
-    """Looks events up by what they belong to, as they come in causal order."""
+    """Builder that assigns events to steps in causal order."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[RunStep] = []
         self.scopes: set[tuple[str, str]] = set()
-        self._by_span: dict[tuple[str, str], Step] = {}
-        self._by_id: dict[str, Step] | None = None
-        self._by_execution: dict[tuple[str, str], Step] = {}
-        self._open: dict[tuple[str, str, str, str], list[Step]] = {}
-        """Scopes without a span that have not ended: by run, kind, name and request."""
-        self._of_agent: dict[tuple[str, str], Step] = {}
-        self._pipeline: dict[str, Step] = {}
-        self._first: dict[str, Step] = {}
+        self._by_span: dict[tuple[str, str], RunStep] = {}
+        self._by_id: dict[str, RunStep] | None = None
+        self._by_execution: dict[tuple[str, str], RunStep] = {}
+        self._open: dict[tuple[str, str, str, str], list[RunStep]] = {}
+        """Open scopes without a span, by run, kind, name and request."""
+        self._of_agent: dict[tuple[str, str], RunStep] = {}
+        self._pipeline: dict[str, RunStep] = {}
+        self._first: dict[str, RunStep] = {}
         self._early: list[EventRow] = []
-        """Moments before anything had begun that they could belong to."""
+        """Events before the first step that could contain them."""
         self._pending: dict[tuple[str, str], list[EventRow]] = {}
-        """Moments of a span that has not shown itself yet."""
+        """Events of spans that have not appeared yet."""
 
     def take(self, row: EventRow) -> None:
         if (kind := _SCOPES.get(row.event_type)) is not None:
@@ -136,7 +136,7 @@ class _Build:
 
     def take_span(self, span: SpanRow) -> None:
         if self._by_id is None:
-            # Spans that others send are of no run: ours are found by the id of the span alone.
+            # Foreign spans belong to no run, so own spans are matched by span id alone.
             self._by_id = {}
             for (_, span_id), step in self._by_span.items():
                 self._by_id.setdefault(span_id, step)
@@ -145,7 +145,7 @@ class _Build:
             same.source, same.span = "both", span
             return
         kind = _CALL_KINDS.get(span.call_kind, span.call_kind) or "span"
-        step = Step(
+        step = RunStep(
             id=span.span_id,
             kind=kind,
             name=span.tool_name or (span.agent_name if kind == "agent" else "") or span.name,
@@ -164,8 +164,8 @@ class _Build:
         self._by_id[span.span_id] = step
         self.steps.append(step)
 
-    def _new(self, row: EventRow, kind: str, *, own_id: bool) -> Step:
-        step = Step(
+    def _new(self, row: EventRow, kind: str, *, own_id: bool) -> RunStep:
+        step = RunStep(
             id=row.span_id if own_id else row.event_id,
             kind=kind,
             trace_id=row.trace_id,
@@ -190,7 +190,7 @@ class _Build:
         name = row.pipeline_type if kind == "pipeline" else row.agent_name
         key = (row.trace_id, kind, name, row.request_id)
         is_start = row.event_type.endswith(".started")
-        step: Step | None = None
+        step: RunStep | None = None
         if row.span_id:
             step = self._by_span.get((row.trace_id, row.span_id))
         elif not is_start and (waiting := self._open.get(key)):
@@ -215,10 +215,10 @@ class _Build:
         else:
             self._pipeline.setdefault(row.trace_id, step)
 
-    def _take_call(self, row: EventRow, kind: str) -> Step:
-        """A call is told by one event, when it is over."""
+    def _take_call(self, row: EventRow, kind: str) -> RunStep:
+        """Add a call, which is a single event at its end."""
         key = (row.trace_id, row.span_id)
-        # A call that was given the span of the agent around it is a step of its own all the same.
+        # A call that reuses the span of its agent is still a separate step.
         own_id = bool(row.span_id) and key not in self._by_span and key not in self.scopes
         step = self._new(row, kind, own_id=own_id)
         if kind == "llm":
@@ -253,7 +253,7 @@ class _Build:
             self._early.append(row)
 
     def loose(self) -> list[EventRow]:
-        """What belongs to no step, after all have been seen; the rest finds its place."""
+        """Assign remaining events to steps; return those that belong to none."""
         waiting = [row for rows in self._pending.values() for row in rows] + self._early
         nowhere = []
         for row in waiting:
@@ -264,8 +264,8 @@ class _Build:
                 nowhere.append(row)
         return sorted(nowhere, key=lambda each: (each.hlc, each.sequence_number))
 
-    def _around(self, row: EventRow) -> Step | None:
-        """What an event without a span happened in, as far as it can be told."""
+    def _around(self, row: EventRow) -> RunStep | None:
+        """Return the innermost known step for an event without a span."""
         name = row.primary_agent or row.agent_name
         return (
             self._by_execution.get((row.trace_id, row.execution_id))
@@ -275,8 +275,8 @@ class _Build:
         )
 
 
-def _close(step: Step, row: EventRow) -> None:
-    """The event that ends a step says what it was; exact times win over those of its events."""
+def _close(step: RunStep, row: EventRow) -> None:
+    """Close a step with its last event; exact span times take precedence over event times."""
     step.closing = row
     step.status = row.status or "success"
     step.reported_ms = reported = row.duration_ms

@@ -1,4 +1,4 @@
-"""What a run amounts to: the contract's five figures, and what else people ask first."""
+"""Summary of a run: the figures of the contract, and further ones."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,22 +9,22 @@ from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.ledger import accounts_of, unnumbered, verdict_of
 from tracereel_collector.query.run.pipelines import pipelines_of
 from tracereel_collector.query.run.rows import EventRow
-from tracereel_collector.query.run.shape import milliseconds, shown_failure, shown_path
+from tracereel_collector.query.run.serialize import milliseconds, shown_failure, shown_path
 from tracereel_collector.query.run.steps import MILLI
 from tracereel_collector.query.run.tree import is_open
 
 MAX_SHOWN = 50
-"""Most stretches of the critical path, wasted steps and pipelines that a summary names."""
+"""Maximum path segments, wasted steps and pipelines listed in a summary."""
 
 
 def counts(rows: Sequence[EventRow]) -> dict[str, Any]:
-    """The figures of the contract, and the plainest of ours, from the events alone."""
+    """Return the figures of the contract and simple counts, from events alone."""
     types = Counter(row.event_type for row in rows)
     agents = list(dict.fromkeys(row.agent_name for row in rows if row.agent_name))
     moments = [row.unix_nano for row in rows]
     closing = (row for row in reversed(rows) if row.event_type == "agent.pipeline.completed")
     last = next(closing, None) if types["agent.pipeline.completed"] else None
-    # Model calls are the finest grain there is; executions speak only where there are none.
+    # Use model calls; executions only if there are no calls.
     told = "agent.llm.called" if types["agent.llm.called"] else "agent.execution.completed"
     calls = [row for row in rows if row.event_type == told]
     return {
@@ -44,18 +44,18 @@ def counts(rows: Sequence[EventRow]) -> dict[str, Any]:
 
 
 def _named(types: Mapping[str, int], word: str) -> int:
-    """How many events have the word in their type."""
-    # Users' own types may be called what they like: they are neither failures nor retries.
+    """Return the number of events whose type contains a word."""
+    # Custom event types may contain any word and do not count.
     return sum(many for name, many in types.items() if name.startswith("agent.") and word in name)
 
 
 def summary_of(analysis: Analysis) -> dict[str, Any]:
-    """Everything about the run, in a form that stays short however long the run is."""
+    """Return the summary of a run, bounded in size."""
     run = analysis.run
     origin = run.began
     base = counts(run.events)
     if run.clocks or not run.events:
-        # Clocks that are minutes apart say nothing about how long the run took.
+        # With wrong clocks, event timestamps do not give the duration.
         base["total_time_ms"] = (run.ended - origin) // MILLI
     waste = analysis.waste
     return {
@@ -88,11 +88,11 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
 
 
 def completeness_in_short(events: Sequence[EventRow], *, truncated: bool) -> dict[str, Any]:
-    """Whether all is here, as far as the events themselves say."""
+    """Return the completeness of a run, as far as its events show."""
     accounts = accounts_of(events)
     loose = unnumbered(events)
     return {
-        # What is cut off here has numbers too: nothing can be said.
+        # Truncated events would look like gaps.
         "verdict": "unknown" if truncated else verdict_of(accounts, unnumbered=loose),
         "missing": 0 if truncated else sum(account.missing for account in accounts),
         "emitters": len({account.emitter_id for account in accounts}),

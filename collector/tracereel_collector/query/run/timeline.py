@@ -1,4 +1,4 @@
-"""A run told moment by moment: events and spans in one causal order, each as it was sent."""
+"""Timeline of a run: events and spans in causal order, as sent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,17 +8,17 @@ import msgspec
 from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.rows import Cursor, EventRow, SpanRow
-from tracereel_collector.query.run.shape import milliseconds, moment
-from tracereel_collector.query.run.steps import MILLI, Step
-from tracereel_collector.query.run.usage import NOTHING, Usage
+from tracereel_collector.query.run.serialize import milliseconds, moment
+from tracereel_collector.query.run.steps import MILLI, RunStep
+from tracereel_collector.query.run.usage import NOTHING, StepUsage
 
 _MICRO = 1_000
 SPAN_EVENT = "otel.span"
-"""What an entry is called that is a span of somebody else's."""
+"""Event name of spans of other instrumentations."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One moment of a run, ready to be sent."""
+    """One encoded entry of a timeline."""
 
     cursor: Cursor
     offset_ms: float
@@ -26,7 +26,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class _About(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
-    """What the model of the run says about an entry; what is not known is left out."""
+    """Fields that the model adds to an entry; unknown ones are left out."""
 
     id: str
     parent_id: str = ""
@@ -39,11 +39,11 @@ class _About(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     tokens: int | None = None
     cost_usd: float | None = None
     chain: str = ""
-    """The operation of which it is a try or a takeover."""
+    """Operation of which it is an attempt or fallback."""
 
 
 def timeline_of(analysis: Analysis, *, tenant: str) -> list[Entry]:
-    """Every event and span of a run, in causal order; parts of its tape are no moments of it."""
+    """Return all events and spans in causal order, without tape parts."""
     run = analysis.run
     origin = run.began
     chains = _chains(analysis)
@@ -73,17 +73,17 @@ def event_entry(
     *,
     tenant: str,
     origin: int,
-    step: Step | None = None,
-    usage: Usage = NOTHING,
+    step: RunStep | None = None,
+    usage: StepUsage = NOTHING,
     chain: str = "",
 ) -> Entry:
-    """An event; its own bytes are spliced in: nothing that was sent can change on the way."""
+    """Return an event entry; its payload is spliced in unchanged."""
     closes = step is not None and step.closing is row
     offset = row.unix_nano + (step.shift if step is not None else 0) - origin
     if -_MICRO < offset < 0:
-        offset = 0  # events have whole microseconds, the spans of their steps nanoseconds
+        offset = 0  # event times have microseconds, span times nanoseconds
     if step is None:
-        usage = Usage(row.tokens, None, None, row.cost_usd)
+        usage = StepUsage(row.tokens, None, None, row.cost_usd)
     about = _About(
         id=step.id if step is not None else row.span_id or row.event_id,
         parent_id=step.parent.id if step is not None and step.parent is not None else "",
@@ -113,9 +113,14 @@ def event_entry(
 
 
 def span_entry(
-    span: SpanRow, *, tenant: str, origin: int, step: Step | None = None, usage: Usage = NOTHING
+    span: SpanRow,
+    *,
+    tenant: str,
+    origin: int,
+    step: RunStep | None = None,
+    usage: StepUsage = NOTHING,
 ) -> Entry:
-    """A span, at the moment at which it began."""
+    """Return a span entry, placed at the start of the span."""
     shift = step.shift if step is not None else 0
     offset = (span.began + shift - origin) / MILLI
     position = step.position if step is not None else span.began
@@ -163,10 +168,10 @@ def _spliced(time: str, event: str, details: bytes, about: _About) -> bytes:
 
 
 def _chains(analysis: Analysis) -> Mapping[int, str]:
-    """Which steps are of which operation with several tries."""
+    """Return the operation of each step that belongs to a chain, by `id(step)`."""
     found: dict[int, str] = {}
     for chain in analysis.chains:
         name = chain.operation.id
-        members: Sequence[Step | None] = [chain.operation, *(link.step for link in chain.links)]
+        members: Sequence[RunStep | None] = [chain.operation, *(link.step for link in chain.links)]
         found |= {id(step): name for step in members if step is not None}
     return found

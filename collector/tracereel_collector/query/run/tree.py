@@ -1,54 +1,54 @@
-"""Steps become a tree: each under the one that caused it, siblings in causal order, no step lost."""
+"""Tree of steps: each below its cause, siblings in causal order, no step lost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tracereel_collector.query.run.clocks import align
 from tracereel_collector.query.run.rows import EmitterRow, EventRow, RunRows, SpanRow
-from tracereel_collector.query.run.steps import ENDED, Step, steps_of
+from tracereel_collector.query.run.steps import ENDED, RunStep, steps_of
 
 STALE_SECONDS = 900
-"""What nobody reports on is taken to be running for so long after its last event."""
+"""Seconds after the last event until open steps of unknown emitters become `unknown`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """A run as a whole: the tree, and the rows it came from."""
+class RunTree:
+    """Run as a tree, with the rows it was built from."""
 
     trace_id: str
     trace_ids: tuple[str, ...]
-    roots: Sequence[Step]
-    steps: Sequence[Step]
-    """Every step once, each behind its parent, siblings in order."""
+    roots: Sequence[RunStep]
+    steps: Sequence[RunStep]
+    """All steps once, parents before children, siblings in order."""
     loose: Sequence[EventRow]
     """Events that belong to no step."""
     events: Sequence[EventRow]
     spans: Sequence[SpanRow]
     clocks: Mapping[str, int]
-    """Nanoseconds by which clocks were moved to fit the others."""
+    """Corrections of wrong clocks, in nanoseconds."""
     began: int
-    """The first moment of the run, by its own clock."""
+    """Start of the run, on the clock of the run."""
     ended: int
-    """The last moment that is known of."""
+    """Last known time of the run."""
     truncated: bool
 
     @property
-    def main(self) -> Step | None:
-        """The step that is the run: a pipeline before anything else, then what began first."""
+    def main(self) -> RunStep | None:
+        """Step that represents the run: the first pipeline among the roots, else the first root."""
         own = [step for step in self.roots if step.trace_id == self.trace_id] or self.roots
-        # Of tries that stand side by side the last one counts.
+        # Of sibling retries, only the last attempt counts.
         own = [step for step in own if step.again is None] or own
         return next((step for step in own if step.kind == "pipeline"), own[0] if own else None)
 
 
-def build(rows: RunRows) -> Run:
-    """The tree of a run."""
+def build(rows: RunRows) -> RunTree:
+    """Build the tree of a run."""
     steps, loose = steps_of(rows.events, rows.spans)
     _link(steps, rows.trace_ids)
     _cut_cycles(steps)
     _note_repeats(steps)
     clocks = align(steps)
-    below: dict[int, list[Step]] = {}
+    below: dict[int, list[RunStep]] = {}
     for step in steps:
         if step.parent is not None:
             below.setdefault(id(step.parent), []).append(step)
@@ -59,7 +59,7 @@ def build(rows: RunRows) -> Run:
     if rows.spans:
         _place_spans(roots)
     moments = [*_moments(steps), *(row.unix_nano for row in loose)]
-    return Run(
+    return RunTree(
         trace_id=rows.trace_id,
         trace_ids=rows.trace_ids,
         roots=roots,
@@ -74,8 +74,8 @@ def build(rows: RunRows) -> Run:
     )
 
 
-def walk(roots: Sequence[Step]) -> Iterator[Step]:
-    """Every step of some trees, parents first; however deep they are."""
+def walk(roots: Sequence[RunStep]) -> Iterator[RunStep]:
+    """Yield all steps, parents first; iterative, so that depth is not limited."""
     waiting = list(reversed(roots))
     while waiting:
         step = waiting.pop()
@@ -83,13 +83,13 @@ def walk(roots: Sequence[Step]) -> Iterator[Step]:
         waiting.extend(reversed(step.children))
 
 
-def walk_up(roots: Sequence[Step]) -> list[Step]:
-    """Every step of some trees, children before their parents."""
+def walk_up(roots: Sequence[RunStep]) -> list[RunStep]:
+    """Return all steps, children before their parents."""
     return list(walk(roots))[::-1]
 
 
-def depths_of(steps: Sequence[Step]) -> list[int]:
-    """How far down each step is, of steps that stand behind their parents."""
+def depths_of(steps: Sequence[RunStep]) -> list[int]:
+    """Return the depth of each step; parents must precede their children."""
     depths: dict[int, int] = {}
     found = []
     for step in steps:
@@ -100,13 +100,13 @@ def depths_of(steps: Sequence[Step]) -> list[int]:
     return found
 
 
-def is_open(step: Step) -> bool:
-    """Whether a step has begun and nothing says that it has ended."""
+def is_open(step: RunStep) -> bool:
+    """Return whether a step has no known end."""
     return step.status not in ENDED and step.status != "retried"
 
 
-def settle(run: Run, emitters: Mapping[str, EmitterRow], *, now_unix_nano: int) -> None:
-    """Say of every step that has not ended whether it still runs or its emitter is gone."""
+def settle(run: RunTree, emitters: Mapping[str, EmitterRow], *, now_unix_nano: int) -> None:
+    """Set the status of steps without an end: running, crashed or unknown."""
     waiting = [step for step in run.steps if is_open(step)]
     if not waiting:
         return
@@ -119,13 +119,13 @@ def settle(run: Run, emitters: Mapping[str, EmitterRow], *, now_unix_nano: int) 
         elif emitter.state == "alive":
             step.status = "running"
         elif emitter.state != "silent" and emitter.missing:
-            step.status = "unknown"  # it ended in order; how this step did is still on its way
+            step.status = "unknown"  # clean shutdown: the end of this step has not arrived yet
         else:
             step.status = "crashed"
 
 
-def _moments(steps: Sequence[Step]) -> list[int]:
-    """When steps began and ended; of those that have not ended, what is heard of them last."""
+def _moments(steps: Sequence[RunStep]) -> list[int]:
+    """Return start and end times; for open steps, the last event's time."""
     begun = [step.start + step.shift for step in steps]
     ended = [step.end + step.shift for step in steps if step.end is not None]
     heard = [
@@ -134,15 +134,15 @@ def _moments(steps: Sequence[Step]) -> list[int]:
     return begun + ended + heard
 
 
-def _order(step: Step) -> tuple[int, int, str]:
+def _order(step: RunStep) -> tuple[int, int, str]:
     return (step.start + step.shift, step.position, step.id)
 
 
-def _link(steps: Sequence[Step], trace_ids: Sequence[str]) -> None:
-    by_id: dict[tuple[str, str], Step] = {}
-    anywhere: dict[str, Step] = {}
-    executions: dict[tuple[str, str], Step] = {}
-    tops: dict[str, Step] = {}
+def _link(steps: Sequence[RunStep], trace_ids: Sequence[str]) -> None:
+    by_id: dict[tuple[str, str], RunStep] = {}
+    anywhere: dict[str, RunStep] = {}
+    executions: dict[tuple[str, str], RunStep] = {}
+    tops: dict[str, RunStep] = {}
     several = len(trace_ids) > 1
     for step in steps:
         anywhere.setdefault(step.id, step)
@@ -156,7 +156,7 @@ def _link(steps: Sequence[Step], trace_ids: Sequence[str]) -> None:
         parent = by_id.get((step.trace_id, step.parent_id)) if several else None
         parent = parent or anywhere.get(step.parent_id)
         if parent is None and step.parent_id and step.source != "otlp":
-            # The span it hangs under is not known, or not over yet: the execution it is in is.
+            # The parent span is unknown or still open, so use the enclosing execution.
             parent = executions.get((step.trace_id, step.execution_id))
             if parent is None or parent is step:
                 parent = tops.get(step.trace_id)
@@ -168,9 +168,9 @@ def _link(steps: Sequence[Step], trace_ids: Sequence[str]) -> None:
         _link_runs(steps, trace_ids)
 
 
-def _link_runs(steps: Sequence[Step], trace_ids: Sequence[str]) -> None:
-    """What a run began with hangs below what the run that started it began with."""
-    first: dict[str, Step] = {}
+def _link_runs(steps: Sequence[RunStep], trace_ids: Sequence[str]) -> None:
+    """Attach the roots of child runs below the first root of their parent run."""
+    first: dict[str, RunStep] = {}
     for step in sorted(steps, key=lambda each: (each.kind != "pipeline", *_order(each))):
         if step.parent is None:
             first.setdefault(step.trace_id, step)
@@ -180,16 +180,16 @@ def _link_runs(steps: Sequence[Step], trace_ids: Sequence[str]) -> None:
             step.parent = above if above is not step else None
 
 
-def _cut_cycles(steps: Sequence[Step]) -> None:
-    """Steps that claim to be each other's cause: the first of them is taken to have none."""
+def _cut_cycles(steps: Sequence[RunStep]) -> None:
+    """Break parent cycles: the earliest step of each becomes a root."""
     done: set[int] = set()
     for step in steps:
         if step.parent is None or id(step.parent) in done:
             done.add(id(step))
             continue
-        path: list[Step] = []
+        path: list[RunStep] = []
         on_path: set[int] = set()
-        each: Step | None = step
+        each: RunStep | None = step
         while each is not None and id(each) not in done:
             if id(each) in on_path:
                 ring = path[path.index(each) :]
@@ -201,9 +201,9 @@ def _cut_cycles(steps: Sequence[Step]) -> None:
         done |= on_path
 
 
-def _note_repeats(steps: Sequence[Step]) -> None:
-    """Executions that say which one they repeat; calls in them, which have their ids, do not count."""
-    tries: dict[tuple[str, str], Step] = {}
+def _note_repeats(steps: Sequence[RunStep]) -> None:
+    """Link executions to their retries; calls inside of them share the ids and are skipped."""
+    tries: dict[tuple[str, str], RunStep] = {}
     for step in steps:
         row = step.closing or step.opening
         if row is not None and row.repeats:
@@ -213,21 +213,21 @@ def _note_repeats(steps: Sequence[Step]) -> None:
     for step in steps:
         if step.kind in ("agent", "pipeline") or step.parent is None:
             again = tries.get((step.trace_id, step.execution_id))
-            # What is later repeats what was before, whatever events claim.
+            # Ignore claims that an earlier step repeats a later one.
             if again is not None and _order(step) < _order(again):
                 step.again = again
 
 
-def tries_of(step: Step) -> list[Step]:
-    """A step and those that tried it again, one after the other."""
+def tries_of(step: RunStep) -> list[RunStep]:
+    """Return a step and its retries, in order."""
     found = [step]
     while (again := found[-1].again) is not None:
         found.append(again)
     return found
 
 
-def _place_spans(roots: Sequence[Step]) -> None:
-    """Spans have no causal clock: they stand as far behind their parent as their times say."""
+def _place_spans(roots: Sequence[RunStep]) -> None:
+    """Order spans by start time relative to their parent, since they have no causal clock."""
     for step in walk(roots):
         if step.source == "otlp" and step.parent is not None:
             behind = max(1, step.began - step.parent.began)

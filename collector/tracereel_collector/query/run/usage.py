@@ -1,7 +1,7 @@
-"""Tokens and money of a tree, each counted once.
+"""Tokens and cost of a tree, without double counting.
 
-Calls of models are the finest grain; what an agent says of itself counts where no call of its own is
-known, and what a pipeline says where nothing below it is.
+Model calls are the most precise source. Figures of an agent count only if none of its calls are known,
+and figures of a pipeline only if nothing below it is known.
 """
 
 import math
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tracereel_collector.query.run.steps import Step
+from tracereel_collector.query.run.steps import RunStep
 
 
-class Usage(msgspec.Struct, frozen=True, gc=False):
-    """What something took; None where nothing is known."""
+class StepUsage(msgspec.Struct, frozen=True, gc=False):
+    """Tokens and cost; `None` where unknown."""
 
     tokens: int | None = None
     prompt_tokens: int | None = None
@@ -22,35 +22,35 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_known(self) -> bool:
-        """Whether anything is."""
+        """Whether tokens or cost are known."""
         return self.tokens is not None or self.cost_usd is not None
 
 
-NOTHING = Usage()
+NOTHING = StepUsage()
 
 
-def own_usage(step: Step, prices: Mapping[str, float]) -> Usage:
-    """What a step says of itself, or what the price of the day makes of it."""
+def own_usage(step: RunStep, prices: Mapping[str, float]) -> StepUsage:
+    """Return the reported usage of a step, or the cost by the price table."""
     priced = prices.get(step.id) if step.kind == "llm" else None
     row = step.closing
     if row is not None:
         cost = row.cost_usd if row.cost_usd is not None else priced
         if cost is row.tokens is row.prompt_tokens is row.completion_tokens is None:
             return NOTHING
-        return Usage(row.tokens, row.prompt_tokens, row.completion_tokens, cost)
+        return StepUsage(row.tokens, row.prompt_tokens, row.completion_tokens, cost)
     span = step.span
     if span is not None:
         cost = span.cost_usd if span.cost_usd is not None else priced
-        return Usage(span.tokens, span.prompt_tokens, span.completion_tokens, cost)
+        return StepUsage(span.tokens, span.prompt_tokens, span.completion_tokens, cost)
     return NOTHING
 
 
-def total_usage(steps: Sequence[Step], prices: Mapping[str, float]) -> dict[int, Usage]:
-    """What every step took with all that is below it, by the identity of the step.
+def total_usage(steps: Sequence[RunStep], prices: Mapping[str, float]) -> dict[int, StepUsage]:
+    """Return the usage of every step including its descendants, by `id(step)`.
 
-    The steps are those of a whole run, each behind its parent.
+    `steps` must be all steps of a run, parents before children.
     """
-    totals: dict[int, Usage] = {}
+    totals: dict[int, StepUsage] = {}
     direct: dict[int, bool] = {}
     for step in reversed(steps):
         own = own_usage(step, prices)
@@ -59,7 +59,7 @@ def total_usage(steps: Sequence[Step], prices: Mapping[str, float]) -> dict[int,
             below = add(totals[id(each)] for each in step.children)
             has_calls = any(direct[id(each)] for each in step.children)
         if step.kind == "llm":
-            # A call that wraps another tells of the same tokens.
+            # A call that wraps another reports the same tokens.
             total = own if own.is_known else below
             totals[id(step)], direct[id(step)] = total, total.is_known
         elif step.kind == "agent":
@@ -71,12 +71,12 @@ def total_usage(steps: Sequence[Step], prices: Mapping[str, float]) -> dict[int,
     return totals
 
 
-def add(usages: Iterable[Usage]) -> Usage:
-    """Several together; what one does not know, the others say."""
+def add(usages: Iterable[StepUsage]) -> StepUsage:
+    """Return the sum of known values."""
     many = [each for each in usages if each is not NOTHING]
     if len(many) < 2:
         return many[0] if many else NOTHING
-    return Usage(
+    return StepUsage(
         _total([each.tokens for each in many]),
         _total([each.prompt_tokens for each in many]),
         _total([each.completion_tokens for each in many]),

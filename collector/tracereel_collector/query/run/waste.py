@@ -1,33 +1,33 @@
-"""What a run spent for nothing: tries that were repeated or failed, and the waits between them."""
+"""Waste of a run: attempts that were retried or failed, and the delays between them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tracereel_collector.query.run.chains import Chain, repeated, waiting_ms
-from tracereel_collector.query.run.steps import MILLI, Step
-from tracereel_collector.query.run.tree import Run
-from tracereel_collector.query.run.usage import Usage, add
+from tracereel_collector.query.run.steps import MILLI, RunStep
+from tracereel_collector.query.run.tree import RunTree
+from tracereel_collector.query.run.usage import StepUsage, add
 
 _WHOLE = frozenset({"pipeline", "retry", "fallback"})
-"""Not tries themselves, but what tries were made for."""
+"""Steps that contain attempts and are not attempts themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waste:
-    """Time and money that brought nothing."""
+    """Wasted time and cost."""
 
     time_ms: float
-    """Time in which something went on that came to nothing, and waits; overlaps count once."""
+    """Time of wasted steps, overlaps counted once, plus delays."""
     waiting_ms: float
-    usage: Usage
-    steps: Sequence[Step]
-    """The outermost steps that came to nothing."""
+    usage: StepUsage
+    steps: Sequence[RunStep]
+    """Outermost wasted steps."""
 
 
-def waste_of(run: Run, chains: Sequence[Chain], totals: Mapping[int, Usage]) -> Waste:
-    """Every try that was repeated or did not succeed, with all that was done in it."""
+def waste_of(run: RunTree, chains: Sequence[Chain], totals: Mapping[int, StepUsage]) -> Waste:
+    """Return the waste of all steps that were retried or did not succeed, descendants included."""
     again = repeated(run)
-    lost: list[Step] = []
+    lost: list[RunStep] = []
     within: set[int] = set()
     for step in run.steps:
         if step.parent is not None and id(step.parent) in within:
@@ -39,7 +39,7 @@ def waste_of(run: Run, chains: Sequence[Chain], totals: Mapping[int, Usage]) -> 
             lost.append(step)
     stretches = [(step.began, step.ended) for step in lost if step.ended is not None]
     waited = waiting_ms(chains)
-    said = _said(run) if not any(totals[id(step)].is_known for step in lost) else Usage()
+    said = _said(run) if not any(totals[id(step)].is_known for step in lost) else StepUsage()
     return Waste(
         time_ms=covered(stretches) / MILLI + waited,
         waiting_ms=waited,
@@ -49,7 +49,7 @@ def waste_of(run: Run, chains: Sequence[Chain], totals: Mapping[int, Usage]) -> 
 
 
 def covered(stretches: Iterable[tuple[int, int]]) -> int:
-    """How much time some stretches cover together."""
+    """Return the length of the union of time ranges."""
     total, reached = 0, None
     for start, end in sorted(stretches):
         if reached is None or start > reached:
@@ -59,7 +59,7 @@ def covered(stretches: Iterable[tuple[int, int]]) -> int:
     return total
 
 
-def _said(run: Run) -> Usage:
-    """What the events say was wasted, where no cost of a step is known."""
+def _said(run: RunTree) -> StepUsage:
+    """Return the waste reported by events, for runs without known step costs."""
     costs = [row.wasted_cost_usd for row in run.events if row.wasted_cost_usd is not None]
-    return Usage(cost_usd=max(costs)) if costs else Usage()
+    return StepUsage(cost_usd=max(costs)) if costs else StepUsage()

@@ -1,1 +1,1 @@
-"""How other instrumentations say what we say: one table of names, and the SQL that is made of it."""
+"""Dialects of other instrumentations: a table of attribute names, and the SQL generated from it."""

@@ -1,10 +1,10 @@
-"""SQL for the canonical columns of a span, made of the table of names.
+"""SQL for the canonical columns of a span, generated from the table of names.
 
-Every attribute name is looked up once, by hash, and only those with a meaning go on: a span without
-any costs next to nothing. The expressions never throw and never ask for the time.
+Every attribute name is looked up once, by hash, and only known ones are processed: a span without any
+is cheap. The expressions never throw and never read the clock.
 
-The steps are nested subqueries, not aliases: the engine plans a view anew for each insert, and an alias
-is copied into whatever uses it.
+The steps are nested subqueries, not aliases: the engine plans a view in every insert, and an alias is
+copied into every expression that uses it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ _CODES: Final = {
     for slot, names in SLOTS.items()
     for rank, name in enumerate(names)
 }
-"""A name's code is its slot and, in the last four bits, its rank in the slot."""
+"""Code of a name: its slot and, in the last four bits, its rank."""
 
 _MOST: Final = 2**53
-"""No count is above this: sums of a few stay numbers."""
+"""Upper bound of counts, so that sums do not overflow."""
 
 
 def _list(values: Sequence[object]) -> str:
@@ -35,14 +35,14 @@ def _list(values: Sequence[object]) -> str:
 
 
 def _translated(value: str, words: Mapping[str, Sequence[str]], default: str) -> str:
-    """SQL that replaces a text by the canonical word it stands for."""
+    """Return SQL that replaces a text by its canonical word."""
     pairs = [(spelling, word) for word, spellings in words.items() for spelling in spellings]
     spellings, canonical = zip(*pairs, strict=True)
     return f"transform({value}, {_list(spellings)}, {_list(canonical)}, {default})"
 
 
 def first(*texts: str) -> str:
-    """SQL for the first text that is not empty."""
+    """Return SQL for the first text that is not empty."""
     if len(texts) < 2:
         return texts[0] if texts else "''"
     *others, last = texts
@@ -51,9 +51,9 @@ def first(*texts: str) -> str:
 
 
 def _count(slot: str, *keys: str) -> str:
-    """SQL for a count, from an attribute or a key of the usage object; -1 where there is none.
+    """Return SQL for a count from an attribute or the usage object; -1 if missing.
 
-    A sentinel instead of null: nullable steps cost several times as much.
+    A sentinel instead of NULL, because nullable steps cost several times as much.
     """
     said = f"toInt64OrDefault(said_{slot}, toInt64(-1))"
     found = [
@@ -63,17 +63,17 @@ def _count(slot: str, *keys: str) -> str:
 
 
 def _counted(count: str, applies: str = "direct") -> str:
-    """SQL for a count as a column has it: null where there is none, or where it does not apply."""
+    """Return SQL for a count as a column value: NULL if missing or not applicable."""
     return f"nullIf({count} * {applies} + {applies} - 1, -1)"
 
 
 def provider_of(name: str) -> str:
-    """SQL for a provider's name in OpenTelemetry's spelling."""
+    """Return SQL for a provider's name in OpenTelemetry's spelling."""
     return _translated(f"lower({name})", PROVIDERS, f"lower({name})")
 
 
 def kind_of(operation: str) -> str:
-    """SQL for the kind of call that an operation's name stands for."""
+    """Return SQL for the kind of call of an operation name."""
     return _translated(operation, KINDS, "'other'")
 
 
@@ -97,7 +97,7 @@ _STEPS: Final[tuple[dict[str, str], ...]] = (
             JSONExtractKeysAndValues(said_usage_json, 'input_tokens_details', 'Int64'),
             JSONExtractKeysAndValues(said_usage_json, 'output_tokens_details', 'Int64'))""",
         "asked_in_json": "JSONExtractString(said_parameters_json, 'model')",
-        # Langfuse's SDK names a span after what it is.
+        # Langfuse's SDK uses the entity's name as the span's name.
         "entity": "if(said_entity = '' AND ScopeName = 'langfuse-sdk', toString(SpanName), said_entity)",
         "costs": "JSONExtractKeysAndValues(said_cost_json, 'Float64')",
         "finishes": """multiIf(said_finish_reason = '', [],
@@ -139,22 +139,22 @@ _STEPS: Final[tuple[dict[str, str], ...]] = (
             nan)""",
     },
 )
-"""Steps on the way to the columns, each usable in those after it."""
+"""Intermediate steps; each can use those before it."""
 
 _LAST_STEP: Final = {
     "direct": f"toInt64(call_kind IN {DIRECT_KINDS!r})",
     "inclusive": "toInt64(call_kind != '') - direct",
     "cached": "greatest(cache_read, 0) + greatest(cache_write, 0)",
     "both": "(sent_prompt >= 0) * (completion >= 0)",
-    # Cached tokens are part of the prompt, unless the numbers show that they were not counted in.
-    # (Langfuse's own keys name parts that exclude each other.)
+    # Cached tokens are part of the prompt, unless the numbers show that they were excluded.
+    # (Langfuse's keys name disjoint parts.)
     "cached_apart": """(cached > 0) * (sent_prompt >= 0) * greatest(sent_prompt < cached,
         sent_total = sent_prompt + greatest(completion, 0) + cached,
         has(usage.1, 'input') * (sent_total != sent_prompt + greatest(completion, 0)))""",
     "prompt": "sent_prompt + cached * cached_apart",
     "total": "both * (prompt + completion) + (1 - both) * greatest(sent_total, prompt)",
 }
-"""The last: short enough for aliases."""
+"""Last step, short enough for aliases."""
 
 COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     "CallKind": (
@@ -261,19 +261,19 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
         "from the call to the first part of the answer",
     ),
 }
-"""Column → type, SQL, what it says."""
+"""Columns: type, SQL, comment."""
 
 
 def _definition(name: str, kind: str, comment: str) -> str:
     quoted = comment.replace("'", "\\'")
-    return f"{name} {kind} CODEC(ZSTD(1)) COMMENT '{quoted}'"
+    return f"{name} {kind} COMMENT '{quoted}' CODEC(ZSTD(1))"
 
 
 def translation(source: str, *, said: bool = False) -> str:
-    """A query that gives the columns of a source and the canonical ones.
+    """Return a query with the columns of a source and the canonical ones.
 
-    Where the source has a column `said_…` for each slot, they are not looked for in the attributes,
-    and do not go on.
+    With `said`, the source already has a column `said_…` for each slot: the attributes are not
+    searched, and these columns are dropped.
     """
     way = _STEPS[3:] if said else _STEPS
     passing = [name for step in (_STEPS[2:] if said else _STEPS) for name in step]
@@ -292,4 +292,4 @@ FRAGMENTS: Final = {
     "translated_spans": translation("spans_in"),
     "direct_kinds": repr(DIRECT_KINDS),
 }
-"""What the `.sql` files call `$name`."""
+"""Values of `$name` in the `.sql` files."""

@@ -1,8 +1,8 @@
-"""SQL that reads what was said to and by models and tools out of a span, whatever the dialect.
+"""SQL that extracts the messages of models and tools from a span in any dialect.
 
-Content stays where it came, in the attributes: it is large, opt-in, and looked at one trace at a time.
-`otel_content` rebuilds it on reading as one list of messages in OpenTelemetry's schema: `role` and `parts`
-(`text`, `tool_call`, `tool_call_response`; parts of any other type stay as they are).
+Content stays in the attributes: it is large, opt-in, and read one trace at a time.
+At read time `otel_content` rebuilds it as a list of messages in OpenTelemetry's schema: `role` and
+`parts` (`text`, `tool_call`, `tool_call_response`; parts of other types stay unchanged).
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from typing import Final
 
 MAX_MESSAGES: Final = 1000
 MAX_PARTS: Final = 64
-"""Bounds on what is rebuilt from numbered attributes."""
+"""Limits for messages and parts rebuilt from numbered attributes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbered:
-    """A dialect that spreads messages over numbered attributes."""
+    """Dialect that spreads messages over numbered attributes."""
 
     prefix: str
     role: str
@@ -82,7 +82,7 @@ OUTPUT: Final[tuple[str | Numbered, ...]] = (
     "gcp.vertex.agent.llm_response",
     "output.value",
 )
-"""Where messages are, the best form first."""
+"""Attributes with messages, the best form first."""
 
 ARGUMENTS: Final = (
     "gen_ai.tool.call.arguments",
@@ -98,7 +98,7 @@ RESULT: Final = (
 )
 WHOLE_INPUT: Final = ("input.value", "traceloop.entity.input", "langfuse.observation.input")
 WHOLE_OUTPUT: Final = ("output.value", "traceloop.entity.output", "langfuse.observation.output")
-"""Of a tool, all that goes in is its arguments and all that comes out its result."""
+"""Fallbacks for a tool: its whole input as arguments and its whole output as result."""
 
 
 def _attribute(name: str) -> str:
@@ -115,7 +115,7 @@ def _text(content: str) -> str:
 
 
 def _data(text: str) -> str:
-    """SQL for JSON as it is, and for any other text as a JSON string."""
+    """Return SQL for JSON as it is, and for other text as a JSON string."""
     return f"if(isValidJSON({text}), {text}, toJSONString({text}))"
 
 
@@ -141,7 +141,7 @@ def _message(role: str, parts: str) -> str:
 
 
 def _numbered(style: Numbered) -> str:
-    """SQL for the messages of numbered attributes, each as JSON."""
+    """Return SQL for the messages in numbered attributes, each as JSON."""
 
     def of(path: str, message: str = "i", part: str = "j") -> str:
         head, _, tail = path.partition("%")
@@ -165,7 +165,7 @@ def _numbered(style: Numbered) -> str:
 
 
 def _block(block: str) -> str:
-    """SQL for one block of a provider's content list as a part."""
+    """Return SQL that converts one block of a provider's content list into a part."""
 
     def named(*keys: str) -> str:
         return _first([f"JSONExtractString({block}, '{key}')" for key in keys])
@@ -174,7 +174,7 @@ def _block(block: str) -> str:
         return _first([f"JSONExtractRaw({block}, '{key}')" for key in keys])
 
     kind = f"JSONExtractString({block}, 'type')"
-    # Some send the arguments as an object, some as the text of one.
+    # Some senders use an object for the arguments, others its text.
     arguments = _first([named("input", "args"), raw("input", "args")])
     return f"""multiIf(
         startsWith({block}, '"'), {_text(f"JSONExtractString({block})")},
@@ -188,7 +188,7 @@ def _block(block: str) -> str:
 
 
 def _normal(message: str, role: str) -> str:
-    """SQL for a message of any shape in the one schema."""
+    """Return SQL that converts a message of any shape into the common schema."""
     content = f"JSONExtractRaw({message}, 'content')"
     said = f"JSONExtractString({message}, 'content')"
     answers = f"JSONExtractString({message}, 'tool_call_id')"
@@ -215,7 +215,7 @@ def _normal(message: str, role: str) -> str:
 
 
 def _listed(text: str, role: str) -> str:
-    """SQL for the messages in a text, each as JSON in whatever shape."""
+    """Return SQL for the messages in a text, each as JSON in any shape."""
     return f"""multiIf(
         {text} = '', [],
         startsWith({text}, '['), JSONExtractArrayRaw({text}),
@@ -233,11 +233,11 @@ _EVENT_ROLES: Final = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
-"""Messages as events of the span (before OpenTelemetry 1.37)."""
+"""Messages as span events (before OpenTelemetry 1.37)."""
 
 
 def _events(names: Sequence[str], role: str, whole: str, content: Sequence[str]) -> str:
-    """SQL for the messages among the span's events; `whole` is an attribute with a message in it."""
+    """Return SQL for the messages in the span's events; `whole` names a complete message."""
     text = _first([f"e.2['{key}']" for key in content])
     return f"""arrayMap(e -> if(e.2['{whole}'] != '', e.2['{whole}'], {_message(role, f"[{_text(text)}]")}),
         arrayFilter(e -> e.1 IN {[*names]}, arrayZip(
@@ -250,12 +250,12 @@ def _numbered_of(places: Sequence[str | Numbered]) -> str:
 
 
 def _texts_of(places: Sequence[str | Numbered]) -> str:
-    """The attributes that hold messages as text, after the first."""
+    """Return SQL for the first non-empty text attribute with messages, except the best one."""
     return _first([_attribute(place) for place in places[1:] if isinstance(place, str)])
 
 
 def _chosen(side: str, role: str) -> str:
-    """SQL for the messages of one side, each as JSON, from the best place that has any."""
+    """Return SQL for the messages of one side, each as JSON, from the best source."""
     return f"""multiIf(
         best_{side} != '', {_listed(f"best_{side}", role)},
         notEmpty(numbered_{side}), numbered_{side},
@@ -269,7 +269,7 @@ FRAGMENTS: Final = {
     "other_input": _texts_of(INPUT),
     "other_output": _first(
         [
-            # The answer of the Vercel AI SDK is text and calls, side by side.
+            # The Vercel AI SDK's response has text and tool calls in separate attributes.
             """if(SpanAttributes['ai.response.text'] = '' AND SpanAttributes['ai.response.toolCalls'] = '',
                 '', concat('[{"role":"assistant","content":[',
                 if(SpanAttributes['ai.response.text'] = '', '', concat('{"type":"text","text":',
@@ -303,4 +303,4 @@ FRAGMENTS: Final = {
     "whole_input": _first([_attribute(name) for name in WHOLE_INPUT]),
     "whole_output": _first([_attribute(name) for name in WHOLE_OUTPUT]),
 }
-"""What the `.sql` files call `$name`."""
+"""Values of `$name` in the `.sql` files."""

@@ -1,8 +1,8 @@
-"""The table of names: which attributes of which dialect say what, the most trustworthy first.
+"""Table of attribute names by meaning across dialects, the most reliable first.
 
-A slot is one thing that can be said about a span. Each attribute name belongs to exactly one slot;
-within a slot the first name that has a value wins, whatever the span's other attributes are: spans
-mix dialects, so nothing is decided per span.
+A slot is one property of a span. Each attribute name belongs to exactly one slot; within a slot the
+first name with a value wins, independent of the span's other attributes: spans mix dialects, so no
+dialect is chosen per span.
 """
 
 from typing import Final
@@ -38,7 +38,7 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "llm.response.model_name",
         "ai.response.model",
     ),
-    # Dialects with one name for both.
+    # Dialects with one name for the requested and the served model.
     "model": (
         "llm.model_name",
         "embedding.model_name",
@@ -47,7 +47,7 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "mlflow.llm.model",
         "llm.model",
     ),
-    # What was asked for, in one JSON object.
+    # Request parameters in one JSON object.
     "parameters_json": ("llm.invocation_parameters",),
     "prompt_tokens": (
         "gen_ai.usage.input_tokens",
@@ -100,7 +100,7 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "ai.usage.reasoningTokens",
         "gen_ai.usage.details.reasoning_tokens",
     ),
-    # Counts in one JSON object, as the provider gave them or keyed by part.
+    # Counts in one JSON object, as returned by the provider or keyed by part.
     "usage_json": (
         "langfuse.observation.usage_details",
         "gen_ai.usage.raw",
@@ -165,7 +165,7 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
     "first_token_seconds": ("gen_ai.response.time_to_first_chunk",),
     "first_token_ms": ("llm.time_to_first_token_ms", "ai.response.msToFirstChunk"),
     "first_token_at": ("langfuse.observation.completion_start_time",),
-    # `pending_span`: Logfire's announcement of a span that will come again when it has ended.
+    # `pending_span`: Logfire's placeholder for a span that is sent again when it has ended.
     "announcement": ("logfire.span_type",),
 }
 
@@ -230,10 +230,10 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {
     "prompt": ("prompt",),
     "event": ("event",),
 }
-"""Canonical kind → the words for it, in lower case; any other word is of kind `other`."""
+"""Words for each canonical kind, in lower case; any other word is of kind `other`."""
 
 DIRECT_KINDS: Final = ("llm", "embedding", "rerank")
-"""Kinds whose usage is their own; of all others it is the sum of what happened inside."""
+"""Kinds whose usage is their own. That of other kinds is the sum of their children."""
 
 PROVIDERS: Final[dict[str, tuple[str, ...]]] = {
     "openai": ("openai.chat", "openai.responses", "openai.completion", "openai.embedding"),
@@ -264,7 +264,7 @@ PROVIDERS: Final[dict[str, tuple[str, ...]]] = {
     "deepseek": ("deepseek.chat",),
     "groq": ("groq.chat",),
 }
-"""Canonical provider (OpenTelemetry's word) → other spellings; any other word stays as it is."""
+"""Other spellings of each canonical provider (OpenTelemetry's name); others stay unchanged."""
 
 FINISH_REASONS: Final[dict[str, tuple[str, ...]]] = {
     "stop": ("end_turn", "stop_sequence", "eos", "complete", "completed"),
@@ -272,4 +272,4 @@ FINISH_REASONS: Final[dict[str, tuple[str, ...]]] = {
     "tool_call": ("tool_calls", "tool-calls", "tool_use", "function_call"),
     "content_filter": ("content-filter", "safety", "refusal", "guardrail_intervened"),
 }
-"""OpenTelemetry's word for why a model stopped → the providers'; any other word stays as it is."""
+"""Providers' words for each of OpenTelemetry's finish reasons; others stay unchanged."""

@@ -1,4 +1,4 @@
-"""SQL that makes spans of our own events, with the names our SDK puts on the spans it starts itself."""
+"""SQL that converts tracereel's events into spans, with the attribute names of the SDK's spans."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -20,7 +20,7 @@ MORE_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "query": ("gen_ai.retrieval.query.text",),
     "documents": ("gen_ai.retrieval.documents",),
 }
-"""Fields that a span has room for and that the SDK keeps off the spans it exports."""
+"""Span attributes of fields that the SDK leaves out of the spans it exports."""
 
 OPERATIONS: Final = {
     semconv.EXECUTION_COMPLETED: semconv.INVOKE_AGENT,
@@ -31,7 +31,7 @@ OPERATIONS: Final = {
     semconv.RETRIEVAL_COMPLETED: semconv.RETRIEVAL,
     semconv.STEP_COMPLETED: semconv.STEP,
 }
-"""What an event is the end of, where no field of it says so."""
+"""Operation that an event completes, if no field has it."""
 
 
 def _list(values: Iterable[str]) -> str:
@@ -41,11 +41,11 @@ def _list(values: Iterable[str]) -> str:
 OPERATION_OF_TYPE: Final = (
     f"transform(event_type, {_list(OPERATIONS)}, {_list(OPERATIONS.values())}, '')"
 )
-"""SQL for it."""
+"""SQL for the operation of an event type."""
 
 
 def _text(raw: str) -> str:
-    """SQL for a raw JSON value as an attribute has it: strings bare, everything else as JSON."""
+    """Return SQL for a raw JSON value as an attribute: strings unquoted, others as JSON."""
     return f"""if(startsWith({raw}, '"'), JSONExtractString({raw}), {raw})"""
 
 
@@ -57,9 +57,9 @@ def _map(names: str, raws: str) -> str:
 
 
 def _attributes() -> str:
-    """SQL for the attributes; `fields` are the event's keys and raw values, nulls left out."""
+    """Return SQL for the attributes; `fields` are the event's keys and raw values without nulls."""
     known = {**semconv.SPAN_ATTRIBUTES, **MORE_ATTRIBUTES}
-    # Of a model call, the model that answered is told from the one that was asked for.
+    # For a model call, the model that responded is distinguished from the requested one.
     answered = {"llm_model": (semconv.ANSWERED_BY, "llm.model")}
 
     def pairs(place: int) -> str:
@@ -77,7 +77,7 @@ def _attributes() -> str:
 
 
 def _marks() -> str:
-    """SQL for what a retry, fallback or decision shows on the span it happened in."""
+    """Return SQL for the span event attributes of a retry, fallback or decision."""
     names = {
         f"{event_type}/{field}": attribute
         for event_type, (_, fields) in semconv.SPAN_EVENTS.items()
@@ -101,34 +101,23 @@ _EXECUTIONS: Final = (
 
 
 _TYPES: Final = (*_EXECUTIONS, *_PIPELINES, *sorted(semconv.CALLS))
-"""Events that let a span be known."""
+"""Types of events from which a span can be derived."""
 
 
-def _span_name(tool: str) -> str:
-    """SQL for the name of the span that an event lets be known."""
-    return f"""multiIf(
+_SPAN_NAME: Final = f"""multiIf(
+            t.span_name != '' AND startsWith(event_type, 'agent.'), t.span_name,
+            event_type NOT IN {_list(_TYPES)}, '',
             has({_list(_PIPELINES)}, event_type), trim(concat('{semconv.INVOKE_WORKFLOW} ', pipeline_type)),
             has({_list(_EXECUTIONS)}, event_type), trim(concat('{semconv.INVOKE_AGENT} ', agent_name)),
             event_type = '{semconv.TOOL_CALLED}',
-            trim(concat('{semconv.EXECUTE_TOOL} ', {tool})),
+            trim(concat('{semconv.EXECUTE_TOOL} ', t.tool_name)),
             event_type = '{semconv.LLM_CALLED}', trim(concat('chat ', llm_model)),
             splitByChar('.', event_type)[2])"""
 
 
-def _told_or_known(told: str, tool: str) -> str:
-    """SQL for the name of the span that an event tells, or lets be known; else empty."""
-    return (
-        f"multiIf({told} != '' AND startsWith(event_type, 'agent.'), {told},"
-        f" event_type NOT IN {_list(_TYPES)}, '', {_span_name(tool)})"
-    )
-
-
-_OPENS: Final = f"event_type IN {_list(_OPEN)}"
-
-
-def _event_spans(name: str, told: str, more: str = "") -> str:
-    """A query on `agent_events` for the spans that no event tells whole."""
-    # Events of one execution share these; a call is told by one event.
+def _untold_spans() -> str:
+    """Return a query on `agent_events` for spans that no single event describes completely."""
+    # Events of one execution share a key; a call has a single event.
     key = f"""multiIf(
             has({_list(_PIPELINES)}, event_type), 'pipeline',
             NOT has({_list(_EXECUTIONS)}, event_type), event_id,
@@ -142,7 +131,7 @@ def _event_spans(name: str, told: str, more: str = "") -> str:
             {_span_hash("'pipeline'")}) AS ParentSpanId,
     fromUnixTimestamp64Nano(toUnixTimestamp64Nano(timestamp) - toInt64(took)) AS Timestamp,
     took AS Duration,
-    name AS SpanName,
+    span_name AS SpanName,
     if(event_type = '{semconv.LLM_CALLED}', 'Client', 'Internal') AS SpanKind,
     service AS ServiceName,
     {_map("pairs.1", "pairs.2")} AS SpanAttributes,
@@ -151,24 +140,23 @@ def _event_spans(name: str, told: str, more: str = "") -> str:
     if(is_open, 'open', 'closed') AS State,
     emitter_id AS EmitterId,
     sequence_number AS SequenceNumber,
-    ingested_at AS IngestedAt{more}
+    ingested_at AS IngestedAt,
+    payload AS Told
 FROM
 (
     SELECT
         tenant, otel_trace_id, trace_id, span_id, parent_span_id, timestamp, event_type, service,
-        emitter_id, sequence_number, ingested_at, error_type,{" payload," if more else ""}
+        emitter_id, sequence_number, ingested_at, error_type, payload, span_name,
         {_FIELDS} AS fields,
         {_attributes()} AS pairs,
         {key} AS key,
-        {name} AS name,
         has({_list(_OPEN)}, event_type) AS is_open,
         if(is_open, 0, least(ifNull(duration_ms, 0), 31536000000) * 1000000) AS took,
         status = 'failed' AS failed,
         JSONExtractString(payload, 'error_message') AS error_message
     FROM agent_events
     WHERE event_type IN {_list(_TYPES)}
-        AND ({_OPENS} OR span_id = ''
-             OR {told})
+        AND (event_type IN {_list(_OPEN)} OR span_id = '' OR span_began = 0)
 )"""
 
 
@@ -178,17 +166,8 @@ def _span_hash(key: str) -> str:
 
 FRAGMENTS: Final = {
     "event_fields": _FIELDS,
-    "event_spans_query": _event_spans(
-        _span_name("JSONExtractString(payload, 'tool_name')"),
-        told="position(payload, '\"span_start_unix_nano\"') = 0",
-    ),
-    "untold_spans_query": _event_spans(
-        "span_name", told="span_began = 0", more=",\n    payload AS Told"
-    ),
-    "span_name": _told_or_known("t.span_name", "t.tool_name"),
-    "span_name_of_payload": _told_or_known(
-        "JSONExtractString(payload, 'span_name')", "JSONExtractString(payload, 'tool_name')"
-    ),
+    "untold_spans_query": _untold_spans(),
+    "span_name": _SPAN_NAME,
     "own_attribute_pairs": _attributes(),
     "own_attributes": _map("pairs.1", "pairs.2"),
     "own_mark_pairs": _marks(),
@@ -196,4 +175,4 @@ FRAGMENTS: Final = {
     "own_mark_names": _list(name for name, _ in semconv.SPAN_EVENTS.values()),
     "own_client_type": repr(semconv.LLM_CALLED),
 }
-"""What the `.sql` files call `$name`."""
+"""Values of `$name` in the `.sql` files."""

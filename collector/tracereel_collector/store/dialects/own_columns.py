@@ -1,7 +1,7 @@
-"""SQL that reads spans out of our own events: nothing of them is stored twice.
+"""SQL that derives spans from tracereel's events, so that they are not stored twice.
 
-An event that closes a span holds all of it. Its attributes and canonical columns are made when they are
-read, which is seldom; made while events come in, they took more than everything else together.
+An event that closes a span contains all of it. Its attributes and canonical columns are calculated at
+read time, which is rare; at insert time they cost more than everything else together.
 """
 
 from typing import Final
@@ -36,11 +36,11 @@ _BASE: Final = (
     *("TenantId", "SequenceNumber", "Position", "IngestedAt", "Source"),
 )
 SPAN_COLUMNS: Final = ", ".join(f"`{name}`" for name in (*_BASE, *COLUMNS, "AttributeTypes"))
-"""The columns of `otel_spans`, in the order of the table."""
+"""Columns of `otel_spans`, in table order."""
 _TYPED: Final = ", ".join(
     (
         *(f"`{name}`" for name in _BASE),
-        # The types of the table, which an insert would have made of them.
+        # Cast to the table's types, as an insert would do.
         *(f"CAST({name} AS {kind}) AS {name}" for name, (kind, _, _) in COLUMNS.items()),
         "AttributeTypes",
     )
@@ -48,13 +48,13 @@ _TYPED: Final = ", ".join(
 
 
 def _sources() -> dict[str, list[tuple[str, str]]]:
-    """Attribute → the fields that say it, and SQL for what each says."""
+    """Return for each attribute its fields and the SQL of their values."""
     found: dict[str, list[tuple[str, str]]] = {}
     for field, names in _KNOWN.items():
         for place, name in enumerate(names):
             said = f"t.{field}"
             if field == "llm_model" and place == 0:
-                # Of a model call, the model that answered is told from the one that was asked for.
+                # For a model call, the model that responded is distinguished from the requested one.
                 found.setdefault(semconv.ANSWERED_BY, []).append(
                     (field, f"if({_IS_CALL}, {said}, '')")
                 )
@@ -75,7 +75,7 @@ _FIELDS: Final = sorted(
 
 
 def _spans_of_events() -> str:
-    """A query on `agent_events` for the spans that events tell whole, as rows of `otel_spans`."""
+    """Return a query on `agent_events` for complete spans, as rows of `otel_spans`."""
     types = ", ".join(f"{name} String" for name in (*_FIELDS, "error_message", "stack_trace"))
     said = ",\n        ".join(f"{sql} AS {name}" for name, sql in _SAID.items())
     return translation(
@@ -137,9 +137,9 @@ FRAGMENTS: Final = {
     "span_columns": SPAN_COLUMNS,
     "told_span_columns": _TYPED,
     "told_spans_query": _spans_of_events(),
-    # Planned with every insert, so it is said shortly what the columns above say of a model call.
+    # Planned in every insert: a short form of the columns above for model calls.
     "told_closes": _CLOSES,
     "told_provider": provider_of("llm_provider"),
     "told_kind": kind_of("lower(JSONExtractString(payload, 'operation'))"),
 }
-"""What the `.sql` files call `$name`."""
+"""Values of `$name` in the `.sql` files."""

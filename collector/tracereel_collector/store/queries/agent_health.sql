@@ -1,4 +1,4 @@
--- What each agent did lately, of every tenant, the busiest first.
+-- Recent activity of each agent of all tenants, busiest first.
 SELECT
     tenant,
     agent,

@@ -1,5 +1,5 @@
--- What agents did in a window: sums for each of them and each step of it.
--- Whole hours are read from the table by hours, what is left over at both ends from that by minutes.
+-- Sums by agent and time step within a window.
+-- Whole hours are read from the hourly table, the remainders at both ends from the minutely one.
 SELECT
     agent,
     intDiv(toUnixTimestamp(minute) - {origin:Int64}, {step:Int64}) AS bucket,

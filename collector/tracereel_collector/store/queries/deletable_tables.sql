@@ -1,4 +1,4 @@
--- Every table whose rows say which tenant and which run they belong to, and the columns that say it.
+-- Tables whose rows have a tenant and a run, with the names of these columns.
 SELECT
     table,
     arrayFirst(c -> c IN ('tenant', 'TenantId'), groupArray(name)) AS tenant_column,
@@ -13,5 +13,5 @@ WHERE database = currentDatabase()
   )
 GROUP BY table
 HAVING tenant_column != '' AND trace_column != ''
--- The events themselves last: they tell what else belongs to a run, should this have to be done again.
+-- Events last: a repeated deletion needs them to find the other rows of a run.
 ORDER BY table IN ('agent_events', 'agent_events_local'), table

@@ -1,4 +1,4 @@
--- Every emitter of a tenant with what it claims, what is stored of it, and what is missing.
+-- Emitters of a tenant with their claimed, stored and missing events.
 SELECT
     emitter_id,
     if(told.state = 'alive' AND {now:Int64} > toUnixTimestamp64Milli(told.received_at) + 3000 * told.interval_seconds,
@@ -14,7 +14,7 @@ SELECT
     seen.highest AS claimed,
     seen.stored AS stored,
     seen.refused AS refused,
-    -- Refused events have numbers and no row.
+    -- Refused events have numbers but no rows.
     toUInt64(greatest(0, toInt64(claimed) - toInt64(seen.stored) - toInt64(seen.refused))) AS missing,
     told.spooled AS spooled,
     told.dropped AS dropped

@@ -1,4 +1,4 @@
--- Agents of the tenant of whom all that was summed up was taken away again; by name, behind a name.
+-- Agents of a tenant whose sums are all zero after deletions, by name, after a given name.
 SELECT toString(agent) AS name
 FROM agent_hours
 WHERE tenant = {tenant:String} AND name > {after:String}

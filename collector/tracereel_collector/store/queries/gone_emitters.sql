@@ -1,5 +1,5 @@
--- Which of some emitters have ended with all that they had to say, or have not spoken for three of their intervals.
--- A goodbye may overtake the last events: what it claims and is not stored yet is still on its way.
+-- Which of some emitters have ended with all events stored, or were silent for three intervals.
+-- The final heartbeat may arrive before the last events: claimed events not stored yet are in transit.
 SELECT emitter_id
 FROM
 (

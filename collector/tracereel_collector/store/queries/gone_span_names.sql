@@ -1,5 +1,5 @@
--- Names that no span of the tenant has any more. What a span is called stands in one small column of the
--- two tables, also where it is told by an event: nothing else of them is read.
+-- Names that no span of the tenant has any more. Both tables have the span name in a small column,
+-- also for spans derived from events, so that only this column is read.
 SELECT DISTINCT toString(span_names.SpanName) AS name
 FROM span_names
 WHERE TenantId = {tenant:String}

@@ -1,6 +1,6 @@
--- Which service calls which, by spans whose parent is another service's: one pass over the spans in the
--- order in which they are stored, a trace at a time. Most traces are of one service and end there.
--- A parent may have begun up to ten minutes before the window; of a trace, so many spans are looked at and no more.
+-- Calls between services, from spans whose parent belongs to another service. One pass over the spans in
+-- storage order, trace by trace. Most traces have a single service and are skipped early.
+-- A parent may have started up to ten minutes before the window. The spans read per trace are limited.
 SELECT
     if(called_by = '', {nameless:String}, called_by) AS parent,
     if(called = '', {nameless:String}, called) AS child,
@@ -9,7 +9,7 @@ FROM
 (
     SELECT
         TraceId,
-        -- Hashes: their arrays are quick to search.
+        -- Hashes, because their arrays are fast to search.
         groupArray({spans:UInt32})(cityHash64(SpanId)) AS ids,
         groupArray({spans:UInt32})(
             if(ParentSpanId = '' OR Timestamp < fromUnixTimestamp64Nano({start:Int64}), 0, cityHash64(ParentSpanId))

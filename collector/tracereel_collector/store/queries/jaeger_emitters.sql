@@ -1,4 +1,4 @@
--- When some emitters were last heard of, whether they have ended, and what is still on its way of them.
+-- State and last heartbeat of some emitters, and the number of their events still in transit.
 SELECT
     emitter_id,
     told.state,

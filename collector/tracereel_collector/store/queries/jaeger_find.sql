@@ -1,6 +1,6 @@
--- The traces with a span that meets every condition, the newest first. A span arrives after it began:
--- older partitions need not be read, less a day for clocks that run ahead. Conditions on tags are put in
--- one by one (`query/jaeger/tags.py`), so that no column is read that none of them is about.
+-- Traces with a span that matches all conditions, newest first. A span arrives after its start, so older
+-- partitions are skipped, with a day of tolerance for clocks that run ahead. Conditions on tags are
+-- inserted one by one (`query/jaeger/tags.py`), so that only the columns they need are read.
 SELECT TraceId, max(at) AS latest
 FROM
 (
@@ -24,7 +24,7 @@ FROM
       AND ({any_service:UInt8} OR ServiceName = {service:String})
       AND ({operation:String} = '' OR SpanName = {operation:String})
       AND Duration >= {min_duration:UInt64} AND Duration <= {max_duration:UInt64}
-      -- How long one takes that has only begun, nobody knows.
+      -- The duration of an open span is unknown.
       AND (State = 'closed' OR NOT {by_duration:UInt8})
       AND $event_tags
 )

@@ -1,4 +1,4 @@
--- Retries, fallbacks and decisions inside spans of some traces, each once.
+-- Retries, fallbacks and decisions in spans of some traces, deduplicated.
 SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS at, Name, Attributes
 FROM otel_span_events
 WHERE TenantId = {tenant:String} AND TraceId IN {traces:Array(String)}

@@ -1,4 +1,4 @@
--- What services do, by name and kind of span.
+-- Operations of services: span names and span kinds.
 SELECT SpanName, SpanKind
 FROM span_names
 WHERE TenantId = {tenant:String}

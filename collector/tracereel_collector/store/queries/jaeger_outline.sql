@@ -1,4 +1,4 @@
--- Of the spans of some traces, as much as a line of a list needs.
+-- Spans of some traces with the columns that a list needs.
 SELECT TraceId, SpanId, ParentSpanId, ServiceName, SpanName, began, took, failed
 FROM
 (

@@ -1,4 +1,4 @@
--- The OpenTelemetry traces of a run, by the name that its sender gave it.
+-- OpenTelemetry traces of a run, by the run's id.
 SELECT otel_trace_id
 FROM agent_events
 WHERE tenant = {tenant:String} AND trace_id = {run:String}

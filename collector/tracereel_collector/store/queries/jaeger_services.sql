@@ -1,4 +1,4 @@
--- The names of a tenant's services; a span without one belongs to the one Jaeger would give it.
+-- Names of a tenant's services. Spans without one get Jaeger's default name.
 SELECT DISTINCT if(ServiceName = '', {nameless:String}, ServiceName) AS name
 FROM span_names
 WHERE TenantId = {tenant:String}

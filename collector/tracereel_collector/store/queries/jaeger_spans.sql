@@ -1,5 +1,5 @@
--- The spans of some traces, each once: as its sender's exporter told it, else as an event told it whole,
--- else as events let it be known.
+-- Spans of some traces, deduplicated: from the sender's exporter, else from a single complete event,
+-- else derived from several events.
 SELECT * EXCEPT (SequenceNumber)
 FROM
 (

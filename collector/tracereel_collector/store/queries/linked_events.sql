@@ -1,4 +1,4 @@
--- The events of several runs in causal order, each once; columns as in `run_events.sql`.
+-- Events of several runs in causal order, deduplicated. Columns as in `run_events.sql`.
 SELECT
     sequence_number,
     formatDateTime(ingested_at, '%Y-%m-%dT%H:%i:%S.%fZ') AS ingested,
@@ -7,7 +7,7 @@ SELECT
     payload
 FROM agent_events
 WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
-    -- From the beginning there is nothing to compare: that is a fifth of what 50 events cost.
+    -- The first page skips the comparison, which is a fifth of the cost of 50 events.
     AND (({after_position:UInt64} = 0 AND {after_number:UInt64} = 0)
         OR (hlc, sequence_number) > ({after_position:UInt64}, {after_number:UInt64}))
 ORDER BY hlc, sequence_number

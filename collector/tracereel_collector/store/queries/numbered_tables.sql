@@ -1,4 +1,4 @@
--- Every table whose rows carry a sequence number, and the column it is in.
+-- Tables whose rows have a sequence number, and its column.
 SELECT table, name
 FROM system.columns
 WHERE database = currentDatabase()

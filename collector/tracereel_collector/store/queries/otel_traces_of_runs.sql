@@ -1,4 +1,4 @@
--- The OpenTelemetry traces of some runs: whether other runs share one, and the runs' spans in it.
+-- OpenTelemetry traces of some runs: whether other runs share them, and the spans of these runs in them.
 SELECT
     otel_trace_id,
     toUInt8(countIf(trace_id NOT IN {ids:Array(String)}) > 0) AS shared,

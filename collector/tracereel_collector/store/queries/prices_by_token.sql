@@ -1,4 +1,4 @@
--- What a token of each model that was called costs in nanodollars, and since when: the oldest price first.
+-- Prices per token of each called model in nanodollars, with their start times, oldest first.
 SELECT toJSONString(mapFromArrays(groupArray(name), groupArray(since)))
 FROM
 (

@@ -1,4 +1,4 @@
--- What else belongs to a run: runs that name it as their parent, and whether others sent spans of its trace.
+-- Child runs of a run, and whether other instrumentations sent spans of its trace.
 SELECT 'child' AS what, trace_id
 FROM run_links
 WHERE tenant = {tenant:String} AND parent_trace_id IN {trace_ids:Array(String)}

@@ -1,4 +1,4 @@
--- What some runs cost together, as the list of runs has it.
+-- Total cost of some runs, as shown in the list of runs.
 SELECT $nano_usd
 FROM trace_summaries AS s
 WHERE s.tenant = {tenant:String} AND s.trace_id IN {trace_ids:Array(String)}

@@ -1,4 +1,4 @@
--- How much there is of some runs, and the plainest figures of a summary, each event once.
+-- Number of events and basic figures of some runs, deduplicated.
 SELECT
     count() AS total_events,
     arraySort(groupUniqArrayIf(1000)(agent_name, agent_name != '')) AS agents,

@@ -1,4 +1,4 @@
--- Some emitters of a tenant: whether they are still there, and what is missing of them.
+-- Some emitters of a tenant: state and number of missing events.
 SELECT
     emitter_id,
     if(told.state = 'alive' AND {now:Int64} > toUnixTimestamp64Milli(told.received_at) + 3000 * told.interval_seconds,

@@ -1,6 +1,6 @@
--- The events of a run in causal order, each once; or those of one step. Decoding them is left to the
--- reader: the engine would take longer to read the columns, let alone to plan that, than to answer.
--- Of one run (`=`, not `IN`) they are stored in this order: a page reads no further than it must.
+-- Events of a run, or of one of its steps, in causal order, deduplicated. The caller decodes the
+-- payloads: planning and reading the columns would take the engine longer than the whole query.
+-- With one run (`=`, not `IN`) this is the storage order, so a page reads only what it needs.
 SELECT
     sequence_number,
     formatDateTime(ingested_at, '%Y-%m-%dT%H:%i:%S.%fZ') AS ingested,
@@ -9,7 +9,7 @@ SELECT
     payload
 FROM agent_events
 WHERE tenant = {tenant:String} AND trace_id = {trace_id:String}
-    -- From the beginning there is nothing to compare: that is a fifth of what 50 events cost.
+    -- The first page skips the comparison, which is a fifth of the cost of 50 events.
     AND (({after_position:UInt64} = 0 AND {after_number:UInt64} = 0)
         OR (hlc, sequence_number) > ({after_position:UInt64}, {after_number:UInt64}))
     AND ({step_id:String} = '' OR span_id = {step_id:String} OR event_id = {step_id:String})

@@ -1,4 +1,4 @@
--- The first executions of agents in some runs, in order, and how each ended; no payload is read.
+-- First executions of agents in some runs, in order, with their results. Reads no payload.
 SELECT
     trace_id,
     toString(agent_name) AS agent,

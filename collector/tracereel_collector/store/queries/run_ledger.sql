@@ -1,12 +1,12 @@
--- What is stored of runs, by emitter: the numbers it gave, how many it says there are, and how many rows
--- and how many different events there are. Events without a number are under no emitter.
+-- Stored events of runs by emitter: numbers, claimed count, rows and distinct events.
+-- Events without a number have an empty emitter.
 SELECT
     trace_id,
     if(trace_seq = 0, '', toString(emitter_id)) AS emitter,
     count() AS stored,
     uniqExact(event_id) AS events,
     if(emitter = '', [], arraySort(groupUniqArray({most:UInt32})(trace_seq))) AS numbers,
-    -- Few events say it; only those are decoded.
+    -- Few events have this field, and only those are decoded.
     max(if(position(payload, 'trace_event_count') = 0, NULL,
         JSONExtract(payload, 'trace_event_count', 'Nullable(UInt64)'))) AS told,
     toUnixTimestamp64Nano(min(timestamp)) AS first_at,
@@ -14,7 +14,7 @@ SELECT
     formatDateTime(max(ingested_at), '%Y-%m-%dT%H:%i:%S.%fZ') AS last_ingested
 FROM agent_events
 WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
-  -- What came of a re-execution is kept with the run and is none of its events.
+  -- Results of a re-execution are stored with the run but do not belong to its events.
   AND NOT (event_type = 'agent.tape.recorded' AND trace_seq = 0)
 GROUP BY trace_id, emitter
 ORDER BY trace_id, emitter

@@ -1,5 +1,5 @@
--- What the model calls of some traces cost by the price of the day, where their senders did not say.
--- As in the view `model_calls`, which counts over all traces and is too much to ask for one.
+-- Cost of the model calls of some traces that were sent without one, by the prices at that time.
+-- As in the view `model_calls`, which covers all traces and is too expensive for one.
 SELECT
     c.SpanId,
     (

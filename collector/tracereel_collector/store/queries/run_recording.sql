@@ -1,4 +1,4 @@
--- Which runs were to get a tape when a run was made, as the events of its outermost calls say.
+-- Recording mode and rate of a run, from the events of its outermost calls.
 SELECT JSONExtractString(payload, 'recording') AS recording, JSONExtractFloat(payload, 'record_rate') AS rate
 FROM agent_events
 WHERE tenant = {tenant:String} AND trace_id = {trace_id:String}

@@ -1,4 +1,4 @@
--- The spans that others sent of some OpenTelemetry traces, each once; ours are made of events.
+-- Spans of some OpenTelemetry traces from other instrumentations, deduplicated. Ours come from events.
 SELECT
     SequenceNumber,
     formatDateTime(IngestedAt, '%Y-%m-%dT%H:%i:%S.%fZ') AS ingested,
@@ -28,7 +28,7 @@ SELECT
     if({with_attributes:Bool}, toJSONString(SpanAttributes), '') AS attributes
 FROM otel_spans
 WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND Source = 'otlp'
-    -- A span that an event tells of too is not told twice.
+    -- Skip spans that are also derived from an event.
     AND SpanId NOT IN (SELECT span_id FROM agent_events
         WHERE tenant = {tenant:String} AND trace_id IN {told_by:Array(String)})
     AND (toUInt64(greatest(began, 0)), SequenceNumber, SpanId)

@@ -1,4 +1,4 @@
--- Scores of a tenant summed up per agent and name; a score of a whole run has no agent.
+-- Scores of a tenant aggregated by agent and name. A score of a whole run has no agent.
 SELECT
     agent,
     name,

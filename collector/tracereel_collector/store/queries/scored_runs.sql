@@ -1,5 +1,5 @@
--- Runs of which one score is as wanted, all of it at once. The latest telling of a score counts, and is taken
--- whole: alone, a value that is null would be skipped for that of an older telling.
+-- Runs with a score that matches all conditions. The latest version of a score counts, taken as a tuple:
+-- argMax of a single column would skip a NULL in favour of an older version.
 SELECT trace_id
 FROM
 (

@@ -1,4 +1,4 @@
--- Scores of a tenant, the newest first; a step's agent is told by the events of the step.
+-- Scores of a tenant, newest first. The agent of a step comes from the step's events.
 SELECT
     score_id,
     trace_id,

@@ -1,5 +1,5 @@
--- How many of the runs that match have each value, and began in each step of the window: each run is
--- looked at once for all of it. What is counted is a text `kind:value`, the most frequent of a kind first.
+-- Number of matching runs by tag value and by time step, in one pass over the runs.
+-- Counted are texts `kind:value`, the most frequent of each kind first.
 SELECT substringIndex(tag, ':', 1) AS kind, substring(tag, length(kind) + 2) AS value, count() AS runs
 FROM
 (

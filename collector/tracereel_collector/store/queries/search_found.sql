@@ -1,4 +1,4 @@
--- What is shown of the runs that were found.
+-- Columns of the runs found, for display.
 SELECT
     run,
     toUnixTimestamp64Nano(min(s.started)) AS started_unix_nano,

@@ -1,6 +1,6 @@
 SELECT
     s.*,
-    -- Spans of other instrumentations belong to the run that was in their OpenTelemetry trace.
+    -- Spans of other instrumentations belong to the run of their OpenTelemetry trace.
     if(l.owner = '', s.trace_id, l.owner) AS run
 FROM trace_summaries AS s
 GLOBAL LEFT ANY JOIN

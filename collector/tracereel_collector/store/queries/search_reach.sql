@@ -1,5 +1,5 @@
--- How far the runs of a tenant reach, whether any has an id of its own in an OpenTelemetry trace, and
--- whether any has tokens that nobody sent a cost of.
+-- Time range of a tenant's runs, whether any differs from its OpenTelemetry trace id, and whether any
+-- has tokens without a cost.
 SELECT
     toUnixTimestamp(min(hour)),
     toUnixTimestamp(max(hour)),

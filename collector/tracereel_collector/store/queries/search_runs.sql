@@ -1,4 +1,4 @@
--- The runs that match, in order: ids and what they are sorted by. Fragments in it are our own.
+-- Matching runs in order: ids and sort values. The inserted fragments are constants of ours.
 SELECT run, sort_value
 FROM
 (

@@ -1,4 +1,4 @@
--- The runs of a conversation, in order.
+-- Runs of a session, in order.
 SELECT trace_id, toUnixTimestamp64Nano(min(started)) AS start
 FROM trace_summaries
 WHERE tenant = {tenant:String} AND has(tags, {session_tag:String})

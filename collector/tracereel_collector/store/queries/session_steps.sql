@@ -1,4 +1,4 @@
--- What models and tools did in some runs, and what came of them, in order; told by events, or by spans.
+-- Calls of models and tools in some runs, and final results, in order, from events or spans.
 SELECT *
 FROM
 (

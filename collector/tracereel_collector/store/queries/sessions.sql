@@ -1,4 +1,4 @@
--- Conversations that were active in a window, the one active last first.
+-- Sessions active in a window, most recently active first.
 SELECT
     substring(session_tag, 9) AS session,
     toUnixTimestamp64Nano(max(r.ended)) AS last,
@@ -11,7 +11,7 @@ SELECT
     sum(r.nano_usd) AS nano_usd,
     arraySort(groupUniqArrayIf(20)(substring(r.user_tag, 6), r.user_tag != '')) AS users,
     argMax(r.run, r.started) AS last_run,
-    -- Of a turn that began before the window, its beginning is not among what is read.
+    -- The opening of a run that started before the window is not among the rows.
     substring(argMinIf(r.opening, r.started, r.opening != ''), 18) AS opened
 FROM
 (

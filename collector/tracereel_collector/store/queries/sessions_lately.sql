@@ -1,4 +1,4 @@
--- The conversations of some runs, the one active last first: names only.
+-- Ids of the sessions of some runs, most recently active first.
 SELECT substring(session_tag, 9) AS session, toUnixTimestamp64Nano(max(r.ended)) AS last
 FROM
 (

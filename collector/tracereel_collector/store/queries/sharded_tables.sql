@@ -1,4 +1,4 @@
--- On a cluster: the tables that reach all shards, what each shard keeps of them, and the cluster's name.
+-- Distributed tables of a cluster: name, local table, cluster.
 SELECT
     name,
     extract(engine_full, '^Distributed\\(\'?\\w+\'?, \'?\\w+\'?, \'?(\\w+)') AS kept_in,

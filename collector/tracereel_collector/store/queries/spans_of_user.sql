@@ -1,4 +1,4 @@
--- Spans in which a user is named.
+-- Spans that name a user.
 SELECT DISTINCT TraceId, SpanId
 FROM otel_spans
 WHERE TenantId = {tenant:String} AND UserId = {user_id:String}

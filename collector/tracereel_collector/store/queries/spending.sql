@@ -1,4 +1,4 @@
--- What models have cost each tenant lately and within a day, in dollars, and when that day began.
+-- Cost of models by tenant in dollars, recently and within a day, and the start of that day's data.
 SELECT
     tenant,
     sumIf(nano_usd, minute >= {since:DateTime('UTC')}) / 1e9 AS lately,

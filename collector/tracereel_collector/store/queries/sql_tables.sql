@@ -1,2 +1,2 @@
--- Everything in the database that has a name, and what it is.
-SELECT name, engine FROM system.tables WHERE database = currentDatabase()
+-- All tables and views of all databases, with their engines.
+SELECT database, name, engine FROM system.tables

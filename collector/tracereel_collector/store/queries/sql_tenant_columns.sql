@@ -1,2 +1,2 @@
--- The tables and views whose rows say which tenant they belong to.
+-- Tables and views with a tenant column, and its name.
 SELECT table, name FROM system.columns WHERE database = currentDatabase() AND name IN ('tenant', 'TenantId')

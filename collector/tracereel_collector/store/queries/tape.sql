@@ -1,7 +1,9 @@
--- What was recorded of a run for its re-execution: the parts of its tapes in order, each once, as sent.
+-- Parts of one tape in order, the first arrival of each.
 SELECT payload
 FROM agent_events
 WHERE tenant = {tenant:String} AND trace_id = {trace_id:String} AND event_type = 'agent.tape.recorded'
-ORDER BY hlc, sequence_number
-LIMIT 1 BY event_id
+    AND emitter_id = {emitter_id:String} AND JSONExtractString(payload, 'tape_id') = {tape_id:String}
+    AND JSONExtractString(payload, 'records', 1, 'r') != 'replayed'
+ORDER BY JSONExtractUInt(payload, 'part') AS part, ingested_at, sequence_number
+LIMIT 1 BY part
 LIMIT {limit:UInt32}

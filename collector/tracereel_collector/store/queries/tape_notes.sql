@@ -1,5 +1,5 @@
--- What the tapes of some runs say of themselves: where each began and ended, what is wrong with it, what came of
--- its re-executions; and how many calls it serves. The calls themselves are left out.
+-- Metadata of some tapes: start, end, problems and number of replayable calls, and the results of
+-- re-executions of their runs. The calls themselves are not read.
 SELECT
     trace_id,
     JSONExtractString(payload, 'tape_id') AS tape_id,
@@ -14,9 +14,14 @@ SELECT
             AND JSONExtractString(each, 'c') != 'block'
             AND NOT JSONHas(each, 'i'),
         records
-    ) AS calls
+    ) AS calls,
+    JSONExtractString(payload, 'records', 1, 'r') = 'replayed' AS of_replay
 FROM agent_events
 WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)} AND event_type = 'agent.tape.recorded'
-ORDER BY hlc, sequence_number
-LIMIT 1 BY event_id
+    AND (of_replay OR has(
+        arrayZip({of_traces:Array(String)}, {emitter_ids:Array(String)}, {tape_ids:Array(String)}),
+        (trace_id, toString(emitter_id), tape_id)
+    ))
+ORDER BY of_replay, if(of_replay, hlc, 0), ingested_at, sequence_number
+LIMIT 1 BY trace_id, of_replay, if(of_replay, event_id, toString(part))
 LIMIT {limit:UInt32}

@@ -1,4 +1,4 @@
--- Runs in which a user is named, and OpenTelemetry traces of theirs that no event speaks of.
+-- Runs that name a user, and the user's OpenTelemetry traces without events.
 SELECT DISTINCT id FROM
 (
     SELECT trace_id AS id FROM agent_events
@@ -7,7 +7,7 @@ SELECT DISTINCT id FROM
     SELECT TraceId AS id FROM otel_spans
     WHERE TenantId = {tenant:String} AND UserId = {user_id:String}
     UNION ALL
-    -- A run whose spans alone name the user; where several runs share a trace, spans tell of none.
+    -- Runs whose user is named only in spans. If several runs share a trace, its spans identify none.
     SELECT any(trace_id) AS id FROM agent_events
     WHERE tenant = {tenant:String} AND otel_trace_id IN
     (

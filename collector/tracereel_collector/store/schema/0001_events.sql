@@ -8,6 +8,8 @@ CREATE TABLE events_in
 )
 ENGINE = Null;
 
+-- One row per event. Spans of our own events are read from here (`whole_spans`), not stored twice.
+-- The indexes skip the parts that do not hold a run: its id is within the range of almost all of them.
 CREATE TABLE agent_events
 (
     tenant LowCardinality(String),
@@ -17,7 +19,7 @@ CREATE TABLE agent_events
     event_type LowCardinality(String),
     event_version LowCardinality(String),
     timestamp DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
-    hlc UInt64 CODEC(Delta, ZSTD(1)) COMMENT 'hybrid logical clock, ns; the timestamp where absent',
+    hlc UInt64 COMMENT 'hybrid logical clock, ns; the timestamp where absent' CODEC(Delta, ZSTD(1)),
     trace_id String CODEC(ZSTD(1)),
     otel_trace_id String CODEC(ZSTD(1)),
     parent_trace_id String CODEC(ZSTD(1)),
@@ -46,7 +48,12 @@ CREATE TABLE agent_events
     error_type LowCardinality(String),
     error_code LowCardinality(String),
     error_category LowCardinality(String),
-    payload String CODEC(ZSTD(1)) COMMENT 'the event as it was sent'
+    payload String COMMENT 'the event as it was sent' CODEC(ZSTD(1)),
+    span_name LowCardinality(String) COMMENT 'of the span that the event tells, or lets be known',
+    span_began Int64 COMMENT 'ns; 0 where the event does not tell a whole span' CODEC(Delta, ZSTD(1)),
+    span_ended Int64 COMMENT 'ns' CODEC(Delta, ZSTD(1)),
+    INDEX by_otel_trace otel_trace_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = MergeTree
 PARTITION BY toDate(ingested_at)
@@ -111,7 +118,10 @@ SELECT
     t.error_type AS error_type,
     t.error_code AS error_code,
     t.error_category AS error_category,
-    line AS payload
+    line AS payload,
+    $span_name AS span_name,
+    t.span_start_unix_nano AS span_began,
+    t.span_end_unix_nano AS span_ended
 FROM
 (
     SELECT
@@ -135,7 +145,9 @@ FROM
             llm_provider String, llm_model String, llm_tokens_used Nullable(UInt64),
             llm_prompt_tokens Nullable(UInt64), llm_completion_tokens Nullable(UInt64),
             llm_cost_usd Nullable(Float64),
-            error_type String, error_code String, error_category String)') AS t
+            error_type String, error_code String, error_category String,
+            span_name String, tool_name String,
+            span_start_unix_nano Int64, span_end_unix_nano Int64)') AS t
     FROM events_in
     ARRAY JOIN
         splitByChar('\n', body) AS line,

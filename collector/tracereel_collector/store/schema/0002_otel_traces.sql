@@ -8,7 +8,9 @@ CREATE TABLE otlp_traces_in
 )
 ENGINE = Null;
 
--- Spans of every origin on their way to `otel_spans`: the exporter's columns and where they came from.
+-- Spans on their way to `otel_spans`: the exporter's columns and where they came from.
+-- `AttributeTypes` has the type of each attribute that is not a string, since the maps hold strings: one
+-- entry per name for the span, its resource and its events; the numbers are those of OTLP's `AnyValue`.
 CREATE TABLE spans_in
 (
     Timestamp DateTime64(9),
@@ -43,7 +45,8 @@ CREATE TABLE spans_in
     SequenceNumber UInt64,
     Position UInt64,
     IngestedAt DateTime64(9, 'UTC'),
-    Source LowCardinality(String)
+    Source LowCardinality(String),
+    AttributeTypes Map(LowCardinality(String), UInt8)
 )
 ENGINE = Null;
 
@@ -78,59 +81,12 @@ SELECT
     first_sequence_number AS SequenceNumber,
     bitShiftLeft(toUInt64(r_at), 42) + bitShiftLeft(toUInt64(ss_at), 21) + s_at AS Position,
     fromUnixTimestamp64Nano(toInt64(received_unix_nano), 'UTC') AS IngestedAt,
-    'otlp' AS Source
+    'otlp' AS Source,
+    $attribute_types AS AttributeTypes
 FROM otlp_traces_in
 ARRAY JOIN request.resource_spans AS rs, arrayEnumerate(request.resource_spans) AS r_at
 ARRAY JOIN rs.scope_spans AS ss, arrayEnumerate(rs.scope_spans) AS ss_at
 ARRAY JOIN ss.spans AS s, arrayEnumerate(ss.spans) AS s_at;
-
--- Our SDK sends events only: the event that closes an execution carries the whole span.
-CREATE MATERIALIZED VIEW events_to_spans TO spans_in AS
-SELECT
-    fromUnixTimestamp64Nano(began) AS Timestamp,
-    otel_trace_id AS TraceId,
-    span_id AS SpanId,
-    parent_span_id AS ParentSpanId,
-    '' AS TraceState,
-    span_name AS SpanName,
-    if(event_type = $own_client_type, 'Client', 'Internal') AS SpanKind,
-    service AS ServiceName,
-    CAST(map('service.name', service) AS Map(LowCardinality(String), String)) AS ResourceAttributes,
-    'tracereel' AS ScopeName,
-    '' AS ScopeVersion,
-    $own_attributes AS SpanAttributes,
-    toUInt64(greatest(ended - began, 0)) AS Duration,
-    if(failed, 'Error', 'Unset') AS StatusCode,
-    if(failed, concat(error_type, if(error_message = '', '', ': '), error_message), '') AS StatusMessage,
-    if(failed, [fromUnixTimestamp64Nano(ended)], []) AS `Events.Timestamp`,
-    if(failed, [toLowCardinality('exception')], []) AS `Events.Name`,
-    if(failed, [CAST(mapFilter((k, v) -> v != '', map(
-        'exception.type', toString(error_type), 'exception.message', error_message,
-        'exception.stacktrace', stack_trace)) AS Map(LowCardinality(String), String))], [])
-        AS `Events.Attributes`,
-    tenant AS TenantId,
-    sequence_number AS SequenceNumber,
-    toUInt64(0) AS Position,
-    ingested_at AS IngestedAt,
-    'event' AS Source
-FROM
-(
-    SELECT
-        tenant, sequence_number, ingested_at, event_type, otel_trace_id, span_id, parent_span_id,
-        service, error_type,
-        $event_fields AS fields,
-        $own_attribute_pairs AS pairs,
-        JSONExtractString(payload, 'span_name') AS span_name,
-        JSONExtractInt(payload, 'span_start_unix_nano') AS began,
-        JSONExtractInt(payload, 'span_end_unix_nano') AS ended,
-        JSONExtractString(payload, 'error_message') AS error_message,
-        JSONExtractString(payload, 'stack_trace') AS stack_trace,
-        status = 'failed' AS failed
-    FROM agent_events
-    WHERE span_id != '' AND startsWith(event_type, 'agent.')
-        AND position(payload, '"span_start_unix_nano"') > 0
-)
-WHERE began > 0 AND span_name != '';
 
 -- What happens inside a span comes before the span, in events of its own: kept under the span's id,
 -- to be joined when a trace is read.
@@ -201,11 +157,12 @@ CREATE TABLE otel_spans
         Attributes Map(LowCardinality(String), String)
     ) CODEC(ZSTD(1)),
     TenantId LowCardinality(String),
-    SequenceNumber UInt64 CODEC(DoubleDelta, ZSTD(1)) COMMENT 'of the request or event it came with',
-    Position UInt64 CODEC(Delta, ZSTD(1)) COMMENT 'place within the request: grows from span to span',
+    SequenceNumber UInt64 COMMENT 'of the request or event it came with' CODEC(DoubleDelta, ZSTD(1)),
+    Position UInt64 COMMENT 'place within the request: grows from span to span' CODEC(Delta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
     Source LowCardinality(String) COMMENT 'otlp, or event: derived from the event that closed it',
-    $canonical_definitions
+    $canonical_definitions,
+    AttributeTypes Map(LowCardinality(String), UInt8) CODEC(ZSTD(1))
 )
 ENGINE = MergeTree
 PARTITION BY toDate(IngestedAt)
@@ -216,11 +173,25 @@ SETTINGS $merge_tree_settings;
 CREATE MATERIALIZED VIEW spans_to_otel_spans TO otel_spans AS
 $translated_spans;
 
+-- Spans that no event has told whole: those that have begun, and those of senders that know no spans.
+-- Where such a sender gives no id, one is made of what its events have in common.
+CREATE VIEW untold_spans AS
+$untold_spans_query;
+
+-- Every span, whoever told it: those that came over OTLP, and those of our own events.
+CREATE VIEW whole_spans AS
+SELECT $span_columns, '' AS Told FROM otel_spans WHERE Source = 'otlp'
+UNION ALL
+SELECT $told_span_columns, Told FROM
+(
+$told_spans_query
+);
+
 -- What people read: each span once, under the exporter's name. Of a span that came both ways, the
 -- one the sender's own exporter sent is shown: it has whatever else was put on it. Of one that came
 -- several times, the last that has ended: some senders tell of a span before it is over.
 CREATE VIEW otel_traces AS
-SELECT * FROM otel_spans
+SELECT * EXCEPT (AttributeTypes, Told) FROM whole_spans
 ORDER BY Source DESC, Duration > 0 DESC, SequenceNumber DESC, Position DESC
 LIMIT 1 BY TenantId, TraceId, SpanId;
 
@@ -267,3 +238,32 @@ FROM
         )
     )
 );
+
+-- Which services there are and what they do: small, whatever the traffic.
+CREATE TABLE span_names
+(
+    TenantId LowCardinality(String),
+    ServiceName LowCardinality(String),
+    SpanName String CODEC(ZSTD(1)),
+    SpanKind LowCardinality(String),
+    LastAt SimpleAggregateFunction(max, DateTime64(9, 'UTC')) CODEC(ZSTD(1))
+)
+ENGINE = AggregatingMergeTree
+ORDER BY (TenantId, ServiceName, SpanName, SpanKind)
+SETTINGS $merge_tree_settings;
+
+CREATE MATERIALIZED VIEW spans_to_span_names TO span_names AS
+SELECT TenantId, ServiceName, toString(SpanName) AS SpanName, SpanKind, max(IngestedAt) AS LastAt
+FROM otel_spans
+GROUP BY TenantId, ServiceName, SpanName, SpanKind;
+
+CREATE MATERIALIZED VIEW events_to_span_names TO span_names AS
+SELECT
+    tenant AS TenantId,
+    service AS ServiceName,
+    toString(span_name) AS SpanName,
+    if(event_type = $own_client_type, 'Client', 'Internal') AS SpanKind,
+    max(ingested_at) AS LastAt
+FROM agent_events
+WHERE span_name != ''
+GROUP BY TenantId, ServiceName, SpanName, SpanKind;

@@ -28,9 +28,9 @@ CREATE TABLE otel_logs
     LogAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
     EventName String CODEC(ZSTD(1)),
     ObservedTimestamp DateTime64(9) CODEC(Delta, ZSTD(1)),
-    OriginalTimeUnixNano UInt64 CODEC(ZSTD(1)) COMMENT 'what was sent, where Timestamp cannot hold it; else 0',
+    OriginalTimeUnixNano UInt64 COMMENT 'what was sent, where Timestamp cannot hold it; else 0' CODEC(ZSTD(1)),
     TenantId LowCardinality(String),
-    SequenceNumber UInt64 CODEC(DoubleDelta, ZSTD(1)) COMMENT 'of the request the record came with',
+    SequenceNumber UInt64 COMMENT 'of the request the record came with' CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
     INDEX by_trace TraceId TYPE bloom_filter(0.001) GRANULARITY 1
 )

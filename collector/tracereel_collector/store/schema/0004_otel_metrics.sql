@@ -90,11 +90,11 @@ CREATE TABLE otel_metrics_gauge
         SpanId String,
         TraceId String
     ) CODEC(ZSTD(1)),
-    IntValue Nullable(Int64) CODEC(ZSTD(1)) COMMENT 'the value where it was sent as an integer',
-    OriginalTimeUnixNano UInt64 CODEC(ZSTD(1)) COMMENT 'what was sent, where TimeUnix cannot hold it; else 0',
+    IntValue Nullable(Int64) COMMENT 'the value where it was sent as an integer' CODEC(ZSTD(1)),
+    OriginalTimeUnixNano UInt64 COMMENT 'what was sent, where TimeUnix cannot hold it; else 0' CODEC(ZSTD(1)),
     OriginalStartTimeUnixNano UInt64 CODEC(ZSTD(1)),
     TenantId LowCardinality(String),
-    SequenceNumber UInt64 CODEC(DoubleDelta, ZSTD(1)) COMMENT 'of the request the point came with',
+    SequenceNumber UInt64 COMMENT 'of the request the point came with' CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))
 )
 ENGINE = MergeTree
@@ -130,11 +130,11 @@ CREATE TABLE otel_metrics_sum
     ) CODEC(ZSTD(1)),
     AggregationTemporality Int32 CODEC(ZSTD(1)),
     IsMonotonic Boolean CODEC(ZSTD(1)),
-    IntValue Nullable(Int64) CODEC(ZSTD(1)) COMMENT 'the value where it was sent as an integer',
-    OriginalTimeUnixNano UInt64 CODEC(ZSTD(1)) COMMENT 'what was sent, where TimeUnix cannot hold it; else 0',
+    IntValue Nullable(Int64) COMMENT 'the value where it was sent as an integer' CODEC(ZSTD(1)),
+    OriginalTimeUnixNano UInt64 COMMENT 'what was sent, where TimeUnix cannot hold it; else 0' CODEC(ZSTD(1)),
     OriginalStartTimeUnixNano UInt64 CODEC(ZSTD(1)),
     TenantId LowCardinality(String),
-    SequenceNumber UInt64 CODEC(DoubleDelta, ZSTD(1)) COMMENT 'of the request the point came with',
+    SequenceNumber UInt64 COMMENT 'of the request the point came with' CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))
 )
 ENGINE = MergeTree
@@ -177,10 +177,10 @@ CREATE TABLE otel_metrics_histogram
     HasSum Bool,
     HasMin Bool,
     HasMax Bool,
-    OriginalTimeUnixNano UInt64 CODEC(ZSTD(1)) COMMENT 'what was sent, where TimeUnix cannot hold it; else 0',
+    OriginalTimeUnixNano UInt64 COMMENT 'what was sent, where TimeUnix cannot hold it; else 0' CODEC(ZSTD(1)),
     OriginalStartTimeUnixNano UInt64 CODEC(ZSTD(1)),
     TenantId LowCardinality(String),
-    SequenceNumber UInt64 CODEC(DoubleDelta, ZSTD(1)) COMMENT 'of the request the point came with',
+    SequenceNumber UInt64 COMMENT 'of the request the point came with' CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))
 )
 ENGINE = MergeTree
@@ -228,10 +228,10 @@ CREATE TABLE otel_metrics_exponential_histogram
     HasSum Bool,
     HasMin Bool,
     HasMax Bool,
-    OriginalTimeUnixNano UInt64 CODEC(ZSTD(1)) COMMENT 'what was sent, where TimeUnix cannot hold it; else 0',
+    OriginalTimeUnixNano UInt64 COMMENT 'what was sent, where TimeUnix cannot hold it; else 0' CODEC(ZSTD(1)),
     OriginalStartTimeUnixNano UInt64 CODEC(ZSTD(1)),
     TenantId LowCardinality(String),
-    SequenceNumber UInt64 CODEC(DoubleDelta, ZSTD(1)) COMMENT 'of the request the point came with',
+    SequenceNumber UInt64 COMMENT 'of the request the point came with' CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))
 )
 ENGINE = MergeTree
@@ -263,10 +263,10 @@ CREATE TABLE otel_metrics_summary
         Value Float64
     ) CODEC(ZSTD(1)),
     Flags UInt32 CODEC(ZSTD(1)),
-    OriginalTimeUnixNano UInt64 CODEC(ZSTD(1)) COMMENT 'what was sent, where TimeUnix cannot hold it; else 0',
+    OriginalTimeUnixNano UInt64 COMMENT 'what was sent, where TimeUnix cannot hold it; else 0' CODEC(ZSTD(1)),
     OriginalStartTimeUnixNano UInt64 CODEC(ZSTD(1)),
     TenantId LowCardinality(String),
-    SequenceNumber UInt64 CODEC(DoubleDelta, ZSTD(1)) COMMENT 'of the request the point came with',
+    SequenceNumber UInt64 COMMENT 'of the request the point came with' CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))
 )
 ENGINE = MergeTree

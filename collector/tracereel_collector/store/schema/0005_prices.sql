@@ -25,6 +25,18 @@ FROM otel_spans
 WHERE CallKind IN $direct_kinds
 GROUP BY TenantId, Day, Provider, Model;
 
+CREATE MATERIALIZED VIEW events_to_model_usage TO model_usage AS
+SELECT
+    tenant AS TenantId,
+    toDate(ingested_at) AS Day,
+    $told_provider AS Provider,
+    if(llm_model = '', JSONExtractString(payload, 'llm_model_requested'), llm_model) AS Model,
+    count() AS Calls,
+    countIf(isNull(llm_cost_usd) AND isNotNull(coalesce(llm_tokens_used, llm_prompt_tokens))) AS CallsWithoutCost
+FROM agent_events
+WHERE event_type = $own_client_type AND $told_closes AND $told_kind IN $direct_kinds
+GROUP BY TenantId, Day, Provider, Model;
+
 -- The price table of each start that brought another one; the newest revision is in force.
 CREATE TABLE model_prices
 (
@@ -120,7 +132,7 @@ FROM
     WHERE CallKind IN $direct_kinds
         AND (TenantId, TraceId, SpanId) NOT IN (
             SELECT TenantId, TraceId, ParentSpanId
-            FROM otel_spans
+            FROM whole_spans
             WHERE CallKind IN $direct_kinds AND isNotNull(TotalTokens) AND ParentSpanId != ''
         )
     ORDER BY isNull(TotalTokens), Timestamp DESC

@@ -7,7 +7,7 @@ export function parseMetrics(text) {
     const found = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/.exec(line);
     if (!found) continue;
     const labels = {};
-    for (const [, name, value] of (found[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) labels[name] = value.replace(/\\(.)/g, "$1");
+    for (const [, name, value] of (found[2] ?? "").matchAll(/\b(\w+)="((?:[^"\\]|\\.)*)"/g)) labels[name] = value.replace(/\\(.)/g, "$1");
     if (!samples.has(found[1])) samples.set(found[1], []);
     samples.get(found[1]).push({ labels, value: Number(found[3]) });
   }

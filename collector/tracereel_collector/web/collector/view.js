@@ -116,7 +116,7 @@ function emitterTable(emitters) {
 function quarantineTable(entries, read, open) {
   if (!entries.length) return h("section", {}, h("h2", {}, "Quarantine"), h("p", { class: "quiet" }, "Nothing was refused by the store."));
   const act = async (method, path, said) => {
-    try { await ask(path, { method }); toast(said); await read(); } catch (error) { toast(error.message); }
+    try { await ask(path, { method }); toast(said); await read(); } catch (error) { toast([error.message, error.hint].filter(Boolean).join(" · ")); }
   };
   return h("section", {}, h("h2", {}, "Quarantine"), h("table", { class: "grid" }, h("tbody", {}, entries.map((each) => h("tr", {},
     h("td", {}, `#${each.id}`), h("td", {}, badge("failed"), " ", plain(each.kind), ` ${several(each.records, "record")}, ${bytes(each.bytes)}`), h("td", { class: "quiet" }, clock(each.quarantined)),

@@ -121,5 +121,5 @@ function rawBlock(raw) {
   const pre = h("pre", { class: "value", tabindex: "0" });
   const made = h("details", {}, h("summary", {}, h("h3", {}, "Raw JSON")), pre);
   made.addEventListener("toggle", () => { if (made.open) pre.textContent = plain(raw().slice(0, 400_000)); });
-  return folding(made, "Raw JSON", raw);
+  return folding(made, "Raw JSON", () => plain(raw()));
 }

@@ -21,12 +21,18 @@ export function replaySections(found) {
   const replays = found.replays.filter((each) => !each.branch);
   return [
     h("section", { class: "again" }, h("h3", { class: "quiet" }, "Run it again"),
-      found.command ? h("div", { class: "command" }, h("code", {}, plain(found.command).split(" ").map((word, at) => [at ? " " : "", h("span", {}, word)])), copyButton(found.command, "Copy", "command")) : null,
+      found.command ? commandLine(plain(found.command)) : null,
       h("p", {}, sentence(found)),
       found.reasons.length > 0 && h("ul", { class: "reasons" }, found.reasons.slice(0, 8).map((each) => h("li", {}, plain(each))))),
     replays.length > 0 && h("section", { class: "replays" }, h("h3", { class: "quiet" }, "Replays"), h("ol", {}, replays.slice(-6).reverse().map(replayLine))),
     found.branches && h("section", { class: "branches" }, h("h3", { class: "quiet" }, "Branches"), tree(found.branches, found.trace_id)),
   ];
+}
+
+/** A command and the button that copies it: what is copied is the text that is shown. */
+function commandLine(command) {
+  const shown = h("code", {}, command.split(" ").map((word, at) => [at ? " " : "", h("span", {}, word)]));
+  return h("div", { class: "command" }, shown, copyButton(() => shown.textContent, "Copy", "command"));
 }
 
 function sentence({ recorded, replayable, calls }) {

@@ -111,7 +111,7 @@ export async function show(place, address, signal, begun) {
     const otel = run.document.otel_trace_ids?.[0] ?? id;
     replace(head,
       h("div", { class: "run-title" }, link("#/runs", "Runs", { class: "quiet" }), h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
-        h("h1", {}, name), badge(run.state), replayBadge(replayable), h("code", { class: "quiet", title: id }, shortId(id)), copyButton(id, "Copy id"),
+        h("h1", {}, name), badge(run.state), replayBadge(replayable), h("code", { class: "quiet", title: plain(id) }, shortId(id)), copyButton(plain(id), "Copy id"),
         h("span", { class: "quiet", title: `Began ${run.document.time}` }, clock(run.document.time)),
         h("span", { class: "end" },
           link(made("compare", [id]), "Compare", { title: "With another run" }), link(where, "JSON", { title: "The run as JSON: steps, chains, sums" }), link(path("v1", "replay", id), "Timeline", { title: "Its events in order, as JSON" }), link(path("v1", "traces", otel, "jaeger"), "Jaeger", { title: "The trace in Jaeger, or as its API has it where no Jaeger is known" }))),

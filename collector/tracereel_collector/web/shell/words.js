@@ -151,7 +151,7 @@ export function signOf(status) {
 
 /** Control characters made visible, and direction marks harmless. */
 export function plain(value) {
-  return String(value ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f\u202a-\u202e\u2066-\u2069]/g, "␣");
+  return String(value ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "␣");
 }
 
 export function shortId(id) {
@@ -165,7 +165,7 @@ export function laidOut(value) {
   if (typeof value !== "string") return plain(JSON.stringify(value, null, 2));
   const text = value.trim();
   if (/^[[{]/.test(text) && text.length < 200_000) {
-    try { return JSON.stringify(JSON.parse(text), null, 2); } catch { /* it only looks like JSON */ }
+    try { return plain(JSON.stringify(JSON.parse(text), null, 2)); } catch { /* it only looks like JSON */ }
   }
   return plain(value);
 }

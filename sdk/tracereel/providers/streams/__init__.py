@@ -1,4 +1,4 @@
-"""Stream adapters: one for each provider, and for LangChain's event streams."""
+"""Stream adapters for each provider and for LangChain event streams."""
 
 from typing import Any, Final
 
@@ -24,10 +24,10 @@ ADAPTERS: Final[dict[str, type[StreamAdapter]]] = {
 
 
 def adapter_for(provider: str, **options: Any) -> StreamAdapter:
-    """A new adapter for one stream of a provider; `options` are those of `StreamAdapter`.
+    """Create an adapter for one stream of a provider; for `options` see `StreamAdapter`.
 
     Raises:
-        UnknownProviderError: no adapter is known by that name; the message lists those that are.
+        UnknownProviderError: the provider is unknown; the message lists the known ones.
     """
     name = provider_named(provider) if isinstance(provider, str) else None
     if name is None:

@@ -1,4 +1,4 @@
-"""The events of Anthropic's Messages streams."""
+"""Stream adapter for Anthropic Messages."""
 
 from typing import Any, Final
 
@@ -23,8 +23,8 @@ from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.usage import read_usage
 
 
-class _Delta(msgspec.Struct):
-    """A piece of a block, as far as it is text."""
+class _AnthropicDelta(msgspec.Struct):
+    """Text fields of a block delta."""
 
     type: str = ""
     text: str = ""
@@ -32,19 +32,19 @@ class _Delta(msgspec.Struct):
     partial_json: str = ""
 
 
-class _DeltaChunk(msgspec.Struct):
-    """The chunks that most of a stream is."""
+class _AnthropicDeltaChunk(msgspec.Struct):
+    """The most frequent kind of chunk."""
 
     type: str
     index: int
-    delta: _Delta
+    delta: _AnthropicDelta
 
 
-_read_delta: Final = msgspec.json.Decoder(_DeltaChunk).decode
+_read_delta: Final = msgspec.json.Decoder(_AnthropicDeltaChunk).decode
 
 
 class _Block:
-    """A content block that is being put together."""
+    """Content block that is being assembled."""
 
     __slots__ = ("citations", "json", "signature", "start", "text", "thinking")
 
@@ -77,7 +77,7 @@ class _Block:
 
 
 class AnthropicStreamAdapter(StreamAdapter):
-    """The raw events of a Messages stream; the helper events of the client are passed over."""
+    """Adapter for the raw events of a Messages stream; helper events are ignored."""
 
     provider = "anthropic"
 
@@ -143,7 +143,7 @@ class AnthropicStreamAdapter(StreamAdapter):
         return True
 
     def _count(self, usage: Any) -> None:
-        """Counts are cumulative: the newest that is said replaces the one before."""
+        """Update token counts; they are cumulative, so the latest value replaces earlier ones."""
         said = mapping(usage)
         self._counts.update({name: each for name, each in said.items() if each is not None})
 
@@ -191,7 +191,7 @@ class AnthropicStreamAdapter(StreamAdapter):
                 block.citations.append(raw)
             self._cited(out, citation, chunk)
         elif kind == "signature_delta":
-            # For the provider to verify, not for people: part of the block, no event.
+            # Signatures are part of the block but not an event; only the provider verifies them.
             if isinstance(part := delta.get("signature"), str):
                 self._room.keep(block.signature, part)
         else:
@@ -221,7 +221,7 @@ class AnthropicStreamAdapter(StreamAdapter):
     def _flush(self, out: list[StreamEvent]) -> None:
         if self._blocks:
             return
-        # Content that came whole with `message_start` and was not streamed after it.
+        # Content that arrived complete in `message_start`, without deltas.
         for index, block in enumerate(items(self._message.get("content"))):
             self._block = index
             if not isinstance(block, dict):

@@ -1,9 +1,9 @@
-"""Azure OpenAI's streams: OpenAI's chunks, the first of which may speak of the prompt's filters only."""
+"""Stream adapter for Azure OpenAI; its first chunk may contain only prompt filter results."""
 
 from tracereel.providers.streams.openai import OpenAIStreamAdapter
 
 
 class AzureOpenAIStreamAdapter(OpenAIStreamAdapter):
-    """Chunks and events of Azure's deployments."""
+    """Adapter for chunks and events of Azure deployments."""
 
     provider = "azure_openai"

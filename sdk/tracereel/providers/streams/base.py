@@ -1,4 +1,4 @@
-"""What the stream adapters share: events with a place and a time, ends of every kind, one result."""
+"""Base class of stream adapters: events, timings, ends and the result."""
 
 import time
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from tracereel._runtime.sse_parser import MAX_EVENT_BYTES, SseParser
 from tracereel.providers.base import (
     UNKNOWN_MODEL,
     Citation,
@@ -24,17 +25,18 @@ from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import fields_text
 from tracereel.providers.stop_reasons import canonical_stop_reason
 from tracereel.providers.streams.room import MAX_KEPT_CHARACTERS, Room
-from tracereel.providers.streams.sse import DONE, SseDecoder, decode_frame
 
 MAX_PROBLEMS: Final = 100
-"""Problems of one stream that are kept; a stream of rubbish must not fill memory."""
+"""Problems kept per stream, to bound memory."""
+_DONE: Final = b"[DONE]"
+_decode: Final = msgspec.json.Decoder().decode
 
 
 class StreamAdapter:
-    """Turns the chunks of one provider's stream into canonical events, and the whole into a result.
+    """Converts the chunks of one provider's stream to canonical events and a result.
 
-    The chunks are put together to the provider's own answer, which is then normalised like one that
-    was not streamed: so both give the same result. One adapter serves one stream at a time.
+    The chunks are assembled to the provider's response, which is normalized like one that was not
+    streamed. So both have the same result. An adapter handles one stream at a time.
     """
 
     provider: ClassVar[str]
@@ -58,7 +60,7 @@ class StreamAdapter:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets everything: the next chunk begins a new stream, and its time begins now."""
+        """Reset the adapter for a new stream that starts now."""
         self._begun = self._time = self._clock()
         self._offset = self._now() - self._begun
         self._first: float | None = None
@@ -74,101 +76,115 @@ class StreamAdapter:
         self._message_id: str | None = None
         self._failure: Failure | None = None
         self._problems: list[Problem] = []
-        self._sse = SseDecoder()
+        self._sse = SseParser()
+        self._dropped = 0
         self._room = Room(self._max_characters)
         self._forget()
 
     @property
     def current_block_index(self) -> int:
-        """The number of the content block that is coming."""
+        """Index of the current content block."""
         return self._block
 
     @property
     def ended(self) -> bool:
-        """Whether the stream has had its `stream_end`."""
+        """Whether `stream_end` was emitted."""
         return self._end is not None
 
     @property
     def is_complete(self) -> bool:
-        """Whether the provider has said that the answer is whole, or has ended it otherwise."""
+        """Whether the provider has completed the response or the stream has ended."""
         return self._end is not None or self._is_complete()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Chunks that could not be understood, and whether the answer was too long to keep."""
+        """Chunks that could not be read, and whether the response was too long to keep."""
         if not self._room.lost:
             return tuple(self._problems)
         message = f"the last {self._room.lost} characters of the answer were not kept"
         return (*self._problems, Problem(code="answer_too_long", message=message))
 
     def process_chunk(self, chunk: Any) -> list[StreamEvent]:
-        """The events of one chunk (a dictionary or a client's object); none for ignored kinds."""
+        """Return the events of one chunk (a dictionary or client object); none for ignored kinds."""
         if self._end is not None:
             return []
         self._time = self._clock()
         out: list[StreamEvent] = []
         try:
             self._take(chunk, out)
-        except Exception as raised:  # noqa: BLE001 - a chunk of whatever shape never breaks the stream
+        except Exception as raised:  # noqa: BLE001 - a malformed chunk must not break the stream
             self._report(
                 "malformed_chunk", f"{type(raised).__name__}: {fields_text(raised)}", chunk
             )
         return out
 
-    def follow(self, data: bytes | None) -> bool:
-        """Take in the data of a frame without telling its events, for who wants the result alone.
+    def follow_bytes(self, data: bytes) -> bool:
+        """Read bytes of a `text/event-stream` body, split anywhere, without returning events.
 
-        True where it says that the provider has sent everything. Most frames are a piece of text:
-        those are read without making objects of everything around it.
+        Return True if the provider has sent everything. Most events are text deltas; those are
+        parsed without creating objects for the other fields.
         """
-        if data is not None and self._end is None:
-            try:
-                if self._take_text(data):
-                    return False
-            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-                pass  # of another shape: it is looked at as a whole
-        frame = decode_frame(data)
-        if frame is DONE:
-            return True
-        if frame is None:
-            self.report_malformed("a frame's data is no JSON")
-        else:
-            self.process_chunk(frame)
-        return False
+        is_done = False
+        for event in self._sse.feed(data):
+            if self._end is None:
+                try:
+                    if self._take_text(event.data):
+                        continue
+                except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+                    pass  # another format: parsed in full below
+            if event.data.strip() == _DONE:
+                is_done = True
+            elif (chunk := self._decoded(event.data)) is not None:
+                self.process_chunk(chunk)
+        self._report_dropped()
+        return is_done
 
     def process_bytes(self, data: bytes) -> list[StreamEvent]:
-        """The events of some bytes of a `text/event-stream` body, however they are cut."""
+        """Return the events of bytes of a `text/event-stream` body, split anywhere."""
         out: list[StreamEvent] = []
-        for frame in self._sse.feed(data):
-            if frame is DONE:
+        for event in self._sse.feed(data):
+            if event.data.strip() == _DONE:
                 out.extend(self.finish())
-            elif frame is None:
-                self.report_malformed("a frame's data is no JSON")
-            else:
-                out.extend(self.process_chunk(frame))
+            elif (chunk := self._decoded(event.data)) is not None:
+                out.extend(self.process_chunk(chunk))
+        self._report_dropped()
         return out
 
+    def _report_dropped(self) -> None:
+        for _ in range(self._sse.dropped - self._dropped):
+            self.report_malformed(f"an event of more than {MAX_EVENT_BYTES} bytes")
+        self._dropped = self._sse.dropped
+
+    def _decoded(self, data: bytes) -> Any:
+        try:
+            chunk = _decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            chunk = None
+        if chunk is None:
+            self.report_malformed("a frame's data is no JSON")
+        return chunk
+
     def report_malformed(self, message: str) -> None:
-        """Something came that is no chunk."""
+        """Report input that is not a chunk."""
         self._report("malformed_chunk", message, None)
 
     def finish(self) -> list[StreamEvent]:
-        """The stream is exhausted; one that never said how it ended has been cut, which is an error."""
+        """End the stream; without a stop reason it was cut, which is an error."""
         if self._end is None and not self._is_complete():
             cut = Failure(type="StreamCut", message="the stream ended before the answer did")
             return self._close("error", None, cut)
         return self._close(None, self._stop_word, None)
 
     def fail(self, error: BaseException | Failure | str) -> list[StreamEvent]:
-        """The stream broke."""
+        """End the stream with an error."""
         return self._close("error", None, failure_of(error))
 
     def abandon(self) -> list[StreamEvent]:
-        """The program stopped reading before the end."""
+        """End a stream that the program stopped reading."""
         return self._close("user_cancelled", None, None)
 
     def timings(self) -> StreamTimings:
-        """First token, gaps and rate, up to now or to the end."""
+        """Return the timings so far: first token, gaps and rate."""
         gaps = self._token_chunks - 1
         usage = self._usage()
         since_first = None
@@ -187,7 +203,7 @@ class StreamAdapter:
         )
 
     def result(self) -> Normalized:
-        """The answer so far, as it would be had it not been streamed."""
+        """Return the normalized response so far, as if it had not been streamed."""
         end = self._end
         stop: StopReason | None = None
         if end is not None and end.stop_reason in ("error", "user_cancelled"):
@@ -203,38 +219,38 @@ class StreamAdapter:
         )
 
     def response(self) -> Any:
-        """The answer so far in the provider's own shape, as if it had not been streamed."""
+        """Return the response so far in the provider's format for complete responses."""
         raise NotImplementedError
 
     def _forget(self) -> None:
-        """Empties what the adapter has put together."""
+        """Reset the assembled response."""
         raise NotImplementedError
 
     def _take(self, chunk: Any, out: list[StreamEvent]) -> None:
-        """Takes in one chunk and adds its events."""
+        """Read one chunk and add its events to `out`."""
         raise NotImplementedError
 
     def take_text(self, data: bytes | str) -> bool:
-        """Take in a chunk of JSON if it is a piece of a text that has begun; else nothing has happened."""
+        """Read a JSON chunk if it only continues a text; otherwise return False without effect."""
         try:
             return self._end is None and self._take_text(data)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return False
 
     def _take_text(self, data: bytes | str) -> bool:  # noqa: ARG002
-        """Takes in a chunk of JSON if it is a piece of a text that has begun, and nothing else."""
+        """Read a JSON chunk if it only continues a text."""
         return False
 
     def _is_complete(self) -> bool:
-        """Whether the provider has said that the answer is whole."""
+        """Return whether the provider has completed the response."""
         return self._stop_word is not None
 
     def _usage(self) -> Usage | None:
-        """The tokens, as far as they are known."""
+        """Return the usage so far, or `None`."""
         raise NotImplementedError
 
     def _flush(self, out: list[StreamEvent]) -> None:
-        """Adds events that were held back until the end."""
+        """Add events that were held until the end."""
 
     def _emit(self, kind: StreamEventType, raw: Any, **fields: Any) -> StreamEvent:
         event = StreamEvent(
@@ -257,7 +273,7 @@ class StreamAdapter:
             out.append(self._emit("stream_start", raw))
 
     def _piece(self, parts: list[str], part: str) -> None:
-        """Notes a piece of a text that nobody is told of: as `_token`, most chunks come by here."""
+        """Record a text delta without an event; inlines `_token`, because most chunks pass here."""
         self._room.keep(parts, part)
         self._time = now = self._clock()
         last = self._last
@@ -269,7 +285,7 @@ class StreamAdapter:
         self._token_chunks += 1
 
     def _token(self) -> None:
-        """Notes that a token came."""
+        """Record the arrival of a token."""
         now = self._time
         last = self._last
         if last is None:
@@ -281,7 +297,7 @@ class StreamAdapter:
 
     def _said(self, out: list[StreamEvent], content: str, raw: Any) -> None:
         self._token()
-        out.append(  # as `_emit` does, without its detour: most chunks come by here
+        out.append(  # `_emit` inlined, because most chunks pass here
             StreamEvent(
                 type="content_delta",
                 provider=self.provider,

@@ -1,4 +1,4 @@
-"""A LangChain message that is being put together from its chunks."""
+"""LangChain message that is being assembled from chunks."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ _LISTS: Final = ("citations", "annotations", "summary")
 
 
 class MessageParts:
-    """Chunks are merged as LangChain merges them: texts grow, blocks and calls by their index."""
+    """Merges chunks like LangChain: texts are appended, blocks and calls are matched by index."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -24,10 +24,10 @@ class MessageParts:
         self.stop_word: str | None = None
         self.is_last = False
         self._blocks: dict[Any, dict[str, Any] | list[str]] = {}
-        """Key of a block → the block, or the parts of a text that came without one, in order."""
+        """Block key → the block, or parts of a text without a block, in order."""
         self._open_text: list[str] | None = None
         self._grown: dict[tuple[Any, str], list[str]] = {}
-        """Key of a block and name of a text in it → what came to that text since its beginning."""
+        """Block key and text field → parts to append to that field."""
         self._calls: dict[Any, dict[str, Any]] = {}
         self._metadata: dict[str, Any] = {}
         self._extra: dict[str, Any] = {}
@@ -38,7 +38,7 @@ class MessageParts:
         return self.is_last or self.stop_word is not None
 
     def add(self, chunk: Any) -> None:
-        """Takes in one chunk."""
+        """Add one chunk."""
         fields = table(chunk)
         content = fields.get("content")
         if isinstance(content, str):
@@ -108,7 +108,7 @@ class MessageParts:
         known["id"] = known["id"] or text(call.get("id"))
 
     def whole(self) -> dict[str, Any]:
-        """The message so far."""
+        """Return the message so far."""
         calls = [_call(each) for each in self._calls.values()]
         content: Any = [self._whole_block(key) for key in self._blocks]
         if all(isinstance(each, str) for each in content):
@@ -138,7 +138,7 @@ class MessageParts:
         return _block(block | grown)
 
     def completed(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The whole message as the framework gives it; what it leaves unsaid, from the chunks."""
+        """Return the framework's complete message, with missing fields from the chunks."""
         so_far = self.whole()
         done = {**message, "type": "ai"}
         for name in ("content", "tool_calls", "usage_metadata", "response_metadata", "id"):
@@ -148,7 +148,7 @@ class MessageParts:
 
 
 def _block(block: dict[str, Any]) -> dict[str, Any]:
-    """A merged block without what belonged to the merging."""
+    """Return a merged block without the fields used for merging."""
     whole = {name: value for name, value in block.items() if name != "index"}
     if isinstance(partial := whole.get("partial_json"), str) and not whole.get("input"):
         arguments, kept = json_object(partial)

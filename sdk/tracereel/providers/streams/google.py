@@ -1,4 +1,4 @@
-"""The chunks of Google's streamGenerateContent."""
+"""Stream adapter for Google streamGenerateContent."""
 
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from tracereel.providers.usage import read_usage
 
 
 class _TextPart(msgspec.Struct, forbid_unknown_fields=True):
-    """A part that is nothing but text."""
+    """Part with only text."""
 
     text: str
 
@@ -32,7 +32,7 @@ class _TextCandidate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _TextChunk(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """The chunks that most of a stream is; one with anything else in it is not read by this."""
+    """The most frequent kind of chunk; chunks with other fields are rejected."""
 
     candidates: list[_TextCandidate]
     usage_metadata: dict[str, Any] | None = None
@@ -45,7 +45,7 @@ _read_text: Final = msgspec.json.Decoder(_TextChunk).decode
 
 
 class _Candidate:
-    """A candidate that is being put together: neighbouring texts of one kind are one part."""
+    """Candidate that is being assembled; adjacent texts of the same kind become one part."""
 
     __slots__ = ("fields", "parts", "texts")
 
@@ -55,7 +55,7 @@ class _Candidate:
         self.texts: list[list[str] | None] = []
 
     def add_text(self, content: str, *, is_thought: bool, signature: Any, room: Room) -> None:
-        """Adds a text to the last part, or as a new one where that is of another kind."""
+        """Append a text to the last part, or to a new one of another kind."""
         is_new = (
             not self.parts
             or self.texts[-1] is None
@@ -65,13 +65,13 @@ class _Candidate:
             self.parts.append({"text": "", "thought": True} if is_thought else {"text": ""})
             self.texts.append([])
         parts = self.texts[-1]
-        assert parts is not None  # noqa: S101 - just made, or a text
+        assert parts is not None  # noqa: S101 - the last part is a text here
         room.keep(parts, content)
         if signature is not None:
             self.parts[-1][SIGNATURE[0]] = as_data(signature)
 
     def open_text(self) -> list[str] | None:
-        """What a text is added to that goes on; null where the last part is none, or is a thought."""
+        """Return the text of the last part, or `None` if it is something else."""
         return None if not self.texts or self.parts[-1].get("thought") is True else self.texts[-1]
 
     def add(self, part: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ class _Candidate:
 
 
 class GoogleStreamAdapter(StreamAdapter):
-    """Chunks of streamGenerateContent: each is a response with the newest parts only."""
+    """Adapter for streamGenerateContent; each chunk is a response with only the new parts."""
 
     provider = "google"
 
@@ -121,7 +121,7 @@ class GoogleStreamAdapter(StreamAdapter):
             blocked = word(get(self._feedback, "blockReason", "block_reason"))
             self._stop_word = self._stop_word or blocked
         if usage is not None:
-            self._counts = usage  # cumulative: the newest is the whole
+            self._counts = usage  # cumulative: the latest count is the total
             if self._stop_word is not None:
                 self._counted(out, chunk)
 

@@ -1,4 +1,4 @@
-"""LangChain's `astream_events`, or the message chunks of `stream`: all model calls of a run."""
+"""Stream adapter for LangChain: `astream_events`, or message chunks of `stream`."""
 
 from typing import Any
 
@@ -15,11 +15,10 @@ from tracereel.providers.usage import usage_of
 
 
 class LangChainStreamAdapter(StreamAdapter):
-    """Events of chat models and tools; those of chains and prompts are passed over.
+    """Adapter for events of chat models and tools; other events are ignored.
 
-    A run may call several models, one after the other or at once: the messages are told in the
-    order in which they began. The message of `on_chat_model_end` is the whole answer, and replaces
-    what its chunks made up.
+    A run may call several models, in sequence or in parallel. Messages are ordered by their start.
+    The message of `on_chat_model_end` is the complete response and replaces the assembled chunks.
     """
 
     provider = "langchain"
@@ -51,9 +50,9 @@ class LangChainStreamAdapter(StreamAdapter):
             self._report("malformed_chunk", "an event's name is no text", chunk)
 
     def _take_bare(self, chunk: Any, out: list[StreamEvent]) -> None:
-        """A message chunk that came without an event around it, perhaps with its metadata."""
+        """Read a message chunk without an event, perhaps with metadata."""
         place = ""
-        if isinstance(chunk, tuple) and chunk:  # LangGraph: the message, and where it came from
+        if isinstance(chunk, tuple) and chunk:  # LangGraph: the message and its origin
             place = text(get(chunk[-1], "langgraph_checkpoint_ns")) or ""
             chunk = chunk[0]
         if get(chunk, "content") is None and get(chunk, "tool_call_chunks") is None:
@@ -70,16 +69,16 @@ class LangChainStreamAdapter(StreamAdapter):
             self._messages[f"tool {len(self._messages)}"] = as_data(chunk)
 
     def _end_bare(self, out: list[StreamEvent]) -> None:
-        """Ends the answers that nothing else will end: what comes now is after them."""
+        """End open responses, because later messages follow them."""
         for run in self._runs.values():
             parts = self._messages.get(run)
             if isinstance(parts, MessageParts):
                 self._take_end(run, None, None, out)
 
     def _bare_run(self, place: str, identity: str | None, out: list[StreamEvent]) -> str:
-        """Which answer a chunk without a run belongs to.
+        """Return the response that a chunk without a run id belongs to.
 
-        The framework's placeholder of an id gives way to the provider's while an answer comes.
+        The framework's placeholder id may be replaced by the provider's id within a response.
         """
         run = self._runs.get(place)
         parts = self._messages.get(run or "")
@@ -213,7 +212,7 @@ class LangChainStreamAdapter(StreamAdapter):
 
 
 def _message_in(output: Any) -> dict[str, Any] | None:
-    """The message of an end event: itself, or inside of a result with generations."""
+    """Return the message of an end event, directly or inside generations."""
     if not isinstance(output, dict):
         return None
     if role_of(output) is not None:

@@ -1,4 +1,4 @@
-"""The chunks of OpenAI's chat completions; events of the Responses API are seen by their type."""
+"""Stream adapter for OpenAI chat completions and Responses API events."""
 
 from typing import Any, Final
 
@@ -13,8 +13,8 @@ from tracereel.providers.streams.openai_responses import ResponseParts
 from tracereel.providers.usage import read_usage
 
 
-class _Delta(msgspec.Struct):
-    """A piece of a choice; what is not null beside the content makes it more than text."""
+class _OpenAiDelta(msgspec.Struct):
+    """Delta of a choice; it is more than text if another field is set."""
 
     content: str
     refusal: Any = None
@@ -31,26 +31,26 @@ class _Delta(msgspec.Struct):
 
 
 class _DeltaChoice(msgspec.Struct):
-    """A choice of a chunk."""
+    """Choice of a chunk."""
 
     index: int
-    delta: _Delta
+    delta: _OpenAiDelta
     finish_reason: Any = None
     content_filter_results: Any = None
 
 
-class _DeltaChunk(msgspec.Struct):
-    """The chunks that most of a stream is."""
+class _OpenAiDeltaChunk(msgspec.Struct):
+    """The most frequent kind of chunk."""
 
     choices: tuple[_DeltaChoice]
     usage: Any = None
 
 
-_read_delta: Final = msgspec.json.Decoder(_DeltaChunk).decode
+_read_delta: Final = msgspec.json.Decoder(_OpenAiDeltaChunk).decode
 
 
-class _Call:
-    """A tool call that is being put together."""
+class _StreamedToolCall:
+    """Tool call that is being assembled."""
 
     __slots__ = ("arguments", "id", "is_told", "name")
 
@@ -66,7 +66,7 @@ class _Call:
 
 
 class _Choice:
-    """A choice that is being put together."""
+    """Choice that is being assembled."""
 
     __slots__ = ("annotations", "calls", "content", "filters", "finish", "reasoning", "refusal")
 
@@ -75,7 +75,7 @@ class _Choice:
         self.reasoning: list[str] = []
         self.refusal: list[str] = []
         self.annotations: list[Any] = []
-        self.calls: dict[int, _Call] = {}
+        self.calls: dict[int, _StreamedToolCall] = {}
         self.finish: str | None = None
         self.filters: Any = None
 
@@ -101,7 +101,7 @@ class _Choice:
 
 
 class OpenAIStreamAdapter(StreamAdapter):
-    """Chunks of chat completions, or events of the Responses API."""
+    """Adapter for chunks of chat completions, or events of the Responses API."""
 
     provider = "openai"
 
@@ -117,7 +117,7 @@ class OpenAIStreamAdapter(StreamAdapter):
             self._take_other(chunk, out)
             return
         if self._message_id is None:
-            # Azure begins with a chunk about the prompt that names no model.
+            # Azure's first chunk is about the prompt and names no model.
             self._message_id = text(fields.get("id"))
         if self._model is None:
             self._model = text(fields.get("model"))
@@ -125,7 +125,7 @@ class OpenAIStreamAdapter(StreamAdapter):
         for choice in choices:
             self._take_choice(choice, chunk, out)
         if (usage := fields.get("usage")) is not None:
-            # The newest is the whole: servers that count as they go repeat it with every chunk.
+            # The latest count is the total: some servers repeat it with every chunk.
             self._counts = as_data(usage)
             self._counted(out, chunk)
 
@@ -171,7 +171,7 @@ class OpenAIStreamAdapter(StreamAdapter):
 
     def _take_response_event(self, kind: str, chunk: Any, out: list[StreamEvent]) -> None:
         parts = self._parts
-        assert parts is not None  # noqa: S101 - made by the caller
+        assert parts is not None  # noqa: S101 - created by the caller
         told = parts.take(kind, chunk)
         self._model = parts.model or self._model
         self._message_id = parts.id or self._message_id
@@ -239,13 +239,13 @@ class OpenAIStreamAdapter(StreamAdapter):
         self._token()
         for position, each in enumerate(calls):
             number = count(get(each, "index"))
-            if number is None:  # servers that send each call whole leave its number out
+            if number is None:  # servers that send whole calls omit the index
                 number = (
                     len(whole.calls) if get(each, "id") else max(len(whole.calls) - 1, position)
                 )
             call = whole.calls.get(number)
             if call is None:
-                call = whole.calls[number] = _Call()
+                call = whole.calls[number] = _StreamedToolCall()
             self._block = whole.blocks_before_calls() + number
             function = get(each, "function", "custom")
             call.id = call.id or text(get(each, "id"))

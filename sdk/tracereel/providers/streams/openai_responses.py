@@ -1,4 +1,4 @@
-"""OpenAI's Responses API while it streams: a response put together from its events."""
+"""OpenAI Responses API response that is being assembled from stream events."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,7 +29,7 @@ _TEXT_DELTAS: Final = {
     "response.reasoning_text.delta": ("content", "text"),
     "response.reasoning_summary_text.delta": ("summary", "text"),
 }
-"""Event → where in its item the text grows: the list of parts, and the field of the part."""
+"""Event → location of its text in the item: list of parts, and field."""
 _ARGUMENT_DELTAS: Final = {
     "response.function_call_arguments.delta": "arguments",
     "response.custom_tool_call_input.delta": "input",
@@ -39,7 +39,7 @@ _ARGUMENT_DELTAS: Final = {
 
 @dataclass(slots=True)
 class Told:
-    """What one event of a stream says."""
+    """Content of one stream event."""
 
     content: str | None = None
     reasoning: str | None = None
@@ -54,7 +54,7 @@ _NOTHING: Final = Told()
 
 
 class _TextDelta(msgspec.Struct):
-    """The events that most of a stream is."""
+    """The most frequent kind of event."""
 
     type: str
     output_index: int
@@ -66,7 +66,7 @@ _read_delta: Final = msgspec.json.Decoder(_TextDelta).decode
 
 
 class ResponseParts:
-    """A response that is being put together."""
+    """Response that is being assembled."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -84,7 +84,7 @@ class ResponseParts:
         return stop_word_of(self._response)
 
     def take(self, kind: str, event: Any) -> Told:
-        """Takes in an event; kinds that only repeat what deltas said are passed over."""
+        """Read an event; kinds that only repeat deltas are ignored."""
         place = _TEXT_DELTAS.get(kind)
         if place is not None:
             return self._grow(kind, event, place)
@@ -100,7 +100,7 @@ class ResponseParts:
         return _NOTHING
 
     def text_of(self, data: bytes | str) -> tuple[list[str], str] | None:
-        """Where a piece of text goes, and the piece; null where an event is more than that."""
+        """Return a text delta and the list to append it to, or `None`."""
         event = _read_delta(data)
         if event.type != "response.output_text.delta" or not event.delta:
             return None
@@ -146,7 +146,7 @@ class ResponseParts:
         self._items[number] = item
         if not kind.endswith(".done"):
             return _NOTHING
-        # The whole item is here: what was put together of it is not needed any more.
+        # The complete item has arrived, so its deltas are no longer needed.
         for key in [key for key in self._growing if key[0] == number]:
             del self._growing[key]
         if item.get("type") not in CALLS:
@@ -180,7 +180,7 @@ class ResponseParts:
         return usage_of(self._response)
 
     def whole(self) -> dict[str, Any]:
-        """The provider's own last word where it came, else what the deltas make up."""
+        """Return the provider's final response, or the one assembled from deltas."""
         if items(self._response.get("output")) or not self._items:
             return {"object": "response", **self._response}
         output = [self._item(number) for number in sorted(self._items)]

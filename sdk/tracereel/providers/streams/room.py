@@ -1,4 +1,4 @@
-"""How much of a streamed answer is kept: a stream that never ends must not fill memory."""
+"""Size limit for assembled responses, so that an endless stream cannot exhaust memory."""
 
 from typing import Final
 
@@ -6,17 +6,17 @@ MAX_KEPT_CHARACTERS: Final = 32 * 2**20
 
 
 class Room:
-    """Counts the characters of an answer while it is put together."""
+    """Character budget of a response."""
 
     __slots__ = ("_left", "lost")
 
     def __init__(self, characters: int) -> None:
         self._left = characters
         self.lost = 0
-        """Characters that came and were not kept."""
+        """Characters that were dropped."""
 
     def keep(self, parts: list[str], part: str) -> None:
-        """Adds a part while there is room."""
+        """Append a part if the budget allows it."""
         self._left -= len(part)
         if self._left >= 0:
             parts.append(part)

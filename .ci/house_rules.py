@@ -1,0 +1,179 @@
+"""Checks rules of the code base that no linter has; run by `make check`.
+
+Every rule prints its violations; the exit code is 1 if there are any.
+"""
+
+import ast
+import re
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PRODUCT = ("sdk/tracereel", "collector/tracereel_collector")
+OWN_PACKAGES = ("tracereel", "tracereel_collector")
+MAX_LINES = 500
+BANNED = re.compile(
+    r"\b(told|anew|nobody|somebody|whoever|everybody|anybody|nought|is said|are said)\b",
+    re.IGNORECASE,
+)
+"""Words that are not plain; docs/glossary.md lists the ones to use."""
+COMPAT = re.compile(r"/_?(gevent_|third_party_)?compat\.py$")
+"""Modules that may use private names of third parties."""
+LAZY = {
+    "sdk/tracereel/_pytest_plugin.py": "pytest loads the plugin in every test run of every user",
+    "sdk/tracereel/_export/span_exporter.py": "requests is loaded with the first foreign span only",
+    "collector/tracereel_collector/engine/process.py": "the lock is taken before chDB is loaded",
+}
+"""Modules that may import our own packages inside of functions, with the reason."""
+
+Problems = Iterator[str]
+
+
+class Module:
+    """A parsed source file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.relative_to(ROOT).as_posix()
+        self.text = path.read_text()
+        self.tree = ast.parse(self.text)
+
+    def at(self, node: ast.AST) -> str:
+        """Return the position of a node as `file:line`."""
+        return f"{self.name}:{getattr(node, 'lineno', 1)}"
+
+
+def long_files(_: list[Module]) -> Problems:
+    """Find source files above the size limit."""
+    for folder in ("sdk", "collector", "tests", "bench", "docs", "examples", "dashboards", ".ci"):
+        for pattern in ("*.py", "*.js", "*.css", "*.html", "*.sql"):
+            for file in (ROOT / folder).rglob(pattern):
+                lines = len(file.read_text().splitlines())
+                if lines > MAX_LINES:
+                    yield f"{file.relative_to(ROOT)}: {lines} lines; at most {MAX_LINES}"
+
+
+def missing_module_docstrings(modules: list[Module]) -> Problems:
+    """Find product modules without a docstring."""
+    for module in modules:
+        if ast.get_docstring(module.tree) is None:
+            yield f"{module.name}: a module begins with a docstring"
+
+
+def repeated_class_names(modules: list[Module]) -> Problems:
+    """Find class names that are used more than once in the product."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module.at(node))
+    for name, found in sorted(places.items()):
+        if len(found) > 1:
+            yield f"class {name} is defined {len(found)} times: {', '.join(found)}"
+
+
+def banned_words(modules: list[Module]) -> Problems:
+    """Find words in docstrings that are not plain."""
+    for module in modules:
+        for node in ast.walk(module.tree):
+            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if is_text and isinstance(node.value.value, str):
+                for word in BANNED.findall(node.value.value):
+                    yield f"{module.at(node)}: {word!r} in a docstring"
+
+
+def banned_words_in_tests(_: list[Module]) -> Problems:
+    """Find words in test names that are not plain."""
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        module = Module(path)
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                for word in BANNED.findall(node.name.replace("_", " ")):
+                    yield f"{module.at(node)}: {word!r} in a test name"
+
+
+def function_level_imports(modules: list[Module]) -> Problems:
+    """Find imports of our own packages inside of functions."""
+    for module in modules:
+        if module.name in LAZY:
+            continue
+        for function in ast.walk(module.tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for node in ast.walk(function):
+                    for name in _imported(node):
+                        if name.partition(".")[0] in OWN_PACKAGES:
+                            yield f"{module.at(node)}: {name} is imported inside of a function"
+
+
+def private_names_of_third_parties(modules: list[Module]) -> Problems:
+    """Find imports of other packages' private names outside of the compat modules."""
+    for module in modules:
+        if COMPAT.search("/" + module.name):
+            continue
+        for node in ast.walk(module.tree):
+            for name in _imported(node):
+                package, *rest = name.split(".")
+                private = any(part.startswith("_") and not part.endswith("__") for part in rest)
+                if package not in OWN_PACKAGES and private:
+                    yield f"{module.at(node)}: {name} is private"
+
+
+def line_budget(modules: list[Module]) -> Problems:
+    """Compare the lines of each room with its budget."""
+    budget = tomllib.loads((ROOT / ".ci" / "line_budget.toml").read_text())
+    lines: dict[str, int] = defaultdict(int)
+    for module in modules:
+        half, *rest = module.path.relative_to(ROOT).parts
+        lines[half] += module.text.count("\n")
+        room = rest[1] if len(rest) > 2 else "root"
+        lines[f"{half}.{room}"] += module.text.count("\n")
+    lines["total"] = lines["sdk"] + lines["collector"]
+    allowed = {"total": budget["total"]}
+    for half in ("sdk", "collector"):
+        allowed[half] = budget[half]["total"]
+        allowed |= {
+            f"{half}.{room}": most for room, most in budget[half].items() if room != "total"
+        }
+    for name, count in sorted(lines.items()):
+        if name not in allowed:
+            yield f"{name}: {count} lines and no budget in .ci/line_budget.toml"
+        elif count > allowed[name]:
+            yield f"{name}: {count} lines; the budget is {allowed[name]} (.ci/line_budget.toml)"
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [each.name for each in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+        return [f"{node.module}.{each.name}" for each in node.names]
+    return []
+
+
+RULES = (
+    long_files,
+    missing_module_docstrings,
+    repeated_class_names,
+    banned_words,
+    banned_words_in_tests,
+    function_level_imports,
+    private_names_of_third_parties,
+    line_budget,
+)
+
+
+def main() -> int:
+    """Run every rule and print the violations."""
+    modules = [Module(path) for folder in PRODUCT for path in sorted((ROOT / folder).rglob("*.py"))]
+    problems = 0
+    for rule in RULES:
+        for problem in rule(modules):
+            problems += 1
+            print(f"{rule.__name__}: {problem}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

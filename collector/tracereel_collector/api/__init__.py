@@ -1,1 +1,0 @@
-"""The only room that knows FastAPI: one file per surface."""

@@ -1,0 +1,1 @@
+"""Commands of the collector, one module each; `tracereel` loads them by entry point."""

@@ -1,0 +1,117 @@
+"""`tracereel backup` and `tracereel restore`: consistent copy of a data directory."""
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+
+from tracereel.cli.command import Command
+from tracereel_collector.config import Settings
+from tracereel_collector.errors import CollectorError, StartupError
+from tracereel_collector.ops.backup.restore import restore_backup
+from tracereel_collector.ops.backup.save import make_backup
+from tracereel_collector.runtime.permissions import make_files_private
+
+WAIT_SECONDS = 60.0
+_PLACE = re.compile(r"(Disk|File|S3|AzureBlobStorage)\([^()`;]*\)")
+
+
+def configure_backup(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `backup`."""
+    parser.add_argument("directory", type=Path, metavar="DIR", help="where to; made if absent")
+    parser.add_argument("--data-dir", type=Path, help="data directory of the collector")
+    parser.add_argument("--store", help="the server, where the collector uses one")
+    parser.add_argument(
+        "--server-to",
+        metavar="PLACE",
+        help="where the server keeps its part, in ClickHouse's words: Disk('backups', 'monday')",
+    )
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=WAIT_SECONDS,
+        metavar="SECONDS",
+        help=f"longest wait for the batch under way (default {WAIT_SECONDS:g})",
+    )
+
+
+def configure_restore(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `restore`."""
+    parser.add_argument("directory", type=Path, metavar="DIR", help="what `backup` made")
+    parser.add_argument("--data-dir", type=Path, help="the new data directory; empty or absent")
+    parser.add_argument("--store", help="the server, where the backup is of one")
+
+
+def run_backup(args: argparse.Namespace) -> int:
+    """Make a backup; return 0 when it is complete."""
+    make_files_private()
+    try:
+        settings = _settings(args)
+        _check_place(settings, args.server_to)
+        made = make_backup(
+            settings,
+            args.directory,
+            wait_seconds=args.wait,
+            server_place=args.server_to,
+            say=_say,
+        )
+    except CollectorError as error:
+        return _fail("backup", error)
+    size = sum(size for size, _ in made.files.values())
+    print(
+        f"backup complete in {args.directory}: {made.tables.get('agent_events', 0):,} events,"
+        f" {made.tables.get('otel_spans', 0):,} spans, {made.waiting_bodies:,} requests not yet in"
+        f" the store, {size:,} bytes"
+    )
+    return 0
+
+
+def run_restore(args: argparse.Namespace) -> int:
+    """Create a data directory from a backup; return 0 when it is usable."""
+    make_files_private()
+    try:
+        settings = _settings(args)
+        made = restore_backup(settings, args.directory, say=_say)
+    except CollectorError as error:
+        return _fail("restore", error)
+    except OSError as error:
+        return _fail("restore", StartupError(f"it could not be written: {error}"))
+    print(
+        f"restored to {settings.data_dir}: {made.tables.get('agent_events', 0):,} events,"
+        f" {made.tables.get('otel_spans', 0):,} spans; start it with:"
+        f" tracereel serve --data-dir {settings.data_dir}"
+    )
+    return 0
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    return Settings.load({"data_dir": args.data_dir, "store": args.store}, os.environ)
+
+
+def _check_place(settings: Settings, place: str | None) -> None:
+    if (settings.store == "embedded") != (place is None):
+        raise StartupError(
+            "--server-to is for collectors that use a server, and they need it",
+            hint="such as --server-to \"Disk('backups', 'monday')\"",
+        )
+    if place is not None and not _PLACE.fullmatch(place):
+        raise StartupError(
+            f"--server-to {place!r}: expected a place in ClickHouse's words, Disk('backups', 'monday')"
+        )
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _fail(command: str, error: CollectorError) -> int:
+    hint = f" ({error.hint})" if error.hint else ""
+    print(f"tracereel {command}: {error.message}{hint}", file=sys.stderr)
+    return 2
+
+
+BACKUP = Command("backup", "save queue, store and keys of one moment", configure_backup, run_backup)
+RESTORE = Command(
+    "restore", "make a data directory out of a backup", configure_restore, run_restore
+)

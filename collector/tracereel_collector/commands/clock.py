@@ -1,0 +1,78 @@
+"""`tracereel clock`: show the trusted clock of a data directory and confirm a jump."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from tracereel.cli.command import Command
+from tracereel_collector.config import Settings
+from tracereel_collector.errors import StartupError
+from tracereel_collector.runtime.clock.state import HOLD_NANO, SECOND
+from tracereel_collector.runtime.clock.trusted import HINT, ClockStatus
+from tracereel_collector.startup.data_dir import clock_of
+
+HOLD_HOURS = HOLD_NANO // (3600 * SECOND)
+EXIT_NOT_BELIEVED = 1
+EXIT_FAILED = 2
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--confirm", action="store_true", help="believe the wall clock as it is now"
+    )
+    parser.add_argument("--data-dir", type=Path, help="data directory of the collector")
+    parser.add_argument("--json", action="store_true", help="print JSON, for machines")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show or confirm the clock.
+
+    Returns:
+        0 if the wall clock is trusted, 1 if not, 2 after an error.
+    """
+    try:
+        settings = Settings.load({"data_dir": args.data_dir}, os.environ)
+        if not settings.data_dir.is_dir():
+            raise StartupError(
+                f"there is no data directory {settings.data_dir}; choose another with --data-dir"
+            )
+        clock = clock_of(settings)
+        is_news = clock.confirm() if args.confirm else False
+    except StartupError as error:
+        return _fail(error.message)
+    except (OSError, ValueError) as error:
+        return _fail(str(error))
+    status = clock.status()
+    if args.json:
+        print(json.dumps(status.document()))
+    else:
+        _show(status, confirmed=is_news)
+    return 0 if status.state == "following" else EXIT_NOT_BELIEVED
+
+
+def _show(status: ClockStatus, *, confirmed: bool) -> None:
+    print(f"trusted {status.trusted}, wall clock {status.wall}")
+    if confirmed:
+        print("confirmed; a running collector follows within seconds")
+    elif status.state == "following":
+        print("the wall clock is believed")
+    else:
+        print(
+            f"the wall clock is not believed: it is {status.jump_seconds / 86_400:+.1f} days off;"
+            f" it has held for {status.held_seconds / 3600:.1f} of"
+            f" {HOLD_HOURS} hours of uptime"
+        )
+        print(HINT)
+
+
+def _fail(message: str) -> int:
+    print(f"tracereel clock: {message}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+COMMAND = Command(
+    "clock", "show the trusted clock, or confirm a jump of the wall clock", configure, run
+)

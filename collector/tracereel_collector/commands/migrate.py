@@ -1,0 +1,79 @@
+"""`tracereel migrate-store`: copy an embedded store into a ClickHouse server."""
+
+import argparse
+import os
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from tracereel.cli.command import Command
+from tracereel.cli.progress import progress
+from tracereel_collector.config import Settings
+from tracereel_collector.errors import CollectorError, StartupError
+from tracereel_collector.runtime.permissions import make_files_private
+from tracereel_collector.startup.data_dir import QUEUE_FILE, maintenance_store, reached_store
+from tracereel_collector.startup.offline import drain
+from tracereel_collector.store.clickhouse import StoreAddress
+from tracereel_collector.store.copying import StoreCopy
+
+_SCHEMES = {"http": "clickhouse", "https": "clickhouses"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="DSN",
+        help="the server: clickhouse[s]://user:pass@host:port/db, or http[s]://…",
+    )
+    parser.add_argument("--data-dir", type=Path, help="data directory of the stopped collector")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Copy and compare the tables; return 0 when the server has all rows."""
+    make_files_private()
+    try:
+        counted = _copied(Settings.load({"data_dir": args.data_dir}, os.environ), args.to)
+    except CollectorError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        print(f"tracereel migrate-store: {error.message}{hint}", file=sys.stderr)
+        return 2
+    for table, (there, _) in counted.items():
+        if there:
+            print(f"{table:40} {there:>15,}")
+    print(
+        f"{sum(there for there, _ in counted.values()):,} rows in {len(counted)} tables, the same"
+        " there as here; go on with: tracereel serve --store DSN, and the same --data-dir"
+    )
+    return 0
+
+
+def _copied(settings: Settings, to: str) -> dict[str, tuple[int, int]]:
+    scheme, separator, rest = to.partition("://")
+    if not separator or _SCHEMES.get(scheme, scheme) not in _SCHEMES.values():
+        raise StartupError(
+            f"--to {scheme}: expected clickhouse[s]://user:pass@host:port/db, or http[s]://…"
+        )
+    address = StoreAddress.parse(f"{_SCHEMES.get(scheme, scheme)}://{rest}")
+    with reached_store(replace(settings, store="embedded")) as reached:
+        if reached.is_served:
+            raise StartupError(
+                f"a collector runs on {settings.data_dir}",
+                hint="stop it first; agents keep their events until one answers",
+            )
+        with (
+            closing(maintenance_store(reached.address)) as source,
+            closing(maintenance_store(address)) as target,
+        ):
+            if (settings.data_dir / QUEUE_FILE).is_file():
+                with progress("delivering what waits in the queue") as shown:
+                    drain(settings, source, tell=lambda left: shown.told(left, None))
+            with progress("copying") as shown:
+                return StoreCopy(source, target, tell=shown.told).run()
+
+
+COMMAND = Command(
+    "migrate-store", "copy the embedded store into a ClickHouse server", configure, run
+)

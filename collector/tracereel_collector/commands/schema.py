@@ -1,0 +1,33 @@
+"""`tracereel schema`: print the tables and views for one server or a cluster."""
+
+import argparse
+import sys
+
+from tracereel.cli.command import Command
+from tracereel_collector.errors import StartupError
+from tracereel_collector.store.cluster import cluster_schema
+from tracereel_collector.store.sql import migrations
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("--cluster", help="a cluster's name, as in the servers' remote_servers")
+    parser.add_argument("--database", default="tracereel", help="the database (default tracereel)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the statements, each ended by a semicolon."""
+    try:
+        if args.cluster:
+            statements = cluster_schema(cluster=args.cluster, database=args.database)
+        else:
+            statements = [each for migration in migrations() for each in migration.statements]
+    except StartupError as error:
+        print(f"tracereel schema: {error.message}", file=sys.stderr)
+        return 2
+    for statement in statements:
+        print(f"{statement};\n")
+    return 0
+
+
+COMMAND = Command("schema", "print the tables and views, for a server or a cluster", configure, run)

@@ -1,0 +1,48 @@
+"""`tracereel serve`: run the collector."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from tracereel.cli.command import Command
+from tracereel_collector.config import Settings
+from tracereel_collector.errors import StartupError
+from tracereel_collector.processes.serve import serve
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on (default 4318)")
+    parser.add_argument("--grpc-port", help="port for OTLP over gRPC (default 4317), or off")
+    parser.add_argument("--data-dir", type=Path, help="where queue and embedded store live")
+    parser.add_argument("--store", help="embedded, or clickhouse[s]://user:pass@host:port/db")
+    parser.add_argument(
+        "--workers", type=int, help="processes that accept requests (default: by the cores)"
+    )
+    parser.add_argument(
+        "--forward-to", metavar="URL", help="OTLP/HTTP endpoint that everything received goes on to"
+    )
+    parser.add_argument(
+        "--local-admin",
+        action="store_const",
+        const="on",
+        help="let every process of this machine delete and set retention while there are no keys",
+    )
+    parser.add_argument(
+        "--demo",
+        action="store_true",
+        help="also run the demo pipeline, emitting into this collector",
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    try:
+        return serve(Settings.load(vars(args), os.environ), demo=args.demo)
+    except StartupError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        print(f"tracereel serve: {error.message}{hint}", file=sys.stderr)
+        return 2
+
+
+COMMAND = Command("serve", "run the collector", _configure, _run)

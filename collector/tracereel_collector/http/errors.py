@@ -1,0 +1,118 @@
+"""Error responses: JSON for our routes, the protocol's format for others, 503 for bugs."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from google.rpc.status_pb2 import Status
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from tracereel_collector.errors import CollectorError, RetryableError
+from tracereel_collector.http.clickhouse import clickhouse_error, speaks_clickhouse
+from tracereel_collector.http.otlp import JSON, MAX_MESSAGE, PROTOBUF
+from tracereel_collector.ingest.accept import EveryEventRejectedError
+from tracereel_collector.query.jaeger import legacy, v3
+
+log = structlog.get_logger(__name__)
+
+OTLP_PATHS = frozenset({"/v1/traces", "/v1/logs", "/v1/metrics"})
+_GRPC_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 405: 12, 408: 4, 413: 8, 415: 3, 429: 8}
+_UNAVAILABLE = 14
+
+
+def grpc_code(status: int) -> int:
+    """Return the `google.rpc.Status` code of an HTTP status; default: a retryable one."""
+    return _GRPC_CODES.get(status, _UNAVAILABLE)
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Register the exception handlers."""
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+
+
+async def _known(request: Request, error: Exception) -> Response:
+    assert isinstance(error, CollectorError)  # noqa: S101 - registered for this class only
+    extra: dict[str, Any] = {}
+    if isinstance(error, EveryEventRejectedError):
+        extra = {"accepted": 0, "rejected": [each.as_dict() for each in error.rejected]}
+    headers = {}
+    if isinstance(error, RetryableError):
+        headers["Retry-After"] = str(error.retry_after_seconds)
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.status == 408:
+        headers["Connection"] = "close"
+    return error_response(
+        request, error.status, error.code, error.message, error.hint, extra, headers
+    )
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
+    message = f"{request.method} {request.scope['path']}: {error.detail}"
+    hint = (
+        "GET /docs lists the routes and their methods" if error.status_code in (404, 405) else None
+    )
+    return error_response(request, error.status_code, code, message, hint, {}, error.headers or {})
+
+
+async def _parameters(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
+    first = error.errors()[0]
+    message = f"{first['loc'][-1]}: {first['msg']}; got {str(first.get('input'))[:80]!r}"
+    return error_response(request, 400, "bad_request", message, None, {}, {})
+
+
+async def _gone(request: Request, _error: Exception) -> Response:
+    """Respond to a client that disconnected before the end of its body."""
+    return error_response(request, 400, "disconnected", "the body is incomplete", None, {}, {})
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    # Senders drop data after a 500; 503 makes them retry.
+    log.error("request_failed", path=request.scope["path"], exc_info=error)
+    message = "the collector failed to handle the request; its log says why"
+    return error_response(request, 503, "internal", message, None, {}, {"Retry-After": "1"})
+
+
+_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    CollectorError: _known,
+    HTTPException: _http,
+    RequestValidationError: _parameters,
+    ClientDisconnect: _gone,
+    Exception: _unexpected,
+}
+
+
+def error_response(
+    request: Request,
+    status: int,
+    code: str,
+    message: str,
+    hint: str | None,
+    extra: dict[str, Any],
+    headers: Any,
+) -> Response:
+    """Build an error response in the format of the route."""
+    if request.scope["path"] in OTLP_PATHS and request.method == "POST":
+        status_code = grpc_code(status)
+        if request.headers.get("content-type", "").lower().startswith(JSON):
+            said = {"code": status_code, "message": message[:MAX_MESSAGE]}
+            return JSONResponse(said, status_code=status, headers=headers)
+        body = Status(code=status_code, message=message[:MAX_MESSAGE])
+        return Response(
+            body.SerializeToString(), status_code=status, media_type=PROTOBUF, headers=headers
+        )
+    if request.scope["path"].startswith("/api/"):
+        wording = v3 if request.scope["path"].startswith("/api/v3/") else legacy
+        return JSONResponse(wording.failure(status, message), status_code=status, headers=headers)
+    if speaks_clickhouse(request):
+        return clickhouse_error(status, message, hint, headers)
+    content = {"error": {"code": code, "message": message, "hint": hint}, **extra}
+    return JSONResponse(content, status_code=status, headers=headers)

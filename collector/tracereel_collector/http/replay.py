@@ -1,0 +1,151 @@
+"""`GET /v1/replay/{trace_id}`: a run in causal order, whole, in pages or as a stream."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated
+
+import msgspec
+from fastapi import Header, Query, Request
+from fastapi.responses import Response
+
+from tracereel_collector.auth import KeyScope
+from tracereel_collector.errors import BadRequestError
+from tracereel_collector.http.dependencies import Parts, parts_of
+from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.streams import HeldStream
+from tracereel_collector.query.replay import (
+    BEGINNING,
+    MAX_PAGE,
+    Page,
+    check_trace_id,
+    parse_cursor,
+)
+from tracereel_collector.query.run.rows import Cursor
+from tracereel_collector.query.run.timeline import Entry
+from tracereel_collector.query.state_at import parse_moment
+
+router = ScopedRouter()
+PAGE = 500
+"""Entries of one query, and most that a playback holds in memory."""
+QUIET_SECONDS = 15.0
+"""Longest silence before a comment is sent to keep the connection open."""
+MAX_SECONDS = 3_600.0
+"""Longest playback; then it ends with a `cut` event, and clients can continue."""
+
+NextPage = Callable[[Cursor], Awaitable[Page]]
+
+
+@router.get("/v1/replay/{trace_id}", scope=KeyScope.READ, summary="Replay a run")
+async def get_replay(
+    request: Request,
+    trace_id: str,
+    *,
+    limit: Annotated[int | None, Query(ge=1, le=MAX_PAGE)] = None,
+    after: str | None = None,
+    at: str | None = None,
+    stream: bool = False,
+    speed: Annotated[float, Query(ge=0, le=1_000_000, allow_inf_nan=False)] = 1.0,
+    linked: bool = True,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Return a run's events and spans in causal order in `timeline`, totals in `summary`.
+
+    With `limit`, a page; pass its `next` as `after` for the next page. With `at`, the state at a moment.
+    With `stream`, Server-Sent Events at `speed` times the recorded pace (0: no pauses).
+    """
+    parts, tenant = parts_of(request), caller_of(request).tenant
+    check_trace_id(trace_id)
+    if at is not None and stream:
+        raise BadRequestError("at: the state at a moment is not played; leave out `at` or `stream`")
+    if at is not None:
+        moment = parse_moment(at)
+        state = await parts.queries.run(
+            lambda: parts.replay.state(tenant, trace_id, at=moment, linked=linked), tenant=tenant
+        )
+        return Response(state, media_type="application/json")
+    place = parse_cursor(after) if after else BEGINNING
+    if stream:
+        if last_event_id:
+            place = parse_cursor(last_event_id, name="Last-Event-ID")
+        return await _played(parts, tenant, trace_id, place, speed=speed, linked=linked)
+    if limit is None and place == BEGINNING:
+        whole = await parts.queries.run(
+            lambda: parts.replay.document(tenant, trace_id, linked=linked), tenant=tenant
+        )
+        return Response(whole, media_type="application/json")
+    document = await parts.queries.run(
+        lambda: parts.replay.page(
+            tenant, trace_id, after=place, limit=limit or MAX_PAGE, linked=linked
+        ).document(),
+        tenant=tenant,
+    )
+    return Response(document, media_type="application/json")
+
+
+async def _played(
+    parts: Parts, tenant: str, trace_id: str, place: Cursor, *, speed: float, linked: bool
+) -> Response:
+    async def page(after: Cursor) -> Page:
+        return await parts.queries.run(
+            lambda: parts.replay.page(tenant, trace_id, after=after, limit=PAGE, linked=linked),
+            tenant=tenant,
+        )
+
+    first = await page(place)  # an unknown run is a 404, not an empty stream
+    playbacks = parts.playbacks
+    async with contextlib.AsyncExitStack() as held:
+        held.enter_context(playbacks.slots.holding(tenant))
+        return HeldStream(
+            play(first, page, speed=speed, stopping=playbacks.stopping),
+            held=held.pop_all(),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+
+async def play(
+    first: Page,
+    next_page: NextPage,
+    *,
+    speed: float,
+    stopping: asyncio.Event,
+    max_seconds: float = MAX_SECONDS,
+) -> AsyncIterator[bytes]:
+    """Yield the entries with pauses between them, then `end` with the summary, or `cut`."""
+    deadline = time.monotonic() + max_seconds
+    page, last = first, None
+    while True:
+        for entry in page.entries:
+            async for comment in _pause(_seconds(last, entry, speed), deadline, stopping):
+                yield comment
+            if stopping.is_set():
+                yield b'event: cut\ndata: {"reason":"the collector is stopping"}\n\n'
+                return
+            if time.monotonic() >= deadline:
+                yield b'event: cut\ndata: {"reason":"played for %d s"}\n\n' % max_seconds
+                return
+            yield b"id: %b\nevent: step\ndata: %b\n\n" % (str(entry.cursor).encode(), entry.data)
+            last = entry
+        if page.next is None:
+            yield b"event: end\ndata: %b\n\n" % msgspec.json.encode(page.summary)
+            return
+        page = await next_page(page.next)
+
+
+def _seconds(last: Entry | None, entry: Entry, speed: float) -> float:
+    """Return the pause before an entry; the first entry of a connection has none."""
+    if last is None or not speed:
+        return 0.0
+    return max(0.0, (entry.offset_ms - last.offset_ms) / 1_000 / speed)
+
+
+async def _pause(seconds: float, deadline: float, stopping: asyncio.Event) -> AsyncIterator[bytes]:
+    until = min(time.monotonic() + seconds, deadline)
+    while (left := until - time.monotonic()) > 0 and not stopping.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(left, QUIET_SECONDS)):
+                await stopping.wait()
+        if left > QUIET_SECONDS and not stopping.is_set():
+            yield b": still playing\n\n"

@@ -1,0 +1,168 @@
+"""Router whose routes each declare the scope that callers need."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+
+from tracereel_collector.auth import Caller, KeyScope
+from tracereel_collector.auth.claims import QUERY as TENANT
+from tracereel_collector.errors import BadRequestError
+from tracereel_collector.http.dependencies import parts_of
+from tracereel_collector.http.streams import AdmittedStream, is_stream
+
+OURS: Final = "/v1/"
+"""Prefix of routes that refuse unknown parameters; clients of other APIs may send extra ones."""
+REQUEST_OF: Final = "tracereel.request_of"
+"""Key in the ASGI scope: tenant whose share holds the request until the response is sent."""
+_SECURITY = {
+    "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+}
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Credentials = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Copies a key sent in a protocol-specific way to the API key header."""
+
+
+def _unchanged(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return headers
+
+
+class ScopedRoute(APIRoute):
+    """Route that refuses callers without its scope."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        scope: KeyScope,
+        credentials: Credentials = _unchanged,
+        openapi_extra: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.scope = scope
+        self.credentials = credentials
+        extra = {**(openapi_extra or {}), "x-tracereel-scope": scope.value}
+        if scope is not KeyScope.PUBLIC:
+            extra["security"] = [{name: []} for name in _SECURITY]
+        super().__init__(path, endpoint, openapi_extra=extra, **options)
+        if self.body_field is not None:
+            raise TypeError(f"{path}: read bodies with parts.bodies; FastAPI takes any size")
+
+    def get_route_handler(self) -> Handler:
+        """Wrap the handler in the checks of scope and query parameters."""
+        handler = super().get_route_handler()
+        if self.scope is KeyScope.PUBLIC:
+            return handler
+        if self.scope is not KeyScope.WRITE and self.path.startswith(OURS):
+            names = {
+                field.alias: bool(getattr(field.field_info, "include_in_schema", True))
+                for field in self.dependant.query_params
+            }
+            handler = _refusing_unknown(names, handler)
+        return _behind_gate(self.scope, self.credentials, handler)
+
+
+class ScopedRouter:
+    """Routes of one module; each must have a scope."""
+
+    def __init__(self, *, credentials: Credentials = _unchanged) -> None:
+        self.routes: list[ScopedRoute] = []
+        self._credentials = credentials
+
+    def get(self, path: str, *, scope: KeyScope, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare a `GET` route; options are those of FastAPI."""
+        return self._route("GET", path, scope, options)
+
+    def post(self, path: str, *, scope: KeyScope, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare a `POST` route."""
+        return self._route("POST", path, scope, options)
+
+    def delete(
+        self, path: str, *, scope: KeyScope, **options: Any
+    ) -> Callable[[Endpoint], Endpoint]:
+        """Declare a `DELETE` route."""
+        return self._route("DELETE", path, scope, options)
+
+    def _route(
+        self, method: str, path: str, scope: KeyScope, options: Mapping[str, Any]
+    ) -> Callable[[Endpoint], Endpoint]:
+        def declare(endpoint: Endpoint) -> Endpoint:
+            route = ScopedRoute(
+                path,
+                endpoint,
+                methods=[method],
+                scope=scope,
+                credentials=self._credentials,
+                **options,
+            )
+            self.routes.append(route)
+            return endpoint
+
+        return declare
+
+
+def _behind_gate(scope: KeyScope, credentials: Credentials, handler: Handler) -> Handler:
+    """Admit the caller before the handler runs, and again during a streamed response."""
+
+    async def guarded(request: Request) -> Response:
+        parts = parts_of(request)
+
+        def admit() -> Caller:
+            return parts.gate.admit(
+                credentials(request.headers),
+                scope=scope,
+                peer=request.client.host if request.client else "",
+                query=request.scope["query_string"].decode("latin-1"),
+            )
+
+        caller = request.state.caller = admit()
+        parts.requests.take(caller.tenant)
+        request.scope[REQUEST_OF] = caller.tenant
+        response = await handler(request)
+        return AdmittedStream(response, admit) if is_stream(response) else response
+
+    return guarded
+
+
+def _refusing_unknown(names: Mapping[str, bool], handler: Handler) -> Handler:
+    """Refuse query parameters that the handler does not read.
+
+    Otherwise a misspelt filter would silently match everything. Names that map to False are read
+    but not listed in the error message.
+    """
+
+    async def checked(request: Request) -> Response:
+        for name in request.query_params:
+            if name not in names and name != TENANT:
+                known = ", ".join(sorted(each for each, is_offered in names.items() if is_offered))
+                raise BadRequestError(
+                    f"there is no parameter {name[:40]!r};"
+                    f" expected {f'some of {known}' if known else 'none'}"
+                )
+        return await handler(request)
+
+    return checked
+
+
+def describe_security(app: FastAPI) -> None:
+    """Add the authentication schemes to the OpenAPI document."""
+    document = app.openapi
+
+    def with_keys() -> dict[str, Any]:
+        made = document()
+        made.setdefault("components", {})["securitySchemes"] = _SECURITY
+        return made
+
+    app.openapi = with_keys  # type: ignore[method-assign]
+
+
+def caller_of(request: Request) -> Caller:
+    """Return the admitted caller."""
+    caller: Caller = request.state.caller
+    return caller

@@ -1,0 +1,175 @@
+"""`GET /v1/tail`: live stream of acknowledged records as Server-Sent Events."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Annotated
+
+from fastapi import Header, Query, Request
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tracereel.events import CUSTOM_PREFIX, EVENT_TYPES
+from tracereel_collector.auth import KeyScope
+from tracereel_collector.errors import BadRequestError
+from tracereel_collector.http.conditions import attribute_pairs, ranges
+from tracereel_collector.http.dependencies import parts_of
+from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.live.filters import MEASURES, TailFilter
+from tracereel_collector.live.hub import LiveTail
+from tracereel_collector.live.reader import Reader
+from tracereel_collector.live.spans import SPAN_EVENT
+
+router = ScopedRouter()
+RETRY_MILLISECONDS = 2000
+MAX_VALUES = 20
+MAX_NUMBER = 2**63 - 1
+Values = Annotated[list[str] | None, Query(max_length=MAX_VALUES)]
+Number = Annotated[float | None, Query(allow_inf_nan=False)]
+Elsewhere = Annotated[str | None, Query(include_in_schema=False)]
+"""Search filters that the tail does not support; read to refuse them with a reason."""
+_TYPES = (*sorted(EVENT_TYPES), SPAN_EVENT)
+_OF_SCORES = ("score", "score_category", "min_score", "max_score")
+
+
+@router.get(
+    "/v1/tail",
+    scope=KeyScope.READ,
+    summary="Watch live",
+    responses={
+        200: {"content": {"text/event-stream": {}}, "description": "A stream that goes on."}
+    },
+    openapi_extra={"x-tracereel-stream": True},
+)
+async def get_tail(
+    request: Request,
+    type: Values = None,  # noqa: A002 - part of the API
+    agent: Values = None,
+    pipeline: Values = None,
+    status: Values = None,
+    error: Values = None,
+    category: Values = None,
+    code: Values = None,
+    session: Values = None,
+    user: Values = None,
+    trace: Values = None,
+    model: Values = None,
+    provider: Values = None,
+    service: Values = None,
+    attribute: Values = None,
+    min_duration_ms: Number = None,
+    max_duration_ms: Number = None,
+    min_cost_usd: Number = None,
+    max_cost_usd: Number = None,
+    min_tokens: Number = None,
+    max_tokens: Number = None,
+    min_confidence: Number = None,
+    max_confidence: Number = None,
+    score: Elsewhere = None,
+    score_category: Elsewhere = None,
+    min_score: Elsewhere = None,
+    max_score: Elsewhere = None,
+    q: Annotated[str, Query(max_length=1000)] = "",
+    after: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
+    last_event_id: Annotated[int | None, Header(ge=0, le=MAX_NUMBER)] = None,
+) -> Response:
+    """Stream records as they are acknowledged, with the sequence number as `id`.
+
+    `Last-Event-ID` or `after` continues after a record.
+    """
+    given = locals()
+    _refuse_scores(given)
+    _refuse_types(type or ())
+    least, most = ranges(given, MEASURES)
+    parts, caller = parts_of(request), caller_of(request)
+    wanted = TailFilter(
+        type=tuple(type or ()),
+        agent=tuple(agent or ()),
+        pipeline=tuple(pipeline or ()),
+        status=tuple(status or ()),
+        error=tuple(error or ()),
+        category=tuple(category or ()),
+        code=tuple(code or ()),
+        session=tuple(session or ()),
+        user=tuple(user or ()),
+        trace=tuple(trace or ()),
+        model=tuple(model or ()),
+        provider=tuple(provider or ()),
+        service=tuple(service or ()),
+        least=least,
+        most=most,
+        attribute=attribute_pairs(attribute),
+        text=q,
+    )
+    seen = last_event_id if last_event_id is not None else after
+    position = await asyncio.to_thread(parts.tail.position, seen)
+    return _Stream(parts.tail, parts.tail.subscribe(caller.tenant, wanted, position))
+
+
+def _refuse_scores(given: dict[str, object]) -> None:
+    for name in _OF_SCORES:
+        if given[name] is not None:
+            raise BadRequestError(
+                f"{name}: nobody has scored yet what is only now acknowledged;"
+                " expected the other filters of the search",
+                hint="GET /v1/traces finds runs by their scores",
+            )
+
+
+def _refuse_types(names: Iterable[str]) -> None:
+    """Refuse unknown event types."""
+    for name in names:
+        whole = name in _TYPES or name.startswith(CUSTOM_PREFIX)
+        beginning = name.endswith(".") and any(each.startswith(name) for each in _TYPES)
+        if not whole and not beginning:
+            raise BadRequestError(
+                f"type: {name!r} is none; expected one of {', '.join(_TYPES)}, one that begins with"
+                f" {CUSTOM_PREFIX!r}, or a beginning up to a dot"
+            )
+
+
+class _Stream(Response):
+    """Endless response that always releases its reader."""
+
+    media_type = "text/event-stream"
+    refused_event = "end"
+
+    def __init__(self, tail: LiveTail, reader: Reader) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._tail = tail
+        self._reader = reader
+        self._opening = b"retry: %d\nid: %d\n\n" % (RETRY_MILLISECONDS, reader.number)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the reader ends or the client disconnects."""
+        del scope
+        watching = asyncio.create_task(self._until_gone(receive))
+        reason = "left"
+        try:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
+            await send({"type": "http.response.body", "body": self._opening, "more_body": True})
+            reason = await self._send_all(watching, send)
+        except asyncio.CancelledError:
+            reason = "refused"
+            raise
+        finally:
+            self._tail.leave(self._reader, reason)
+            watching.cancel()
+
+    async def _send_all(self, watching: "asyncio.Task[None]", send: Send) -> str:
+        reason, last, beat = "stopping", False, self._tail.beat_seconds
+        while not last and not watching.done():
+            data, last = await self._reader.take(seconds=beat)
+            await send({"type": "http.response.body", "body": data, "more_body": not last})
+        return "left" if watching.done() else reason
+
+    async def _until_gone(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._reader.end("end", {"reason": "nobody reads", "retry": False})

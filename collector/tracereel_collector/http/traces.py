@@ -1,0 +1,240 @@
+"""`/v1/traces`: search runs, read one, check completeness, get its tape, compare two."""
+
+import time
+from typing import Annotated, Literal
+from urllib.parse import quote
+
+from fastapi import Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from tracereel_collector.auth import KeyScope
+from tracereel_collector.errors import BadRequestError
+from tracereel_collector.http.conditions import attribute_pairs, check_range, ranges
+from tracereel_collector.http.dependencies import parts_of
+from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.query.budgeted_tree import BYTES_PER_TOKEN, MIN_BYTES
+from tracereel_collector.query.counting import FACETS
+from tracereel_collector.query.executions import MAX_EXECUTIONS
+from tracereel_collector.query.filters import RANGES, TraceFilters
+from tracereel_collector.query.replay import check_trace_id
+from tracereel_collector.query.scored import WIDEST, Scored
+from tracereel_collector.query.search import MAX_BUCKETS, MAX_RUNS, SearchQuery
+from tracereel_collector.query.window import DAY, parse_window
+from tracereel_collector.store.rollups import TAG_KINDS
+
+router = ScopedRouter()
+DEFAULT_WINDOW = 7 * DAY
+"""Default window of counts and of sort orders other than newest first."""
+MAX_BUDGET = 64 * 1024 * 1024
+
+Text = Annotated[str | None, Query(max_length=1_000)]
+Texts = Annotated[list[str] | None, Query()]
+Number = Annotated[float | None, Query(allow_inf_nan=False)]
+Score = Annotated[float | None, Query(ge=-WIDEST, le=WIDEST, allow_inf_nan=False)]
+Sort = Literal["started_at", "duration_ms", "cost_usd", "tokens", "events", "errors", "confidence"]
+
+
+@router.get("/v1/traces", scope=KeyScope.READ, summary="Search runs")
+async def get_traces(
+    request: Request,
+    from_: Annotated[str | None, Query(alias="from", max_length=64)] = None,
+    to: Annotated[str | None, Query(max_length=64)] = None,
+    q: Text = None,
+    status: Texts = None,
+    agent: Texts = None,
+    pipeline: Texts = None,
+    model: Texts = None,
+    provider: Texts = None,
+    service: Texts = None,
+    session: Texts = None,
+    user: Texts = None,
+    error: Texts = None,
+    category: Texts = None,
+    code: Texts = None,
+    attribute: Texts = None,
+    score: Texts = None,
+    score_category: Texts = None,
+    min_score: Score = None,
+    max_score: Score = None,
+    min_duration_ms: Number = None,
+    max_duration_ms: Number = None,
+    min_cost_usd: Number = None,
+    max_cost_usd: Number = None,
+    min_tokens: Number = None,
+    max_tokens: Number = None,
+    min_confidence: Number = None,
+    max_confidence: Number = None,
+    min_errors: Number = None,
+    min_retries: Number = None,
+    min_fallbacks: Number = None,
+    sort: Sort = "started_at",
+    order: Literal["asc", "desc"] = "desc",
+    limit: Annotated[int, Query(ge=0, le=MAX_RUNS)] = 50,
+    cursor: Text = None,
+    facets: Text = None,
+    histogram: Annotated[int, Query(ge=0, le=MAX_BUCKETS)] = 0,
+    executions: Annotated[int, Query(ge=0, le=MAX_EXECUTIONS)] = 0,
+) -> Response:
+    """Search runs, newest first by default; pass `next` as `?cursor=` for the next page."""
+    parts, tenant = parts_of(request), caller_of(request).tenant
+    given = locals()
+    least, most = ranges(given, RANGES)
+    check_range(min_score, max_score, names=("min_score", "max_score"))
+    counted = _facets(facets)
+    needs_window = bool(counted or histogram) or sort != "started_at" or order != "desc"
+    question = SearchQuery(
+        filters=TraceFilters(
+            tags={kind: tuple(given[kind]) for kind in TAG_KINDS if given[kind]},
+            statuses=tuple(status or ()),
+            least=least,
+            most=most,
+            attributes=attribute_pairs(attribute),
+            text=q or "",
+            scored=Scored(
+                names=tuple(score or ()),
+                categories=tuple(score_category or ()),
+                least=min_score,
+                most=max_score,
+            ),
+        ),
+        window=parse_window(
+            from_, to, now=time.time_ns(), default=DEFAULT_WINDOW if needs_window else None
+        ),
+        sort=sort,
+        order=order,
+        limit=limit,
+        cursor=cursor,
+        facets=counted,
+        buckets=histogram,
+        executions=executions,
+    )
+    document = await parts.queries.run(
+        lambda: parts.search.document(tenant, question), tenant=tenant
+    )
+    return Response(document, media_type="application/json")
+
+
+@router.get("/v1/traces/{trace_id}", scope=KeyScope.READ, summary="Read a run as a tree")
+async def get_trace(
+    request: Request,
+    trace_id: str,
+    *,
+    step: str | None = None,
+    alone: bool = False,
+    outline_above: Annotated[int | None, Query(ge=0)] = None,
+    budget_bytes: Annotated[int | None, Query(ge=MIN_BYTES, le=MAX_BUDGET)] = None,
+    budget_tokens: Annotated[int | None, Query(ge=MIN_BYTES // 3, le=MAX_BUDGET // 3)] = None,
+    linked: bool = True,
+) -> Response:
+    """Return the `steps` of a run, each after its parent, including runs that it started.
+
+    With `step`, only the steps below it, and its events; with `alone` too, only the step itself.
+    Above `outline_above` steps, `outline` instead: the fields for a chart, by column. With a budget in
+    bytes or model tokens, the most important parts that fit, and how to request more.
+    """
+    parts, tenant = parts_of(request), caller_of(request).tenant
+    check_trace_id(trace_id)
+    limits = [budget_bytes, budget_tokens and budget_tokens * BYTES_PER_TOKEN]
+    budget = min((each for each in limits if each is not None), default=None)
+    document = await parts.queries.run(
+        lambda: parts.traces.document(
+            tenant,
+            trace_id,
+            linked=linked,
+            step_id=step,
+            alone=alone,
+            budget=budget,
+            outline_above=outline_above,
+        ),
+        tenant=tenant,
+    )
+    return Response(document, media_type="application/json")
+
+
+@router.get(
+    "/v1/traces/{trace_id}/completeness",
+    scope=KeyScope.READ,
+    summary="Read whether a run is complete",
+)
+async def get_completeness(request: Request, trace_id: str, *, linked: bool = True) -> Response:
+    """Return emitters, number ranges, gaps, duplicates, clock errors and queued events of a run."""
+    parts, tenant = parts_of(request), caller_of(request).tenant
+    check_trace_id(trace_id)
+
+    def work() -> bytes:
+        # Read the queue first: events delivered meanwhile are counted twice, never missed.
+        waiting = parts.queue.events_waiting(tenant=tenant, trace_id=trace_id)
+        return parts.completeness.document(tenant, trace_id, waiting, linked=linked)
+
+    return Response(await parts.queries.run(work, tenant=tenant), media_type="application/json")
+
+
+@router.get("/v1/traces/{a}/diff/{b}", scope=KeyScope.READ, summary="Compare two runs")
+async def get_diff(
+    request: Request, a: str, b: str, *, everything: bool = False, linked: bool = True
+) -> Response:
+    """Return steps added, removed and changed in `b`; with `everything`, equal ones too.
+
+    `first_difference` is the first step that differs.
+    """
+    parts, tenant = parts_of(request), caller_of(request).tenant
+    check_trace_id(a)
+    check_trace_id(b)
+    document = await parts.queries.run(
+        lambda: parts.comparison.document(tenant, a, b, everything=everything, linked=linked),
+        tenant=tenant,
+    )
+    return Response(document, media_type="application/json")
+
+
+@router.get("/v1/traces/{trace_id}/tape", scope=KeyScope.READ, summary="Fetch the tape of a run")
+async def get_tape(
+    request: Request,
+    trace_id: str,
+    emitter_id: Annotated[str | None, Query(max_length=256)] = None,
+) -> Response:
+    """Return the tape of the root emitter, or of another, as NDJSON."""
+    parts, tenant = parts_of(request), caller_of(request).tenant
+    check_trace_id(trace_id)
+    lines = await parts.queries.run(
+        lambda: parts.tapes.lines(tenant, trace_id, emitter_id), tenant=tenant
+    )
+    return Response(lines, media_type="application/x-ndjson")
+
+
+@router.get(
+    "/v1/traces/{trace_id}/replayable",
+    scope=KeyScope.READ,
+    summary="Ask whether a run can be replayed",
+)
+async def get_replayable(request: Request, trace_id: str) -> Response:
+    """Return `yes`, `partly` or `no` with reasons, the command, past replays and branches."""
+    parts, tenant = parts_of(request), caller_of(request).tenant
+    check_trace_id(trace_id)
+    document = await parts.queries.run(
+        lambda: parts.replayable.document(tenant, trace_id), tenant=tenant
+    )
+    return Response(document, media_type="application/json")
+
+
+@router.get(
+    "/v1/traces/{trace_id}/jaeger",
+    scope=KeyScope.READ,
+    summary="Open a run in Jaeger",
+    status_code=307,
+)
+async def open_in_jaeger(request: Request, trace_id: str) -> RedirectResponse:
+    """Redirect to the run at `TRACEREEL_JAEGER_URL`; by default to `/api/traces/{trace_id}`."""
+    check_trace_id(trace_id)
+    ui = parts_of(request).jaeger_url.rstrip("/")
+    name = quote(trace_id, safe="")
+    return RedirectResponse(f"{ui}/trace/{name}" if ui else f"/api/traces/{name}")
+
+
+def _facets(named: str | None) -> tuple[str, ...]:
+    kinds = tuple(dict.fromkeys(part.strip() for part in (named or "").split(",") if part.strip()))
+    if unknown := [kind for kind in kinds if kind not in FACETS]:
+        raise BadRequestError(
+            f"facets: {unknown[0][:40]!r} is not counted; expected some of {', '.join(FACETS)}"
+        )
+    return kinds

@@ -1,0 +1,1 @@
+"""Alerts without Prometheus: the collector checks conditions and posts alerts to a webhook."""

@@ -1,0 +1,1 @@
+"""OTLP export of the collector: forwarded signals and its own telemetry."""

@@ -1,0 +1,1 @@
+"""Forwarding of received signals to another OTLP endpoint, without slowing ingest."""

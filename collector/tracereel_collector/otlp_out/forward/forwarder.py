@@ -1,0 +1,189 @@
+"""Bounded in-memory queue and the thread that sends it to the target."""
+
+import random
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import structlog
+
+from tracereel_collector.errors import ThrottledError
+from tracereel_collector.model import Kind
+from tracereel_collector.otlp_out.forward.own_spans import MARK, request_of
+from tracereel_collector.otlp_out.forward.post import ForwardConnection, ForwardRefused, Later
+from tracereel_collector.otlp_out.forward.target import SIGNALS, Target
+from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
+from tracereel_collector.telemetry import ForwardMetrics, name_thread
+
+log = structlog.get_logger(__name__)
+
+FIRST_BACKOFF, LAST_BACKOFF = 0.25, 30.0
+MOST_HOPS = 8
+_NAMES = {kind: name for name, kind in SIGNALS.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardLimits:
+    """Limits of the queue, the requests and the signals that are forwarded."""
+
+    max_bytes: int
+    request_seconds: float
+    age_seconds: float
+    signals: frozenset[str]
+    own_spans: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitingRequest:
+    kind: Kind
+    data: bytes
+    records: int
+    passed: str
+    since: float
+    tenant: str
+
+
+class Forwarder:
+    """Non-blocking forwarder; records that cannot be queued or sent are counted and dropped.
+
+    The queue is in memory only, because the durable queue has the same records on disk.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        limits: ForwardLimits,
+        *,
+        own_id: str,
+        metrics: ForwardMetrics,
+        shares: SharePolicy = ONE_TENANT,
+    ) -> None:
+        self._connection = ForwardConnection(target, seconds=limits.request_seconds)
+        self._limits = limits
+        self._own_id = own_id
+        self._metrics = metrics
+        self._waiting: deque[_WaitingRequest] = deque()
+        self._bytes = TenantShares("forward_bytes", limits.max_bytes, shares)
+        self._changed = threading.Condition()
+        self._stop_at: float | None = None
+        self._failing = False
+        self._thread = threading.Thread(target=self._run, name="forward", daemon=True)
+
+    def start(self) -> None:
+        """Start the sending thread."""
+        self._thread.start()
+
+    def stop(self, *, timeout: float) -> None:
+        """Send queued requests until the timeout, without waiting for an unreachable target."""
+        with self._changed:
+            self._stop_at = time.monotonic() + timeout
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(timeout + self._limits.request_seconds)
+        self._connection.close()
+
+    def offer(
+        self, kind: Kind, data: bytes, records: int, *, tenant: str, passed: str = ""
+    ) -> None:
+        """Queue a body that is durable; `passed` lists the collectors it came through."""
+        if not self._wanted(kind, data):
+            return
+        hops = [each for each in passed.split(",") if each]
+        if self._own_id in hops or len(hops) >= MOST_HOPS:
+            self._drop(kind, records, "loop")
+            return
+        path = ",".join([*hops, self._own_id])
+        one = _WaitingRequest(kind, data, records, path, time.monotonic(), tenant)
+        with self._changed:
+            full = self._stop_at is not None
+            if not full:
+                try:
+                    self._bytes.take(tenant, len(data))
+                except ThrottledError:
+                    full = True
+            if not full:
+                self._waiting.append(one)
+                self._metrics.queue_bytes.set(self._bytes.used)
+                self._changed.notify()
+        if full:
+            self._drop(kind, records, "full")
+
+    def _wanted(self, kind: Kind, data: bytes) -> bool:
+        if kind is Kind.EVENTS:
+            return self._limits.own_spans and "traces" in self._limits.signals and MARK in data
+        return _NAMES.get(kind) in self._limits.signals
+
+    def _run(self) -> None:
+        name_thread("forward")
+        while (one := self._next()) is not None:
+            try:
+                self._send(one)
+            except Exception as error:
+                log.exception("forward_failed", reason=str(error))
+                self._drop(one.kind, one.records, "failed")
+            with self._changed:
+                self._waiting.popleft()
+                self._bytes.give_back(one.tenant, len(one.data))
+                self._metrics.queue_bytes.set(self._bytes.used)
+
+    def _next(self) -> _WaitingRequest | None:
+        """Return the oldest request; `None` if the queue is empty and the forwarder is stopping."""
+        with self._changed:
+            while not self._waiting:
+                if self._stop_at is not None:
+                    return None
+                self._changed.wait()
+            return self._waiting[0]
+
+    def _send(self, one: _WaitingRequest) -> None:
+        kind, data, records = one.kind, one.data, one.records
+        if kind is Kind.EVENTS:
+            kind = Kind.SPANS
+            data, records = request_of(data.split(b"\n"))
+            if not records:
+                return
+        backoff = FIRST_BACKOFF
+        while True:
+            if self._stop_at is not None and time.monotonic() > self._stop_at:
+                self._drop(kind, records, "stopped")
+                return
+            result = self._connection.post(_NAMES[kind], data, passed=one.passed)
+            if not isinstance(result, Later):
+                break
+            self._tell(result.why)
+            self._metrics.retries.labels(kind).inc()
+            wait = max(result.seconds, backoff * random.uniform(0.5, 1.0))  # noqa: S311
+            backoff = min(LAST_BACKOFF, backoff * 2)
+            if time.monotonic() + wait > one.since + self._limits.age_seconds:
+                self._drop(kind, records, "expired")
+                return
+            if self._sleep(wait):
+                self._drop(kind, records, "stopped")
+                return
+        if isinstance(result, ForwardRefused):
+            self._tell(result.why)
+            self._drop(kind, records, "refused")
+            return
+        self._failing = False
+        refused = min(records, result.refused)
+        self._metrics.sent.labels(kind).inc(records - refused)
+        if refused:
+            self._drop(kind, refused, "partly_refused")
+
+    def _sleep(self, seconds: float) -> bool:
+        """Wait; return whether the forwarder is stopping."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while self._stop_at is None and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+            return self._stop_at is not None
+
+    def _tell(self, why: str) -> None:
+        """Log the first failure, not every attempt."""
+        if not self._failing:
+            self._failing = True
+            log.warning("forward_target_fails", reason=why)
+
+    def _drop(self, kind: Kind, records: int, reason: str) -> None:
+        self._metrics.dropped.labels(kind, reason).inc(records)

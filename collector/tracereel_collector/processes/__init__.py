@@ -1,0 +1,1 @@
+"""Supervisor and worker processes."""

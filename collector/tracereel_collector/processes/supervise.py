@@ -1,0 +1,110 @@
+"""`tracereel serve --workers N`: run engine, queue and delivery here, HTTP in workers."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from tracereel_collector.app import Collector
+from tracereel_collector.config import Settings
+from tracereel_collector.processes.workers import WorkerPool
+from tracereel_collector.runtime.wakeup_pipes import listen
+from tracereel_collector.startup.worker_bootstrap import Link
+from tracereel_collector.telemetry import name_thread, share_metrics
+
+STATE_SECONDS = 0.5
+
+
+def serve_in_workers(
+    settings: Settings,
+    sockets: list[socket.socket],
+    *,
+    on_ready: Callable[[], None],
+    on_stop: Callable[[], None],
+) -> None:
+    """Run the core here and one worker per socket until SIGINT or SIGTERM.
+
+    Raises:
+        StartupError: a component cannot start; the message names the cause.
+    """
+    name_thread("supervise")
+    run_dir = settings.data_dir / "run"
+    metrics_dir, state_file = run_dir / "metrics", run_dir / "state.json"
+    shutil.rmtree(run_dir, ignore_errors=True)
+    share_metrics(metrics_dir, slot="core")
+    heard, rung = os.pipe()
+    core = Collector(settings, shared=True)
+    # Workers divide the limit of in-flight bytes; a tenant's share must still fit one body.
+    share = settings.max_inflight_bytes // len(sockets)
+    least = int(settings.max_body_bytes / settings.tenant_share)
+    of_each = replace(
+        settings,
+        max_inflight_bytes=max(least, share),
+        forward_queue_bytes=max(1, settings.forward_queue_bytes // len(sockets)),
+    )
+
+    def link(slot: int, listen_fd: int, bell_fd: int, delivered_fd: int) -> Link:
+        return Link(
+            slot=slot,
+            settings=of_each,
+            store=core.store_address,
+            listen_fd=listen_fd,
+            bell_fd=bell_fd,
+            delivered_fd=delivered_fd,
+            metrics_dir=str(metrics_dir),
+            state_file=str(state_file),
+        )
+
+    pool = WorkerPool(sockets, bell_fd=rung, make_link=link)
+    try:
+        core.start_core(on_delivered=pool.tell_delivered)
+        listen(heard, core.heard, name="append-bell")
+        _write_state(core, pool, state_file)
+        pool.start()
+        with _stopped_by_signals() as stop:
+            on_ready()
+            while not stop.wait(STATE_SECONDS):
+                # On a full disk workers show an old state; the collector continues.
+                with contextlib.suppress(OSError):
+                    _write_state(core, pool, state_file)
+        on_stop()
+    finally:
+        pool.stop(timeout=settings.stop_seconds)
+        core.stop()
+        os.close(rung)
+
+
+def _write_state(core: Collector, pool: WorkerPool, file: Path) -> None:
+    """Replace the state file atomically: workers read it concurrently."""
+    state = json.dumps({**core.store_state(), "worker_restarts": pool.restarts})
+    if file.exists() and file.read_text(encoding="utf-8") == state:
+        return
+    part = file.with_suffix(".part")
+    part.write_text(state, encoding="utf-8")
+    part.replace(file)
+
+
+class _stopped_by_signals:  # noqa: N801 - used as a context manager
+    """Event that SIGINT and SIGTERM set; a second signal ends the process at once."""
+
+    def __enter__(self) -> threading.Event:
+        stop = threading.Event()
+
+        def told(_number: int, _frame: object) -> None:
+            if stop.is_set():
+                os._exit(1)
+            stop.set()
+
+        self._previous = {
+            number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        return stop
+
+    def __exit__(self, *_: object) -> None:
+        """Keep the handlers: a second signal during the stop still ends the process."""

@@ -1,0 +1,73 @@
+"""Worker process of `tracereel serve`: receives requests and appends to the shared queue.
+
+It reads its start parameters from standard input and prints `ready` on standard output. SIGTERM stops
+it gracefully. It exits at once when its standard input closes: without the parent there is no delivery.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+from tracereel_collector.app import Collector
+from tracereel_collector.errors import StartupError
+from tracereel_collector.processes.http_server import doors_beside, serve_until_signal
+from tracereel_collector.runtime.permissions import make_files_private
+from tracereel_collector.startup.worker_bootstrap import READY, Link
+from tracereel_collector.telemetry import configure_logging, name_thread, share_metrics
+
+EXIT_ORPHANED = 3
+
+
+def main() -> int:
+    """Serve until SIGTERM and return the exit status."""
+    # Ctrl-C reaches the whole process group, but the parent decides when workers stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    configure_logging()
+    make_files_private()
+    link = Link.parse(_first_line())
+    threading.Thread(target=_watch_parent, name="watch-parent", daemon=True).start()
+    name_thread("door")
+    share_metrics(Path(link.metrics_dir), slot=f"worker{link.slot}")
+    listening = socket.socket(fileno=link.listen_fd)
+    collector = Collector(link.settings, link=link)
+    try:
+        app = collector.start()
+        serve_until_signal(
+            app,
+            listening,
+            beside=doors_beside(link.settings, collector.parts, together=True),
+            stop_seconds=link.settings.stop_seconds,
+            on_ready=_say_ready,
+            signals=(signal.SIGTERM,),
+        )
+    except StartupError as error:
+        sys.stderr.write(f"worker {link.slot}: {error.message}\n")
+        return 1
+    finally:
+        collector.stop()
+    return 0
+
+
+def _say_ready() -> None:
+    sys.stdout.write(f"{READY}\n")
+    sys.stdout.flush()
+
+
+def _first_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n") and (part := os.read(0, 65536)):
+        line += part
+    return line
+
+
+def _watch_parent() -> None:
+    while os.read(0, 4096):
+        pass
+    os._exit(EXIT_ORPHANED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

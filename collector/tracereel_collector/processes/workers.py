@@ -1,0 +1,165 @@
+"""Pool of worker processes: one per listening socket, restarted when one dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from socket import socket
+
+import structlog
+
+from tracereel_collector.engine.supervisor import child_environment
+from tracereel_collector.errors import StartupError
+from tracereel_collector.runtime.pipes import can_be_read
+from tracereel_collector.runtime.wakeup_pipes import WakeupPipe
+from tracereel_collector.startup.worker_bootstrap import READY, Link
+
+log = structlog.get_logger(__name__)
+
+START_SECONDS = 60.0
+FIRST_BACKOFF, LAST_BACKOFF = 0.1, 5.0
+STEADY_SECONDS = 30.0
+KILL_MARGIN = 3.0
+MakeLink = Callable[[int, int, int, int], Link]
+"""Creates start parameters from slot, listening socket, wakeup pipe and delivered pipe."""
+
+
+@dataclass(slots=True)
+class _Slot:
+    number: int
+    listening: socket
+    process: "subprocess.Popen[bytes] | None" = None
+    delivered: WakeupPipe | None = None
+
+
+class WorkerPool:
+    """Worker processes; sockets stay open, so connections wait while a worker is replaced."""
+
+    def __init__(self, sockets: list[socket], *, bell_fd: int, make_link: MakeLink) -> None:
+        self._slots = [_Slot(number, listening) for number, listening in enumerate(sockets)]
+        self._bell_fd = bell_fd
+        self._make_link = make_link
+        self._stopping = threading.Event()
+        self._watchers: list[threading.Thread] = []
+        self.restarts = 0
+
+    def start(self) -> None:
+        """Start all workers and wait until each accepts connections.
+
+        Raises:
+            StartupError: a worker cannot start.
+        """
+        for slot in self._slots:
+            self._launch(slot)
+        for slot in self._slots:
+            self._wait_ready(slot)
+        for slot in self._slots:
+            watcher = threading.Thread(
+                target=self._watch, args=(slot,), name=f"watch-worker-{slot.number}", daemon=True
+            )
+            self._watchers.append(watcher)
+            watcher.start()
+
+    def stop(self, *, timeout: float) -> None:
+        """Send SIGTERM, wait, then send SIGKILL; idempotent."""
+        self._stopping.set()
+        processes = [slot.process for slot in self._slots if slot.process is not None]
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + timeout + KILL_MARGIN
+        for process in processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for watcher in self._watchers:
+            watcher.join(KILL_MARGIN)
+        for slot in self._slots:
+            self._clear(slot)
+
+    def tell_delivered(self) -> None:
+        """Wake up requests in all workers that wait for delivery."""
+        for slot in self._slots:
+            bell = slot.delivered
+            if bell is not None:
+                bell.ring()
+
+    def _launch(self, slot: _Slot) -> None:
+        heard, rung = os.pipe()
+        listening_fd = slot.listening.fileno()
+        link = self._make_link(slot.number, listening_fd, self._bell_fd, heard)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tracereel_collector.processes.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=(listening_fd, self._bell_fd, heard),
+            env=child_environment(),
+        )
+        os.close(heard)
+        slot.process, slot.delivered = process, WakeupPipe(rung)
+        try:
+            assert process.stdin is not None  # noqa: S101 - stdin is a pipe
+            process.stdin.write(link.line())
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it exited at once; `_wait_ready` reports it
+
+    def _wait_ready(self, slot: _Slot) -> None:
+        process = slot.process
+        assert process is not None and process.stdout is not None  # noqa: S101, PT018 - launched
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and not self._stopping.is_set():
+            if not can_be_read(process.stdout.fileno(), within=0.2):
+                continue
+            if process.stdout.readline().decode().strip() == READY:
+                return
+            raise StartupError(f"worker {slot.number} ended with {process.wait()} while starting")
+        raise StartupError(f"worker {slot.number} was not ready within {START_SECONDS:g} s")
+
+    def _watch(self, slot: _Slot) -> None:
+        backoff = FIRST_BACKOFF
+        while not self._stopping.is_set():
+            since = time.monotonic()
+            process = slot.process
+            status = process.wait() if process is not None else None
+            if self._stopping.wait(backoff):
+                return
+            log.error("worker_died", slot=slot.number, exit_status=status)
+            steady = time.monotonic() - since > STEADY_SECONDS
+            backoff = FIRST_BACKOFF if steady else min(LAST_BACKOFF, backoff * 2)
+            self._clear(slot)
+            self.restarts += 1
+            try:
+                self._launch(slot)
+                if self._stopping.is_set() and slot.process is not None:
+                    slot.process.terminate()  # stop was called during the launch
+                    return
+                self._wait_ready(slot)
+            except (StartupError, OSError) as error:
+                log.error("worker_restart_failed", slot=slot.number, reason=str(error))
+                if slot.process is not None:
+                    slot.process.kill()
+
+    @staticmethod
+    def _clear(slot: _Slot) -> None:
+        process, bell = slot.process, slot.delivered
+        slot.process = slot.delivered = None
+        if bell is not None:
+            bell.close()
+        if process is None:
+            return
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    pass  # the reader of the unflushed bytes is gone

@@ -1,0 +1,181 @@
+"""Execution of user statements: checks, tenant filter and limits."""
+
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tracereel_collector.errors import BadRequestError
+from tracereel_collector.query.user_sql import tree, words
+from tracereel_collector.query.user_sql.catalogue import Catalogue, Catalogues
+from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
+from tracereel_collector.store.user_sql import PeoplesStore, UserSqlResult
+
+FORMATS: Final = frozenset(
+    """
+    JSON JSONCompact JSONStrings JSONCompactStrings JSONColumns JSONCompactColumns
+    JSONColumnsWithMetadata JSONEachRow JSONStringsEachRow JSONCompactEachRow
+    JSONCompactStringsEachRow JSONCompactEachRowWithNames JSONCompactEachRowWithNamesAndTypes
+    JSONCompactStringsEachRowWithNames JSONCompactStringsEachRowWithNamesAndTypes JSONLines NDJSON
+    JSONObjectEachRow CSV CSVWithNames CSVWithNamesAndTypes TSV TSVRaw TSVWithNames
+    TSVWithNamesAndTypes TabSeparated TabSeparatedRaw TabSeparatedWithNames
+    TabSeparatedWithNamesAndTypes Native RowBinary RowBinaryWithNames RowBinaryWithNamesAndTypes
+    Parquet Arrow ArrowStream Pretty PrettyCompact PrettySpace Vertical Markdown Values Null
+    """.split()  # noqa: SIM905 - forty quotes would hide the names
+)
+MAX_SQL_BYTES: Final = 256 * 1024
+MAX_PARAMETERS: Final = 100
+_PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+# The tenant filter is a plan step right above the read. These optimizations could move conditions of
+# the statement below it, where their errors would reveal rows of other tenants.
+_FILTER_FIRST: Final = {
+    "optimize_move_to_prewhere": 0,
+    "query_plan_optimize_prewhere": 0,
+    "query_plan_merge_filters": 0,
+    "optimize_trivial_count_query": 0,
+    "optimize_use_projections": 0,
+    "optimize_use_implicit_projections": 0,
+    "use_query_condition_cache": 0,
+    "use_query_cache": 0,
+}
+_SILENT: Final = {
+    # Statistics count rows before the filter.
+    "output_format_write_statistics": 0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlLimits:
+    """Limits of one statement, and of concurrent statements."""
+
+    seconds: float = 10.0
+    memory_bytes: int = 512 * 1024 * 1024
+    result_bytes: int = 64 * 1024 * 1024
+    max_rows: int = 1_000_000
+    threads: int = 2
+    at_once: int = 2
+    wait_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlQuery:
+    """Statement as received."""
+
+    sql: bytes
+    tenant: str
+    parameters: Mapping[str, str]
+    format: str
+    """Format for statements without a FORMAT clause."""
+    settings: Mapping[str, str]
+    """Output settings; all other settings are fixed."""
+    rows: int | None = None
+    """Maximum rows of the response."""
+    whole: bool = False
+
+
+class PeoplesSql:
+    """Runner of user statements; thread-safe."""
+
+    def __init__(
+        self,
+        store: PeoplesStore,
+        catalogues: Catalogues,
+        limits: SqlLimits,
+        shares: SharePolicy = ONE_TENANT,
+    ) -> None:
+        self._store = store
+        self._catalogues = catalogues
+        self._slots = TenantShares("sql_statements", limits.at_once, shares)
+        self.limits = limits
+
+    @asynccontextmanager
+    async def slot(self, tenant: str) -> AsyncIterator[None]:
+        """Hold a concurrency slot for the block around `run`.
+
+        Raises:
+            ThrottledError: too many statements are running.
+        """
+        async with self._slots.waited(tenant, seconds=self.limits.wait_seconds):
+            yield
+
+    @contextmanager
+    def run(self, asked: SqlQuery) -> Iterator[tuple[UserSqlResult, str]]:
+        """Run a statement; yield the result and its format.
+
+        Raises:
+            BadRequestError: the statement is malformed.
+            SqlRefusedError: the statement is not allowed.
+            StatementError: the store could not run the statement.
+        """
+        if len(asked.sql) > MAX_SQL_BYTES:
+            raise BadRequestError(f"the statement is longer than {MAX_SQL_BYTES} bytes")
+        _check_parameters(asked.parameters)
+        catalogue = self._catalogues.current()
+        said = words.read(asked.sql, catalogue)
+        fmt = said.format or asked.format
+        if fmt not in FORMATS:
+            raise BadRequestError(
+                f"the format {fmt[:60]!r} is not answered; accepted are {', '.join(sorted(FORMATS))}"
+            )
+        if said.select is not None:
+            shown = self._tree(said.select, asked, catalogue)
+            tree.check(shown, catalogue, subqueries=said.subqueries)
+        result = self._run(said.sql, asked, catalogue, fmt)
+        try:
+            yield result, fmt
+        finally:
+            result.close()
+
+    def _tree(self, select: str, asked: SqlQuery, catalogue: Catalogue) -> str:
+        result = self._store.run(
+            f"EXPLAIN AST {select}",
+            settings=self._settings(asked.tenant, catalogue),
+            parameters=asked.parameters,
+            fmt="TSVRaw",
+            whole=True,
+            seconds=self.limits.seconds,
+            max_bytes=self.limits.result_bytes,
+        )
+        return b"".join(result.chunks()).decode("utf-8", "replace")
+
+    def _run(self, sql: str, asked: SqlQuery, catalogue: Catalogue, fmt: str) -> UserSqlResult:
+        rows = min(asked.rows or self.limits.max_rows, self.limits.max_rows)
+        return self._store.run(
+            sql,
+            settings={
+                **asked.settings,
+                **self._settings(asked.tenant, catalogue),
+                "limit": rows,
+                "max_result_bytes": self.limits.result_bytes,
+                "result_overflow_mode": "throw",
+            },
+            parameters=asked.parameters,
+            fmt=fmt,
+            whole=asked.whole,
+            seconds=self.limits.seconds,
+            max_bytes=self.limits.result_bytes,
+        )
+
+    def _settings(self, tenant: str, catalogue: Catalogue) -> dict[str, Any]:
+        limits = self.limits
+        return {
+            **_FILTER_FIRST,
+            **_SILENT,
+            "max_execution_time": limits.seconds,
+            "timeout_overflow_mode": "throw",
+            "max_memory_usage": limits.memory_bytes,
+            "max_threads": limits.threads,
+            "max_temporary_data_on_disk_size_for_query": limits.memory_bytes,
+            "additional_table_filters": catalogue.filters(tenant),
+            "readonly": 1,
+        }
+
+
+def _check_parameters(parameters: Mapping[str, str]) -> None:
+    if len(parameters) > MAX_PARAMETERS:
+        raise BadRequestError(f"at most {MAX_PARAMETERS} parameters are accepted")
+    for name in parameters:
+        if not _PARAMETER.fullmatch(name):
+            raise BadRequestError(f"the parameter {name[:80]!r} is not a name")

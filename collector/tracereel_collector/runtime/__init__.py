@@ -1,0 +1,1 @@
+"""Clock, shares, periodic tasks and process primitives."""

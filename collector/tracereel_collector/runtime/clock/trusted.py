@@ -1,0 +1,290 @@
+"""Trusted clock of a data directory: maintained by one process, followed by the others."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from tracereel_collector.runtime.clock.file import ClockFile
+from tracereel_collector.runtime.clock.sources import ClockSources
+from tracereel_collector.runtime.clock.state import (
+    EARLIEST_NANO,
+    HOLD_NANO,
+    SECOND,
+    ClockState,
+    Dating,
+    corrected,
+    first_state,
+    observed,
+    resumed,
+)
+
+log = structlog.get_logger(__name__)
+
+TICK_SECONDS: Final = 1.0
+SAVE_NANO: Final = 60 * SECOND
+"""Maximum time between saves; a power cut may lose that much."""
+HINT: Final = (
+    "set the clock of the machine; if it is right, accept it with `tracereel clock --confirm`"
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockStatus:
+    """Clock status for operators."""
+
+    trusted: str
+    wall: str
+    state: str
+    """`following`, `jumped` (the jump is not accepted) or `unset` (it was never plausible)."""
+    jump_seconds: float
+    """Wall clock minus trusted time while a jump is not accepted, else 0."""
+    held_seconds: float
+    corrections: int
+
+    def document(self) -> dict[str, Any]:
+        """Return the status as a JSON object."""
+        shown: dict[str, Any] = {
+            "state": self.state,
+            "trusted": self.trusted,
+            "wall": self.wall,
+            "jump_seconds": self.jump_seconds,
+        }
+        if self.state != "following":
+            shown |= {
+                "held_seconds": self.held_seconds,
+                "believed_after_seconds": HOLD_NANO // SECOND,
+                "hint": HINT,
+            }
+        return shown
+
+
+class TrustedClock:
+    """Wall time that ignores jumps until accepted; thread-safe, reads need no lock."""
+
+    def __init__(
+        self, file: ClockFile, state: ClockState, *, sources: ClockSources, is_owner: bool
+    ) -> None:
+        self._file = file
+        self._state = state
+        self._offset = state.offset_nano
+        self._wall = sources.wall_nano
+        self._boot = sources.boot_nano
+        self._sources = sources
+        self._is_owner = is_owner
+        self._latest = state.latest_nano
+        self._lock = threading.Lock()
+        self._saved_at = state.boot_nano - SAVE_NANO
+        self._can_save = True
+
+    @classmethod
+    def own(
+        cls,
+        data_dir: Path,
+        *,
+        last_known_nano: Callable[[], int | None] = lambda: None,
+        sources: ClockSources | None = None,
+    ) -> "TrustedClock":
+        """Return the clock of the owner process; `last_known_nano` replaces a lost state."""
+        clock = cls._made(data_dir, last_known_nano, sources or ClockSources(), is_owner=True)
+        clock.start()
+        return clock
+
+    @classmethod
+    def follow(
+        cls,
+        data_dir: Path,
+        *,
+        last_known_nano: Callable[[], int | None] = lambda: None,
+        sources: ClockSources | None = None,
+    ) -> "TrustedClock":
+        """Return the clock of a worker or command, which never writes the state."""
+        return cls._made(data_dir, last_known_nano, sources or ClockSources(), is_owner=False)
+
+    @classmethod
+    def _made(
+        cls,
+        data_dir: Path,
+        last_known_nano: Callable[[], int | None],
+        sources: ClockSources,
+        *,
+        is_owner: bool,
+    ) -> "TrustedClock":
+        file, reading = ClockFile(data_dir), sources.read()
+        state = file.load()
+        if state is None:
+            state = first_state(reading, last_known_nano=last_known_nano())
+        else:
+            state = resumed(state, reading)
+        return cls(file, state, sources=sources, is_owner=is_owner)
+
+    def start(self) -> None:
+        """Observe the wall clock for the first time; log a pending jump."""
+        was_pending = self._state.pending is not None
+        self.tick()
+        if was_pending:
+            _tell_pending(self._state)
+
+    def unix_nano(self) -> int:
+        """Return trusted time in nanoseconds."""
+        state = self._state
+        wall = self._wall()
+        steady = state.steady_at(self._boot())
+        if state.believes(wall, wall - steady):
+            self._offset = wall - steady
+            return wall
+        return steady + self._offset
+
+    def unix(self) -> float:
+        """Return trusted time in seconds."""
+        return self.unix_nano() / SECOND
+
+    def steady_nano(self) -> int:
+        """Return steady time, for time windows and ages."""
+        return self._state.steady_at(self._boot())
+
+    def latest_unix(self) -> float:
+        """Return the latest trusted time so far, in seconds: it does not go back."""
+        self._latest = max(self._latest, self.unix_nano())
+        return self._latest / SECOND
+
+    def dating(self) -> Dating:
+        """Return the time information for retention."""
+        now = self.unix_nano()
+        state = self._state
+        settled = state.pending is None and self._believes_now()
+        return Dating(now_nano=now, is_settled=settled, redated=state.redated)
+
+    def status(self) -> ClockStatus:
+        """Return the status for operators."""
+        wall, trusted, state = self._wall(), self.unix_nano(), self._state
+        name = "following" if self._believes_now() else "jumped" if state.is_set else "unset"
+        return ClockStatus(
+            trusted=_shown(trusted),
+            wall=_shown(wall),
+            state=name,
+            jump_seconds=0.0 if name == "following" else round((wall - trusted) / SECOND, 3),
+            held_seconds=state.pending.held_nano / SECOND if state.pending else 0.0,
+            corrections=state.corrections,
+        )
+
+    def tick(self) -> None:
+        """Observe the wall clock and save the state (owner), or load the owner's state."""
+        with self._lock:
+            if not self._is_owner:
+                self._adopt(self._file.load())
+                return
+            try:
+                with self._file.locked(wait=False):
+                    self._adopt(self._file.load())
+                    self._observe(save=True)
+                    return
+            except BlockingIOError:
+                pass  # a command is confirming a jump: its state is adopted at the next tick
+            except OSError as error:
+                self._cannot_save(error)
+            self._observe(save=False)
+
+    def confirm(self) -> bool:
+        """Accept the current wall clock; return False if it is already followed.
+
+        Raises:
+            ValueError: the wall clock is before the first release, so it was never set.
+            OSError: the state cannot be saved.
+        """
+        with self._lock, self._file.locked():
+            self._adopt(self._file.load())
+            reading = self._sources.read()
+            if reading.wall_nano < EARLIEST_NANO:
+                raise ValueError(
+                    f"the wall clock says {_shown(reading.wall_nano)}; expected a time after"
+                    f" {_shown(EARLIEST_NANO)}: set it first"
+                )
+            state = observed(self._state, reading)
+            is_news = state.pending is not None or state.corrections != self._state.corrections
+            if state.pending is not None:
+                state = corrected(state, reading)
+            state = replace(state, revision=state.revision + 1)
+            self._file.save(state)
+            self._take(state)
+            return is_news
+
+    def close(self) -> None:
+        """Save the last state; safe to call twice."""
+        if self._is_owner:
+            self._saved_at = self._boot() - SAVE_NANO
+            self.tick()
+
+    def _believes_now(self) -> bool:
+        state, wall = self._state, self._wall()
+        return state.believes(wall, wall - state.steady_at(self._boot()))
+
+    def _adopt(self, saved: ClockState | None) -> None:
+        """Adopt a state that another process saved in this boot."""
+        if saved is None or saved.boot_id != self._sources.boot_id():
+            return
+        if saved.revision != self._state.revision:
+            self._take(saved)
+
+    def _take(self, state: ClockState) -> None:
+        # Only a correction may move it back.
+        is_correction = state.corrections != self._state.corrections
+        self._latest = state.latest_nano if is_correction else max(self._latest, state.latest_nano)
+        self._state, self._offset = state, state.offset_nano
+
+    def _observe(self, *, save: bool) -> None:
+        before = replace(self._state, offset_nano=self._offset, latest_nano=self._latest)
+        after = observed(before, self._sources.read())
+        is_news = _decisions(after) != _decisions(before)
+        is_due = after.boot_nano - self._saved_at >= SAVE_NANO
+        if save and (is_news or is_due):
+            saved = replace(after, revision=after.revision + 1)
+            try:
+                self._file.save(saved)
+                after, self._can_save = saved, True
+            except OSError as error:
+                self._cannot_save(error)
+            self._saved_at = after.boot_nano
+        self._take(after)
+        _tell(before, after)
+
+    def _cannot_save(self, error: OSError) -> None:
+        if self._can_save:
+            log.warning("clock_not_saved", file=str(self._file.path), reason=str(error))
+        self._can_save = False
+
+
+def _decisions(state: ClockState) -> tuple[object, ...]:
+    """Return the fields whose changes must be saved at once."""
+    return state.is_set, state.pending is None, state.reference_nano, state.corrections
+
+
+def _tell(before: ClockState, after: ClockState) -> None:
+    trusted = _shown(after.steady_nano + after.offset_nano)
+    if after.corrections != before.corrections:
+        log.warning("clock_corrected", trusted=trusted)
+    elif before.pending is None and after.pending is not None:
+        _tell_pending(after)
+    elif before.pending is not None and after.pending is None:
+        log.warning("clock_jump_over", trusted=trusted)
+
+
+def _tell_pending(state: ClockState) -> None:
+    if state.pending is not None:
+        jump = (state.pending.lead_nano - state.offset_nano) / SECOND
+        log.warning(
+            "clock_jump_not_believed",
+            jump_seconds=round(jump, 3),
+            trusted=_shown(state.steady_nano + state.offset_nano),
+            hint=HINT,
+        )
+
+
+def _shown(unix_nano: int) -> str:
+    moment = _EPOCH + timedelta(microseconds=unix_nano // 1_000)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""Opens the engine, the queue and the store of a data directory."""

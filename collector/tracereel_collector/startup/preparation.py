@@ -1,0 +1,46 @@
+"""Prepares database, schema and prices once, when the store is first available."""
+
+import threading
+
+import structlog
+
+from tracereel_collector.queue import DurableQueue
+from tracereel_collector.store.clickhouse import ClickHouseStore
+from tracereel_collector.store.migrate import migrate
+from tracereel_collector.store.prices import Price, load_prices
+
+log = structlog.get_logger(__name__)
+
+
+class Preparation:
+    """One-time preparation of the store; later calls do nothing."""
+
+    def __init__(self, store: ClickHouseStore, queue: DurableQueue, prices: list[Price]) -> None:
+        self._store = store
+        self._queue = queue
+        self._prices = prices
+        self._lock = threading.Lock()
+        self._done = False
+
+    def __call__(self) -> None:
+        """Prepare the store.
+
+        Raises:
+            StartupError: a newer version created the schema.
+            StoreUnavailableError: the store is unavailable.
+        """
+        with self._lock:
+            if self._done:
+                return
+            self._store.prepare()
+            applied = migrate(self._store)
+            self._queue.number_after(self._store.highest_number())
+            loaded = load_prices(self._store, self._prices)
+            if applied or loaded:
+                log.info(
+                    "store_prepared",
+                    migrations=len(applied),
+                    schema=applied[-1].number if applied else None,
+                    prices=len(self._prices) if loaded else 0,
+                )
+            self._done = True

@@ -1,0 +1,39 @@
+"""Start parameters of a worker process, one line of JSON on its standard input."""
+
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from tracereel_collector.config import Settings
+from tracereel_collector.store.clickhouse import StoreAddress
+
+READY = "ready"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Sockets, pipes, files and settings of a worker process."""
+
+    slot: int
+    settings: Settings
+    store: StoreAddress
+    listen_fd: int
+    bell_fd: int
+    """Pipe that wakes up the queue's owner after an append."""
+    delivered_fd: int
+    """Pipe that wakes up the worker after a delivery."""
+    metrics_dir: str
+    state_file: str
+    """JSON state of the parent and the engine, for the health routes."""
+
+    def line(self) -> bytes:
+        """Serialise for standard input; the secrets must not be on the command line."""
+        return _ADAPTER.dump_json(self) + b"\n"
+
+    @classmethod
+    def parse(cls, line: bytes) -> "Link":
+        """Parse the result of `line`."""
+        return _ADAPTER.validate_json(line)
+
+
+_ADAPTER = TypeAdapter(Link)

@@ -1,1 +1,0 @@
-INSERT INTO backfills (what, part) SELECT {what:String}, {part:String}

@@ -1,0 +1,91 @@
+-- What lists and searches read: a row for each run and hour of its events, summed up as they come.
+-- `opening` and `closing` are texts whose greatest wins: a rank, the clock, then what is kept.
+CREATE TABLE trace_summaries
+(
+    tenant LowCardinality(String),
+    hour DateTime('UTC') COMMENT 'of the events, by their own time',
+    trace_id String COMMENT 'of spans that no event speaks of: their OpenTelemetry trace' CODEC(ZSTD(1)),
+    day Date COMMENT 'of arrival',
+    started SimpleAggregateFunction(min, DateTime64(9, 'UTC')) CODEC(Delta, ZSTD(1)),
+    ended SimpleAggregateFunction(max, DateTime64(9, 'UTC')) CODEC(Delta, ZSTD(1)),
+    opening SimpleAggregateFunction(max, String) COMMENT 'the earliest: name, tab, prompt' CODEC(ZSTD(1)),
+    closing SimpleAggregateFunction(max, String) COMMENT 'the latest: status' CODEC(ZSTD(1)),
+    pipelines_open SimpleAggregateFunction(sum, Int64) COMMENT 'started less ended' CODEC(ZSTD(1)),
+    executions_open SimpleAggregateFunction(sum, Int64) COMMENT 'started less ended' CODEC(ZSTD(1)),
+    events SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    spans SimpleAggregateFunction(sum, UInt64) COMMENT 'that came over OTLP' CODEC(ZSTD(1)),
+    errors SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    retries SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    fallbacks SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    decisions SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    model_calls SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    tool_calls SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    call_tokens SimpleAggregateFunction(sum, UInt64) COMMENT 'of model calls' CODEC(ZSTD(1)),
+    execution_tokens SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    span_tokens SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    call_nano_usd SimpleAggregateFunction(sum, Int64) CODEC(ZSTD(1)),
+    execution_nano_usd SimpleAggregateFunction(sum, Int64) CODEC(ZSTD(1)),
+    span_nano_usd SimpleAggregateFunction(sum, Int64) CODEC(ZSTD(1)),
+    confidence SimpleAggregateFunction(min, Float64) COMMENT 'the lowest; 2 for none' CODEC(ZSTD(1)),
+    parent_trace_id SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
+    otel_trace_ids SimpleAggregateFunction(groupUniqArrayArray(16), Array(String))
+        COMMENT 'OpenTelemetry traces of a run whose id is another' CODEC(ZSTD(1)),
+    tags SimpleAggregateFunction(groupUniqArrayArray(200), Array(String))
+        COMMENT 'kind:value' CODEC(ZSTD(1)),
+    call_unpriced SimpleAggregateFunction(sumMap, Map(String, UInt64))
+        COMMENT 'tokens of model calls without a cost: provider, tab, model, tab, kind of token' CODEC(ZSTD(1)),
+    span_unpriced SimpleAggregateFunction(sumMap, Map(String, UInt64))
+        COMMENT 'the same of spans that came over OTLP' CODEC(ZSTD(1)),
+    INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX by_tag tags TYPE bloom_filter(0.01) GRANULARITY 1
+)
+ENGINE = AggregatingMergeTree
+PARTITION BY day
+ORDER BY (tenant, hour, trace_id)
+SETTINGS $merge_tree_settings;
+
+CREATE MATERIALIZED VIEW agent_events_to_trace_summaries TO trace_summaries AS
+$event_summaries;
+
+CREATE MATERIALIZED VIEW otel_spans_to_trace_summaries TO trace_summaries AS
+$span_summaries;
+
+-- What was said in a run, for free text: prompts, outputs, reasoning, errors, in a row a run and batch.
+-- The index alone answers for words; the text is read for phrases.
+CREATE TABLE trace_texts
+(
+    tenant LowCardinality(String),
+    hour DateTime('UTC') COMMENT 'of the events, by their own time',
+    trace_id String CODEC(ZSTD(1)),
+    day Date COMMENT 'of arrival',
+    text String CODEC(ZSTD(1)),
+    INDEX words text TYPE text(tokenizer = 'splitByNonAlpha', preprocessor = lowerUTF8(text))
+)
+ENGINE = MergeTree
+PARTITION BY day
+ORDER BY (tenant, hour, trace_id)
+SETTINGS $merge_tree_settings;
+
+CREATE MATERIALIZED VIEW agent_events_to_trace_texts TO trace_texts AS
+$event_texts;
+
+CREATE MATERIALIZED VIEW otel_spans_to_trace_texts TO trace_texts AS
+$span_texts;
+
+-- Which run was started by which: a run may name the trace it is part of.
+CREATE TABLE run_links
+(
+    tenant LowCardinality(String),
+    parent_trace_id String CODEC(ZSTD(1)),
+    trace_id String CODEC(ZSTD(1)),
+    ingested_at SimpleAggregateFunction(min, DateTime64(9, 'UTC')) CODEC(ZSTD(1))
+)
+ENGINE = AggregatingMergeTree
+ORDER BY (tenant, parent_trace_id, trace_id)
+SETTINGS $merge_tree_settings;
+
+CREATE MATERIALIZED VIEW agent_events_to_run_links TO run_links AS
+SELECT tenant, parent_trace_id, trace_id, min(agent_events.ingested_at) AS ingested_at
+FROM agent_events
+WHERE parent_trace_id != '' AND parent_trace_id != trace_id
+GROUP BY tenant, parent_trace_id, trace_id;

@@ -1,0 +1,1 @@
+"""Executions, their context, and the recorder of their events."""

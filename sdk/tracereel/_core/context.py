@@ -1,0 +1,313 @@
+"""Current execution, kept in context variables.
+
+It follows `await`, tasks, and threads that copy the context.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar, Token
+from typing import Any, Final, Literal, Unpack
+
+from opentelemetry import context as otel_context
+from opentelemetry.context import Context
+from opentelemetry.trace import INVALID_SPAN
+
+from tracereel._core import attempt_context, execution_fields
+from tracereel._core.execution_fields import ExecutionFields
+from tracereel._core.run_state import Ended, ExecutionState, Tally, UsageTotals
+from tracereel._export.trace_state import TraceState
+from tracereel._redact import values
+from tracereel._runtime.guard import Guard, by_signal, log
+
+__all__ = [
+    "Execution",
+    "Tally",
+    "UsageTotals",
+    "attach",
+    "current_execution",
+    "detach",
+    "here",
+]
+
+Kind = Literal["agent", "pipeline", "llm", "tool", "step", "retrieval"]
+
+_current: ContextVar["Execution | None"] = ContextVar("tracereel_execution", default=None)
+
+Emitter = Callable[["Execution", dict[str, Any]], None]
+"""Adds the envelope to an event of an execution and records it."""
+
+_EXECUTIONS: Final = ("agent", "pipeline")
+
+
+class Execution:
+    """Running agent or pipeline, or a call inside one; returned by `current_execution()`.
+
+    Calls of models, tools, steps and retrievals share the `execution_id`, the event numbers and the sums
+    of their agent.
+
+    Retries and fallbacks set `retry_count`, `max_retries_reached`, `fallback_used`, `fallback_attempted`
+    and `attempt`; the closing event includes them.
+    """
+
+    __slots__ = (
+        "_emitter",
+        "attempt",
+        "earlier",
+        "ended",
+        "fallback_attempted",
+        "fallback_used",
+        "kind",
+        "max_retries_reached",
+        "name",
+        "notes",
+        "otel_trace_id",
+        "parent",
+        "parent_span_id",
+        "place",
+        "repeats",
+        "request_id",
+        "retry_count",
+        "session_id",
+        "slot",
+        "span",
+        "span_id",
+        "state",
+        "tally",
+        "tape",
+        "trace",
+        "user_id",
+    )
+    tape: Any
+    """State on the recorded tape; `place` is the position on a replayed one. Unset without a tape."""
+    place: Any
+
+    def __init__(
+        self,
+        kind: Kind,
+        name: str,
+        trace: TraceState,
+        execution_id: str,
+        span: Any,
+        otel_trace_id: str,
+        span_id: str,
+        parent_span_id: str | None,
+        parent: "Execution | None",
+        tally: Tally | None,
+        emitter: Emitter,
+        request_id: str | None = None,
+        session_id: str | None = None,
+        user_id: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.trace = trace
+        self.span = span
+        self.otel_trace_id = otel_trace_id
+        self.span_id = span_id
+        self.parent_span_id = parent_span_id
+        self.parent = parent
+        self.tally = tally
+        self.notes: dict[str, Any] = {}
+        self._emitter = emitter
+        self.retry_count = 0
+        self.max_retries_reached = False
+        self.fallback_used = False
+        self.fallback_attempted = False
+        self.attempt: int | None = None
+        self.earlier = 0
+        """Part of `retry_count` that were separate executions before this one."""
+        self.ended = False
+        self.repeats: Ended | None = None
+        self.slot: attempt_context.Slot | None = None
+        if parent is None:
+            self.state = ExecutionState(execution_id)
+            self.request_id = request_id or trace.request_id
+            self.session_id = session_id
+            self.user_id = user_id
+        else:
+            same = parent.state.execution_id == execution_id
+            self.state = parent.state if same else ExecutionState(execution_id)
+            # A nested run may belong to the same request.
+            self.request_id = request_id or parent.request_id
+            self.session_id = session_id or parent.session_id
+            self.user_id = user_id or parent.user_id
+
+    def __bool__(self) -> bool:
+        """Return False for the placeholder that is used when nothing is recorded."""
+        return self is not _NOWHERE
+
+    @property
+    def execution_id(self) -> str:
+        """Id of the execution that events from here belong to."""
+        return self.state.execution_id
+
+    @property
+    def trace_id(self) -> str:
+        """Trace id of all events of this run."""
+        return self.trace.trace_id
+
+    def goes_on(self) -> bool:
+        """Return whether this call or an enclosing one of the run has not ended."""
+        execution: Execution | None = self
+        while execution is not None and execution.trace is self.trace:
+            if not execution.ended:
+                return True
+            execution = execution.parent
+        return False
+
+    @property
+    def agent(self) -> "Execution":
+        """Nearest agent or pipeline: this execution or an enclosing one."""
+        execution = self
+        while execution.kind not in _EXECUTIONS and execution.parent is not None:
+            execution = execution.parent
+        return execution
+
+    @property
+    def round_number(self) -> int:
+        """Number of rounds that the agent loop has begun."""
+        return self.state.rounds
+
+    def set(self, **notes: Unpack[ExecutionFields]) -> None:
+        """Set fields of the closing event; later values win.
+
+        Inside a call of a model, tool, step or retrieval, fields that are not about the call are set on the
+        enclosing agent. Invalid values (a confidence of 7) are ignored.
+        """
+        with Guard("set"):
+            own = execution_fields.OF_CALLS.get(self.kind)
+            given: dict[str, Any] = notes  # type: ignore[assignment]
+            for name, value in given.items():
+                if value is None or self is _NOWHERE:
+                    continue
+                check = execution_fields.CHECKS.get(name)
+                usable = check(value) if check is not None else None
+                if usable is None:
+                    log.debug("tracereel: a value of %s was left out: it cannot be used", name)
+                    continue
+                target = self if own is None or name in own else self.agent
+                target.notes[name] = usable
+
+    def set_output(self, value: object) -> None:
+        """Set the output of a `with` block; decorated functions use their return value."""
+        with Guard("set"):
+            if self is not _NOWHERE:
+                summary = values.summary(value)
+                self.notes["output"] = (values.type_name(value), summary, values.size(value))
+
+    def add_usage(
+        self,
+        *,
+        prompt_tokens: int | None = None,
+        completion_tokens: int | None = None,
+        total_tokens: int | None = None,
+        cost_usd: float | None = None,
+    ) -> None:
+        """Add tokens and cost of a model call that is not traced."""
+        with Guard("usage"):
+            if self is not _NOWHERE:
+                cost = values.real(cost_usd)
+                self.state.add_usage(
+                    values.count(prompt_tokens),
+                    values.count(completion_tokens),
+                    values.count(total_tokens),
+                    cost,
+                )
+                attempt_context.spend(self.state, cost)
+
+    def round(self, *, limit: int | None = None) -> None:
+        """Count a round of the agent loop, with an optional limit.
+
+        A round beyond the limit is not counted; the closing event then has `ITERATION_LIMIT_REACHED`.
+        """
+        with Guard("round"):
+            if self is not _NOWHERE:
+                self.state.begin_round(values.count(limit))
+
+    def rounds(self, *, limit: int | None = None) -> Iterator[int]:
+        """Yield round numbers from 1: `for number in execution.rounds(limit=10): ...`.
+
+        The loop ends at the limit even if nothing is recorded.
+        """
+        for number in itertools.count(1):
+            self.round(limit=limit)
+            if limit is not None and number > limit:
+                return
+            yield number
+
+    def emit(self, event: dict[str, Any]) -> None:
+        """Record an event (type and fields) in this execution; never raises."""
+        with Guard("emit"):
+            self._emitter(self, event)
+
+
+def current_execution() -> Execution | None:
+    """Return the innermost traced call, or `None`."""
+    return _current.get()
+
+
+def here() -> Execution:
+    """Return the innermost traced call, or a placeholder.
+
+    The placeholder is used outside of traced calls and with recording off. It is false and ignores all
+    calls, so `current_execution().set(confidence=0.9)` is safe everywhere.
+    """
+    return _current.get() or _NOWHERE
+
+
+Attachment = tuple[Token[Execution | None], Context]
+"""State to restore. OpenTelemetry's context is stored by value, because its `detach` swallows
+exceptions of signal handlers.
+"""
+
+
+def attach(execution: Execution, context: Context) -> Attachment:
+    """Make an execution and the context of its span current."""
+    before, around = _current.get(), otel_context.get_current()
+    try:
+        attachment = _current.set(execution), around
+        otel_context.attach(context)
+    except BaseException:
+        # A signal handler raised in between, and the token is lost.
+        _current.set(before)
+        otel_context.attach(around)
+        raise
+    return attachment
+
+
+def detach(attachment: Attachment) -> None:
+    """Restore the previous execution and context.
+
+    There is nothing to restore if a coroutine is closed in another context than the one it ran in.
+    """
+    ours, around = attachment
+    try:
+        _current.reset(ours)
+    except BaseException as error:
+        interrupted = by_signal(error)
+        if isinstance(error, ValueError) and not interrupted:
+            return
+        otel_context.attach(around)
+        if isinstance(error, RuntimeError) and not interrupted:
+            return  # an interrupted `detach` already reset it
+        raise
+    otel_context.attach(around)
+
+
+def _nobody(_execution: Execution, _event: dict[str, Any]) -> None:
+    """Discard events of the placeholder."""
+
+
+_NOWHERE: Final = Execution(
+    kind="agent",
+    name="",
+    trace=TraceState("", ""),
+    execution_id="",
+    span=INVALID_SPAN,
+    otel_trace_id="0" * 32,
+    span_id="0" * 16,
+    parent_span_id=None,
+    parent=None,
+    tally=None,
+    emitter=_nobody,
+)

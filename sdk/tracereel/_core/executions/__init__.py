@@ -1,0 +1,1 @@
+"""Traced calls, one module per kind, with their spans and events."""

@@ -1,0 +1,260 @@
+"""Scope of an agent execution: started, then completed, failed or cancelled."""
+
+import asyncio
+from typing import Any
+
+from tracereel import semconv
+from tracereel._core import attempt_context, error_details
+from tracereel._core.executions.arguments import Arguments, Ids
+from tracereel._core.executions.scope import ExecutionScope, Spec
+from tracereel._core.recorder import Recorder
+from tracereel._core.run_state import Ended
+from tracereel._redact import values
+
+
+class AgentSpec(Spec):
+    """Options of `traced_agent`."""
+
+    __slots__ = ("about", "version")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str | None,
+        llm_provider: str | None,
+        llm_model: str | None,
+        temperature: float | None,
+        max_tokens: int | None,
+        ids: Ids,
+        inputs: Any,
+    ) -> None:
+        self.version = values.label(version)
+        self.about: dict[str, Any] = {
+            "agent_name": name,
+            "agent_version": self.version,
+            "llm_provider": values.label(llm_provider),
+            "llm_model": values.label(llm_model),
+            "temperature": values.real(temperature),
+            "max_tokens": values.count(max_tokens),
+        }
+        super().__init__(
+            name,
+            verb=semconv.INVOKE_AGENT,
+            named="agent_name",
+            about={"operation": semconv.INVOKE_AGENT, **self.about},
+            ids=ids,
+            inputs=inputs,
+        )
+
+    def open(self, recorder: Recorder, arguments: Arguments) -> ExecutionScope:
+        return AgentScope(recorder, self, arguments)
+
+
+class AgentScope(ExecutionScope):
+    """A call of an agent."""
+
+    adopts = True
+    spec: AgentSpec
+
+    __slots__ = ()
+
+    def opened(self) -> None:
+        execution = self.execution
+        attempt_context.adopt(execution)
+        if execution.tally is not None:
+            execution.tally.begin()
+
+    def opening(self) -> dict[str, Any]:
+        given = self.arguments.pairs()
+        size = 0
+        for _, value in given:
+            size += values.size(value)
+        return {
+            "event_type": semconv.EXECUTION_STARTED,
+            "request_id": self.execution.request_id,
+            "parent_trace_id": self.parent_trace_id,
+            "input_type": values.type_name(given[0][1] if given else None),
+            "input_summary": values.call_summary(given) if self.captures else "",
+            "input_size_bytes": size,
+            **self.spec.about,
+        }
+
+    def closing(self, result: object, milliseconds: int) -> dict[str, Any]:
+        execution, stream = self.execution, self.stream
+        note = execution.notes.get
+        event = {
+            "event_type": semconv.EXECUTION_COMPLETED,
+            "agent_name": self.spec.name,
+            "agent_version": self.spec.version,
+            "request_id": execution.request_id,
+            "execution_time_ms": milliseconds,
+            "execution_time_seconds": milliseconds / 1000,
+            "output_type": "",
+            "output_summary": "",
+            "output_size_bytes": 0,
+            "confidence": note("confidence"),
+            "decision_type": note("decision_type"),
+            "reasoning": note("reasoning"),
+            "stage": note("stage"),
+        }
+        if stream is not None:
+            event["output_type"] = stream.kind
+            event["output_summary"] = stream.summary()
+            event["output_size_bytes"] = stream.size
+            event["output_items"] = stream.items
+        elif (said := execution.notes.get("output")) is not None:
+            event["output_type"], summary, event["output_size_bytes"] = said
+            event["output_summary"] = summary if self.captures else ""
+        else:
+            event["output_type"] = values.type_name(result)
+            event["output_summary"] = values.summary(result) if self.captures else ""
+            event["output_size_bytes"] = values.size(result)
+        self._ended(event, semconv.SUCCESS, milliseconds)
+        event["fallback_used"] = execution.fallback_used
+        if execution.state.limit_reached:
+            event["end_code"] = semconv.CODE_ITERATION_LIMIT
+        return event
+
+    def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any]:
+        execution = self.execution
+        note = execution.notes.get
+        failure, stage, origin = self.describe(error)
+        code = note("error_code") or failure.error_code
+        if code is None and execution.state.limit_reached:
+            code = semconv.CODE_ITERATION_LIMIT
+        event = {
+            "event_type": semconv.EXECUTION_FAILED,
+            "agent_name": self.spec.name,
+            "agent_version": self.spec.version,
+            "request_id": execution.request_id,
+            "error_type": failure.error_type,
+            "error_message": failure.error_message,
+            "error_code": code,
+            "error_category": failure.error_category,
+            "stage": stage,
+            "input_at_error": values.plain_dict(dict(self.arguments)) if self.captures else None,
+            "partial_output": self._partial(),
+            "stack_trace": error_details.stack_trace(error),
+            "max_retries_reached": execution.max_retries_reached,
+            "fallback_attempted": execution.fallback_attempted,
+            "fallback_successful": None,
+            "execution_time_before_failure_ms": milliseconds,
+            "propagated": origin is not None,
+            "origin_execution_id": origin,
+            "timeout_seconds": note("timeout_seconds") or failure.timeout_seconds,
+        }
+        self._ended(event, semconv.FAILED, milliseconds)
+        error_details.mark_failed(error, self.spec.name, execution.execution_id, execution.earlier)
+        return event
+
+    def too_slow(self, error: BaseException) -> TimeoutError | None:
+        # `@retry(timeout=…)` cancels the agent; only the slot shows that it was a timeout.
+        slot, execution = self.execution.slot, self.execution
+        if slot is None or slot.execution is not execution:
+            return None
+        limit = slot.limit_passed if isinstance(error, asyncio.CancelledError) else None
+        if limit is None:
+            return None
+        late = TimeoutError(f"no result within {limit:g} s").with_traceback(error.__traceback__)
+        error_details.mark_limit(late, limit)
+        return late
+
+    def closing_cancelled(self, error: BaseException | None, milliseconds: int) -> dict[str, Any]:
+        event = {
+            "event_type": semconv.EXECUTION_CANCELLED,
+            "agent_name": self.spec.name,
+            "agent_version": self.spec.version,
+            "request_id": self.execution.request_id,
+            "cancel_reason": values.type_name(error) if error is not None else "GeneratorExit",
+            "stage": self.execution.notes.get("stage"),
+            "partial_output": self._partial(),
+            "execution_time_before_cancel_ms": milliseconds,
+        }
+        self._ended(event, semconv.CANCELLED, milliseconds)
+        return event
+
+    def _partial(self) -> dict[str, Any] | None:
+        said: dict[str, Any] | None = self.execution.notes.get("partial_output")
+        if said is not None:
+            return said if self.captures else None
+        return self.stream.partial() if self.stream is not None else None
+
+    def _ended(self, event: dict[str, Any], status: str, milliseconds: int) -> None:
+        """Add the fields of all closing events and update the enclosing slot and pipeline."""
+        execution = self.execution
+        state, notes = execution.state, execution.notes
+        note = notes.get
+        event["was_retried"] = execution.retry_count > 0
+        event["retry_count"] = execution.retry_count
+        event["attempts_made"] = 1 + execution.retry_count - execution.earlier
+        prompt, completion = note("llm_prompt_tokens"), note("llm_completion_tokens")
+        total, cost = note("llm_tokens_used"), note("llm_cost_usd")
+        if (usage := state.usage) is not None:
+            prompt = usage.prompt if prompt is None else prompt
+            completion = usage.completion if completion is None else completion
+            total = usage.total if total is None else total
+            cost = usage.cost if cost is None else cost
+        event["llm_tokens_used"] = total
+        event["llm_prompt_tokens"] = prompt
+        event["llm_completion_tokens"] = completion
+        event["llm_cost_usd"] = cost
+        if state.rounds or state.limit_reached:
+            event["rounds"] = state.rounds
+            event["round_limit"] = state.round_limit
+        if state.duplicate_tool_calls:
+            event["duplicate_tool_calls"] = state.duplicate_tool_calls
+        if notes:
+            for name in ("llm_provider", "llm_model", "finish_reason"):
+                if name in notes:
+                    event[name] = notes[name]
+            seconds = note("llm_duration_seconds")
+            # Traced model calls were already counted with their durations.
+            if seconds is not None and not state.calls_models:
+                provider = note("llm_provider") or self.spec.about["llm_provider"]
+                self.recorder.metrics.observe_llm(provider, seconds)
+        wasted = self._wasted(event, status, cost)
+        if execution.slot is not None:
+            ended = Ended(
+                agent_name=self.spec.name,
+                execution_id=state.execution_id,
+                status=status,
+                retry_count=execution.retry_count,
+                earlier=execution.earlier,
+                cost=cost or 0.0,
+                cost_left=max(0.0, (cost or 0.0) - wasted) if status == semconv.SUCCESS else 0.0,
+                tally=execution.tally,
+            )
+            attempt_context.end(execution.slot, ended)
+        if execution.tally is not None:
+            result = {
+                "agent_name": self.spec.name,
+                "execution_id": state.execution_id,
+                "status": status,
+                "duration_ms": milliseconds,
+                "confidence": note("confidence"),
+                "retry_count": execution.retry_count,
+                "fallback_used": execution.fallback_used,
+                "error_code": event.get("error_code"),
+            }
+            execution.tally.end(result, prompt, completion, total, cost)
+
+    def _wasted(self, event: dict[str, Any], status: str, cost: float | None) -> float:
+        """Record and count the cost wasted on attempts and routes; a failure wastes all."""
+        if status != semconv.SUCCESS:
+            if cost:
+                event["wasted_cost_usd"] = cost
+            return 0.0
+        state = self.execution.state
+        attempts, routes = state.attempts_cost, state.abandoned_cost
+        if not attempts and not routes:
+            return 0.0
+        if cost is not None and attempts + routes > cost:
+            # The agent set a lower cost than the sum of its calls.
+            share = cost / (attempts + routes)
+            attempts, routes = attempts * share, routes * share
+        event["wasted_cost_usd"] = attempts + routes
+        count = self.recorder.metrics.count_waste
+        count(self.spec.name, "attempt", attempts)
+        count(self.spec.name, "route", routes)
+        return attempts + routes

@@ -1,0 +1,121 @@
+"""Arguments of a traced call by name, and the run ids among them."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from tracereel._redact import safe_access, values
+
+IDS: Final = ("trace_id", "request_id", "session_id", "user_id", "parent_trace_id")
+CONTEXTS: Final = frozenset({"context", "ctx"})
+_TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+Ids = dict[str, str]
+Defaults = tuple[tuple[int, str, Any], ...]
+"""Optional parameters: position, name, default."""
+
+
+class Arguments:
+    """Arguments of a call by parameter name, without `self` and `cls`."""
+
+    __slots__ = ("_pairs", "args", "defaults", "kwargs", "names", "skip")
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        skip: int,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        defaults: Defaults = (),
+    ) -> None:
+        self.names = names
+        self.skip = skip
+        self.args = args
+        self.kwargs = kwargs
+        self.defaults = defaults
+        self._pairs: list[tuple[str, object]] | None = None
+
+    def __iter__(self) -> Iterator[tuple[str, object]]:
+        return iter(self.pairs())
+
+    def pairs(self) -> list[tuple[str, object]]:
+        """Return names and values as passed, then the defaults of the others."""
+        found = self._pairs
+        if found is None:
+            names, args, kwargs = self.names, self.args, self.kwargs
+            found = list(zip(names, args, strict=False))
+            if len(args) > len(names):
+                found += [(f"arg{index}", args[index]) for index in range(len(names), len(args))]
+            if self.skip:
+                del found[: self.skip]
+            if kwargs:
+                found += kwargs.items()
+            for position, name, value in self.defaults:
+                if position >= len(args) and name not in kwargs:
+                    found.append((name, value))
+            self._pairs = found
+        return found
+
+    def find(self, *wanted: str) -> object:
+        """Return the first of these arguments that has a value or a default, else `None`."""
+        for name in wanted:
+            value = self.kwargs.get(name)
+            if value is None and name in self.names:
+                index = self.names.index(name)
+                value = self.args[index] if self.skip <= index < len(self.args) else None
+            if value is not None:
+                return value
+        for position, name, value in self.defaults:
+            if name in wanted and position >= len(self.args) and name not in self.kwargs:
+                return value
+        return None
+
+    def ids(self) -> Ids:
+        """Return the run ids among the arguments, by name or on a context object."""
+        found: Ids = {}
+        for name, value in self.pairs():
+            if name in IDS:
+                put(found, name, value)
+            elif type(value) not in safe_access.PLAIN_TYPES and (
+                name in CONTEXTS or not issubclass(type(value), dict)
+            ):
+                for known, item in safe_access.attributes(value, IDS).items():
+                    if known not in found:
+                        put(found, known, item)
+        return found
+
+
+NO_ARGUMENTS: Final = Arguments((), 0, (), {})
+
+
+def put(ids: Ids, name: str, value: object) -> None:
+    """Add an id if the value is text, an integer or a UUID."""
+    if type(value) is not str:
+        if type(value) not in (int, UUID) and not issubclass(type(value), str):
+            return
+        value = values.label(value)
+    usable = check(name, value)
+    if usable is not None:
+        ids[name] = usable
+
+
+def check(name: str, value: Any) -> str | None:
+    """Return a valid id or `None`."""
+    if not value:
+        return None
+    if name in ("trace_id", "parent_trace_id"):
+        return value if _TRACE_ID.fullmatch(value) else None
+    return values.text(value, values.SHORT_LIMIT)
+
+
+def given(options: Mapping[str, object]) -> Ids:
+    """Return the ids among the options of a decorator."""
+    ids: Ids = {}
+    for name, value in options.items():
+        if value is not None:
+            put(ids, name, value)
+    return ids
+
+
+Reader = Callable[[], Ids]

@@ -1,0 +1,424 @@
+"""One traced call from start to end: its span, its events, its place in the run.
+
+The wrapper (`tracereel._core.wrapping`) opens a scope, attaches it while code of the call runs, and
+completes or fails it. Functions, coroutines, generators and `with` blocks share this code.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanKind
+
+from tracereel import semconv
+from tracereel._core import closed_runs, envelope, error_details, external_retries, remote_identity
+from tracereel._core import context as _context
+from tracereel._core import recorder as _recorder
+from tracereel._core.context import Attachment, Execution, Kind, Tally
+from tracereel._core.error_details import ErrorDetails, Origin
+from tracereel._core.executions.arguments import Arguments, Ids
+from tracereel._core.executions.output import OutputStream
+from tracereel._core.recorder import Recorder
+from tracereel._redact.event_redaction import Privacy
+from tracereel._runtime import guard
+from tracereel._runtime.clock import sortable_suffix
+from tracereel._runtime.process_exit import too_late
+from tracereel._telemetry import spans
+
+
+@dataclass(frozen=True, slots=True)
+class SpanView:
+    """Span name and initial attributes under one privacy configuration."""
+
+    privacy: Privacy
+    span_name: str
+    attributes: dict[str, Any]
+
+
+class Spec:
+    """Options of a decorator; created once and shared by all calls."""
+
+    __slots__ = ("_fields", "_named", "_verb", "_view", "ids", "inputs", "name")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        verb: str,
+        named: str,
+        about: dict[str, Any],
+        ids: Ids,
+        inputs: Any = None,
+    ) -> None:
+        self.name = name
+        self.ids = ids
+        self.inputs = inputs
+        self._verb = verb
+        self._named = named
+        self._fields = about
+        self._view: SpanView | None = None
+
+    def view(self, privacy: Privacy) -> SpanView:
+        """Return the redacted name and initial attributes of the spans."""
+        view = self._view
+        if view is None or view.privacy is not privacy:
+            shown = privacy.shown(self._fields)
+            name = f"{shown.get('operation', self._verb)} {shown[self._named] or ''}".rstrip()
+            view = self._view = SpanView(privacy, name, spans.attributes_of(shown))
+        return view
+
+    def open(self, recorder: Recorder, arguments: Arguments) -> "ExecutionScope":
+        """Open the scope of a call."""
+        raise NotImplementedError
+
+
+class ExecutionScope:
+    """Traced call; created when it begins."""
+
+    kind: ClassVar[Kind] = "agent"
+    span_kind: ClassVar[SpanKind] = SpanKind.INTERNAL
+    adopts: ClassVar[bool] = False
+    """Whether run ids are read from the arguments; a tool's may belong to another run."""
+
+    __slots__ = (
+        "_span_context",
+        "_start_ns",
+        "_tick",
+        "arguments",
+        "attachment",
+        "execution",
+        "parent_trace_id",
+        "recorder",
+        "spec",
+        "stream",
+    )
+
+    def __init__(self, recorder: Recorder, spec: Spec, arguments: Arguments) -> None:
+        self.recorder = recorder
+        self.spec = spec
+        self.arguments = arguments
+        self.stream: OutputStream | None = None
+        self.attachment: Attachment | None = None
+        self._start_ns = time.time_ns()
+        self._tick = time.perf_counter_ns()
+        self._begin(spec, _context.current_execution())
+
+    def _begin(self, spec: Spec, parent: Execution | None) -> None:
+        ids: Ids = spec.ids
+        if self.adopts and (found := self.arguments.ids()):
+            ids = {**ids, **found}
+        kind = self.kind
+        own = parent is None or kind in ("agent", "pipeline")
+        suffix = None
+        if own or parent is None:
+            suffix = sortable_suffix()
+            execution_id = f"exe_{suffix}"
+        else:
+            execution_id = parent.state.execution_id
+        view = spec.view(self.recorder.spans.privacy)
+        context: Context | None = None
+        trace_id = request_id = session_id = user_id = self.parent_trace_id = None
+        if ids:
+            get = ids.get
+            trace_id, request_id = get("trace_id"), get("request_id")
+            session_id, user_id = get("session_id"), get("user_id")
+            self.parent_trace_id = get("parent_trace_id")
+        if parent is None:
+            context = remote_identity.parent_context()
+            if (caller := remote_identity.remote_identity()) is not None:
+                trace_id, request_id = trace_id or caller.trace_id, request_id or caller.request_id
+                session_id, user_id = session_id or caller.session_id, user_id or caller.user_id
+                if caller.hlc is not None:
+                    self.recorder.observe_clock(caller.hlc)
+        again = beside = None
+        if parent is None and closed_runs.watching:
+            again = external_retries.continued(kind, spec.name, trace_id)
+            if again is not None and (around_it := again[0].around(context)) is not None:
+                context, beside = around_it, again[0]
+        # The request id of the run, if the program does not set one.
+        made = f"req_{suffix}" if parent is None else parent.trace.request_id
+        started = self.recorder.spans.start(
+            view.span_name,
+            view.attributes,
+            self._start_ns,
+            context,
+            self.span_kind,
+            execution_id,
+            made,
+        )
+        if again is not None:
+            trace = again[0].trace
+            self.recorder.reopen(trace)
+        elif parent is None:
+            trace = self.recorder.trace(trace_id or started.otel_trace_id, suffix)
+        elif trace_id is None or trace_id == parent.trace.trace_id:
+            trace = parent.trace
+        else:
+            trace = self.recorder.trace(trace_id)
+            self.parent_trace_id = self.parent_trace_id or parent.trace.trace_id
+        if parent is None or trace is not parent.trace:
+            trace.over = trace.told = False
+        around = parent.tally if parent is not None else None
+        # Positional arguments: keyword arguments of a class cost an extra dictionary.
+        self.execution = execution = Execution(
+            kind,
+            spec.name,
+            trace,
+            execution_id,
+            started.span,
+            started.otel_trace_id,
+            started.span_id,
+            # Attempts are siblings.
+            started.parent_span_id if beside is None else beside.parent_span_id,
+            parent,
+            Tally(around) if kind == "pipeline" else around,
+            envelope.emit,
+            request_id,
+            session_id,
+            user_id,
+        )
+        if again is not None:
+            former, execution.attempt = again[0].ended, again[1]
+            execution.repeats = former
+            execution.earlier = execution.retry_count = former.earlier + 1
+        self._span_context = started.context
+        if started.records:
+            self._identify(execution, made)
+        self.opened()
+        event = self.opening()
+        if event is not None:
+            if execution.repeats is not None:
+                event["repeats_execution_id"] = execution.repeats.execution_id
+            if (parent is None or parent.trace is not trace) and self.recorder.choice:
+                event.update(self.recorder.choice)
+            self._emit(event, self._start_ns)
+
+    def _identify(self, execution: Execution, made: str) -> None:
+        """Add the ids that were not known at the start of the span."""
+        ids: dict[str, str] = {}
+        if execution.request_id != made:
+            request_id = self.recorder.owner("request_id", execution.request_id)
+            ids[semconv.SPAN_REQUEST_ID] = request_id
+        if execution.session_id is not None:
+            session_id = self.recorder.owner("session_id", execution.session_id)
+            ids[semconv.SPAN_SESSION_ID] = ids[semconv.SPAN_CONVERSATION_ID] = session_id
+        if execution.user_id is not None:
+            ids[semconv.SPAN_USER_ID] = self.recorder.owner("user_id", execution.user_id)
+        if ids:
+            # Ids that the privacy rules drop are empty.
+            shown = {name: value for name, value in ids.items() if value}
+            spans.write_clean(execution.span, shown)
+
+    def opened(self) -> None:
+        """Prepare the execution before its first event is recorded."""
+
+    def opening(self) -> dict[str, Any] | None:
+        """Return the opening event, or `None` if this kind has none."""
+        return None
+
+    def listen(self, kind: str) -> OutputStream:
+        """Return the object that counts and summarises a generator's items."""
+        return OutputStream(kind, captures=self.captures)
+
+    def closing(self, result: object, milliseconds: int) -> dict[str, Any] | None:
+        """Return the event of a call that returned; `None` drops it."""
+        raise NotImplementedError
+
+    def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any] | None:
+        """Return the event of a call that raised."""
+        raise NotImplementedError
+
+    def closing_cancelled(
+        self, error: BaseException | None, milliseconds: int
+    ) -> dict[str, Any] | None:
+        """Return the event of a cancelled call; the error is `None` for a closed generator."""
+        raise NotImplementedError
+
+    def attach(self) -> None:
+        """Make this call the current one until `detach`."""
+        self.attachment = _context.attach(self.execution, self._span_context)
+
+    def detach(self) -> None:
+        """Restore the previously current call."""
+        if self.attachment is not None:
+            _context.detach(self.attachment)
+            self.attachment = None
+
+    def complete(self, result: object) -> None:
+        """End a call that returned."""
+        try:
+            self.detach()
+            if too_late():
+                return
+            self._end(self.closing, result, None)
+            self.leave_word(semconv.SUCCESS, None)
+        except Exception as trouble:  # noqa: BLE001 - cheaper than a Guard
+            guard.report("complete", trouble)
+
+    def cancel(self) -> None:
+        """End a generator that was closed early without an error."""
+        with guard.Guard("cancel"):
+            self.detach()
+            if too_late():
+                return
+            self._end(self.closing_cancelled, None, None)
+
+    def fail(self, error: BaseException) -> None:
+        """End a call that raised; the wrapper re-raises the error unchanged."""
+        with guard.Guard("fail"):
+            self.detach()
+            if too_late():
+                return
+            cause = error if not error_details.cancels(error) else self.too_slow(error)
+            if cause is None:
+                self._end(self.closing_cancelled, error, None)
+            else:
+                self._end(self.closing_failed, cause, cause)
+            self.leave_word(semconv.CANCELLED if cause is None else semconv.FAILED, error)
+
+    def too_slow(self, error: BaseException) -> TimeoutError | None:  # noqa: ARG002
+        """Return a timeout error if a time limit caused the cancellation, else `None`."""
+        return None
+
+    @property
+    def captures(self) -> bool:
+        """Whether inputs and outputs may be recorded."""
+        return self.recorder.config.capture_content
+
+    def describe(
+        self, error: BaseException, stage: str | None = None
+    ) -> tuple[ErrorDetails, str | None, str | None]:
+        """Return error details, stage, and the originating execution if it is another one.
+
+        Also marks the exception for the enclosing call.
+        """
+        execution = self.execution
+        failure = error_details.describe(error)
+        origin = error_details.origin_of(error, execution.span_id)
+        stage = execution.notes.get("stage") or (
+            origin.stage
+            if origin is not None and origin.stage is not None
+            else failure.stage or stage
+        )
+        ours = execution.state.execution_id
+        first = origin.execution_id if origin is not None else ours
+        if execution.parent is not None:
+            error_details.mark_origin(error, Origin(first, stage, execution.parent.span_id))
+        return failure, stage, first if first != ours else None
+
+    def _now(self) -> tuple[int, int, float]:
+        # Start plus elapsed time: changes of the wall clock have no effect.
+        elapsed = time.perf_counter_ns() - self._tick
+        return self._start_ns + elapsed, elapsed // 1_000_000, elapsed / 1e9
+
+    @property
+    def span_context(self) -> Context:
+        """Context in which the span of this call is current."""
+        return self._span_context
+
+    def since_begin_ms(self, tick: int) -> int:
+        """Return the milliseconds from the start to a performance counter value."""
+        return max(0, tick - self._tick) // 1_000_000
+
+    def _end(
+        self,
+        closing: Callable[[Any, int], dict[str, Any] | None],
+        outcome: object,
+        error: BaseException | None,
+    ) -> None:
+        """Write the closing event of an outcome and end the span, as failed if there is an error."""
+        end_ns, milliseconds, seconds = self._now()
+        try:
+            event = closing(outcome, milliseconds)
+        except Exception:
+            # There is no closing event, but the span must end and the loss is counted.
+            self._close(None, error, end_ns, seconds)
+            self.recorder.drop("internal_error")
+            raise
+        self._close(event, error, end_ns, seconds)
+
+    def _close(
+        self,
+        event: dict[str, Any] | None,
+        error: BaseException | None,
+        end_ns: int,
+        seconds: float,
+    ) -> None:
+        execution = self.execution
+        try:
+            if event is not None:
+                event["span_name"] = self.spec.view(self.recorder.spans.privacy).span_name
+                event["span_start_unix_nano"] = self._start_ns
+                event["span_end_unix_nano"] = end_ns
+                if "execution_time_seconds" in event:
+                    event["execution_time_seconds"] = round(seconds, 6)
+                if execution.attempt is not None:
+                    event["attempt"] = execution.attempt
+                if (former := execution.repeats) is not None:
+                    # Agents set these fields themselves, including inner retries.
+                    event.setdefault("was_retried", True)
+                    event.setdefault("retry_count", execution.retry_count)
+                    event["repeats_execution_id"] = former.execution_id
+                    event["repeats_status"] = former.status
+                closes = self.closes_run()
+                if closes and self.recorder.choice:
+                    # Repeated here, because a call outside of agents has no opening event.
+                    event.update(self.recorder.choice)
+                self._emit(event, end_ns, closes_run=closes, seconds=seconds)
+            else:
+                execution.ended = True
+        finally:
+            # After the event, which redacts the values that go onto the span.
+            try:
+                spans.finish(
+                    execution.span,
+                    event or {},
+                    error,
+                    trace_id=execution.trace.trace_id,
+                    end_ns=end_ns,
+                    failed=error is not None,
+                )
+            except Exception as trouble:  # noqa: BLE001
+                guard.report("span", trouble)
+
+    def closes_run(self) -> bool | None:
+        """Return whether the next event closes the run.
+
+        `None` while the run is open: the event still closes it if another thread ends it first.
+        """
+        execution = self.execution
+        parent, trace = execution.parent, execution.trace
+        execution.ended = True
+        if parent is None or parent.trace is not trace:
+            trace.over = True
+            return True
+        if not trace.over:
+            return None
+        # A task that outlives the run: the count that closed it is no longer final.
+        if parent.goes_on():
+            return False
+        self.recorder.reopen(trace)
+        return True
+
+    def leave_word(self, status: str, error: BaseException | None) -> None:
+        """Remember a root run for the hooks of third-party retry loops."""
+        if closed_runs.watching and self.execution.parent is None:
+            closed_runs.remember(self.execution, status, error)
+
+    def _emit(
+        self,
+        event: dict[str, Any],
+        now_ns: int,
+        *,
+        closes_run: bool | None = False,
+        seconds: float | None = None,
+    ) -> None:
+        recorder = self.recorder
+        if recorder.closed:
+            # Reconfigured during the call: the event goes to the new recorder.
+            recorder = _recorder.active() or recorder
+        envelope.record(
+            event, self.execution, recorder, now_ns, closes_run=closes_run, seconds=seconds
+        )

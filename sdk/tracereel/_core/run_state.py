@@ -1,0 +1,233 @@
+"""State that outlives a single call: usage, execution state and pipeline counts.
+
+Each object belongs to the execution that created it, so concurrent runs never mix.
+"""
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tracereel._runtime import gevent_compat
+
+MAX_RESULTS: Final = 256
+"""Maximum number of agents listed on a pipeline's closing event; all are counted."""
+MAX_SEEN_TOOLS: Final = 10_000
+"""Maximum number of tool call ids remembered per execution; later repeats are not detected."""
+
+lock: Final = gevent_compat.RLock()
+"""Lock for the totals of all runs. Re-entrant: a signal handler may make a traced call in a
+thread that holds it.
+"""
+# One lock for all runs, so that a fork can release it: its owner does not exist in the child.
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+class UsageTotals:
+    """Sums of tokens and cost; each is `None` until a value is added."""
+
+    __slots__ = ("completion", "cost", "prompt", "total")
+
+    def __init__(self) -> None:
+        self.prompt: int | None = None
+        self.completion: int | None = None
+        self.total: int | None = None
+        self.cost: float | None = None
+
+    def add(
+        self,
+        prompt: int | None,
+        completion: int | None,
+        total: int | None,
+        cost: float | None,
+    ) -> None:
+        """Add the usage of one call; a missing total is the sum of its parts."""
+        if total is None and (prompt is not None or completion is not None):
+            total = (prompt or 0) + (completion or 0)
+        if prompt is not None:
+            self.prompt = (self.prompt or 0) + prompt
+        if completion is not None:
+            self.completion = (self.completion or 0) + completion
+        if total is not None:
+            self.total = (self.total or 0) + total
+        if cost is not None:
+            self.cost = (self.cost or 0.0) + cost
+
+
+class ExecutionState:
+    """State shared by an execution of an agent or pipeline and the calls inside."""
+
+    __slots__ = (
+        "abandoned_cost",
+        "attempts_cost",
+        "calls_models",
+        "duplicate_tool_calls",
+        "execution_id",
+        "indexes",
+        "limit_reached",
+        "round_limit",
+        "rounds",
+        "seen_tools",
+        "usage",
+    )
+
+    def __init__(self, execution_id: str) -> None:
+        self.execution_id = execution_id
+        self.indexes = itertools.count()
+        """Event numbers; `next` is atomic."""
+        self.usage: UsageTotals | None = None
+        self.seen_tools: set[str] | None = None
+        self.duplicate_tool_calls = 0
+        self.rounds = 0
+        self.round_limit: int | None = None
+        self.limit_reached = False
+        self.calls_models = False
+        """Whether a traced call called a model; the duration is then counted there."""
+        self.attempts_cost = 0.0
+        """Cost of failed or repeated attempts; `abandoned_cost` is that of abandoned routes."""
+        self.abandoned_cost = 0.0
+
+    def add_usage(
+        self,
+        prompt: int | None,
+        completion: int | None,
+        total: int | None,
+        cost: float | None,
+    ) -> None:
+        """Add the usage of one model call."""
+        if prompt is None and completion is None and total is None and cost is None:
+            return
+        with lock:
+            if self.usage is None:
+                self.usage = UsageTotals()
+            self.usage.add(prompt, completion, total, cost)
+
+    def is_repeat(self, tool_call_id: str) -> bool:
+        """Return whether a tool call of this id was recorded before; remember and count it."""
+        with lock:
+            if self.seen_tools is None:
+                self.seen_tools = set()
+            if tool_call_id in self.seen_tools:
+                self.duplicate_tool_calls += 1
+                return True
+            if len(self.seen_tools) < MAX_SEEN_TOOLS:
+                self.seen_tools.add(tool_call_id)
+            return False
+
+    def begin_round(self, limit: int | None) -> None:
+        """Count a round of an agent loop, up to the limit."""
+        with lock:
+            if limit is not None:
+                self.round_limit = limit
+                if self.rounds >= limit:
+                    self.limit_reached = True
+                    return
+            self.rounds += 1
+
+
+@dataclass(slots=True)
+class Ended:
+    """Ended agent execution; it counts until another attempt repeats it."""
+
+    agent_name: str
+    execution_id: str
+    status: str
+    retry_count: int = 0
+    earlier: int = 0
+    """Number of earlier executions that this one retried."""
+    cost: float = 0.0
+    cost_left: float = 0.0
+    """Part of the cost not known to be wasted."""
+    tally: "Tally | None" = None
+    repeated: bool = False
+
+
+class Tally:
+    """Counts of the agents in a pipeline; outer pipelines count them too.
+
+    Only agents of this process are counted.
+    """
+
+    __slots__ = (
+        "around",
+        "cancelled",
+        "executed",
+        "failed",
+        "results",
+        "retried",
+        "succeeded",
+        "usage",
+    )
+
+    def __init__(self, around: "Tally | None") -> None:
+        self.around = around
+        self.executed = 0
+        self.succeeded = 0
+        self.failed = 0
+        self.cancelled = 0
+        self.retried = 0
+        self.results: list[dict[str, Any]] = []
+        self.usage = UsageTotals()
+
+    def begin(self) -> None:
+        """Count a started agent, here and in all outer pipelines."""
+        with lock:
+            tally: Tally | None = self
+            while tally is not None:
+                tally.executed += 1
+                tally = tally.around
+
+    def take_back(self, ended: Ended) -> None:
+        """Remove a finished execution from the counts, because its retry replaces it."""
+        with lock:
+            counted = set(_chain(ended.tally))
+            for tally in _chain(self):
+                if tally.forget(ended.execution_id) or tally in counted:
+                    tally.executed -= 1
+                    tally.succeeded -= ended.status == "success"
+                    tally.failed -= ended.status == "failed"
+                    tally.cancelled -= ended.status == "cancelled"
+                    tally.retried -= ended.retry_count > 0
+
+    def forget(self, execution_id: str) -> bool:
+        """Remove an agent from the results; return whether it was listed."""
+        for index in range(len(self.results) - 1, -1, -1):
+            if self.results[index]["execution_id"] == execution_id:
+                del self.results[index]
+                return True
+        return False
+
+    def end(
+        self,
+        result: dict[str, Any],
+        prompt: int | None,
+        completion: int | None,
+        total: int | None,
+        cost: float | None,
+    ) -> None:
+        """Count an ended agent with its result and usage, here and in all outer pipelines."""
+        status = result["status"]
+        with lock:
+            tally: Tally | None = self
+            while tally is not None:
+                tally.succeeded += status == "success"
+                tally.failed += status == "failed"
+                tally.cancelled += status == "cancelled"
+                tally.retried += result["retry_count"] > 0
+                if len(tally.results) < MAX_RESULTS:
+                    tally.results.append(result)
+                tally.usage.add(prompt, completion, total, cost)
+                tally = tally.around
+
+    def add_usage(self, usage: UsageTotals) -> None:
+        """Add model calls outside of agents, here and in all outer pipelines."""
+        with lock:
+            for tally in _chain(self):
+                tally.usage.add(usage.prompt, usage.completion, usage.total, usage.cost)
+
+
+def _chain(tally: Tally | None) -> Iterator[Tally]:
+    while tally is not None:
+        yield tally
+        tally = tally.around

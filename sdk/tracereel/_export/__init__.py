@@ -1,0 +1,1 @@
+"""Spool and delivery of events and spans to the collector."""

@@ -1,0 +1,1 @@
+"""Conversion of values to bounded plain data, and redaction."""

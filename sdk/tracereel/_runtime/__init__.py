@@ -1,0 +1,1 @@
+"""Error guards, clocks, locks and exit hooks."""

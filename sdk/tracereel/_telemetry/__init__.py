@@ -1,0 +1,1 @@
+"""Spans, metrics and log lines derived from events."""

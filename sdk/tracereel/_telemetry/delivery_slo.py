@@ -1,0 +1,68 @@
+"""Delivery delay and closed runs, measured by the delivery thread.
+
+Nothing is measured when an event is recorded. Each line ends with its clock and numbers. Delays are
+sampled: one line represents its neighbours.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from prometheus_client import Histogram
+
+SAMPLES: Final = 16
+"""Lines per batch whose delay is measured."""
+_CLOCK: Final = b'"hlc":"'
+_CLOCK_DIGITS: Final = 16
+_CLOSES: Final = b'"trace_event_count":'
+_TAIL: Final = 48
+"""Bytes at the end of a line that are searched for the closing count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Measurements of lines that the collector has acknowledged or refused."""
+
+    delays: tuple[tuple[float, int], ...]
+    """Pairs of seconds from event to response, and number of events represented."""
+    runs_closed: int
+
+
+def look_at(lines: Sequence[bytes], *, now_ns: int | None = None) -> Answered:
+    """Measure spool lines at the time of the collector's response."""
+    now = time.time_ns() if now_ns is None else now_ns
+    total = len(lines)
+    samples = min(total, SAMPLES)
+    bounds = [total * number // samples for number in range(samples + 1)] if samples else []
+    delays = []
+    for first, following in pairwise(bounds):
+        moment = _moment(lines[first])
+        if moment is not None:
+            # A hybrid logical clock may be slightly ahead.
+            delays.append((max(0, now - moment) / 1e9, following - first))
+    closed = sum([line.find(_CLOSES, -_TAIL) >= 0 for line in lines])
+    return Answered(tuple(delays), closed)
+
+
+def _moment(line: bytes) -> int | None:
+    begin = line.rfind(_CLOCK) + len(_CLOCK)
+    try:
+        return int(line[begin : begin + _CLOCK_DIGITS], 16)
+    except ValueError:
+        return None
+
+
+def observe_many(histogram: Histogram, value: float, times: int) -> None:
+    """Observe a value several times at the cost of one observation."""
+    buckets, total = getattr(histogram, "_buckets", None), getattr(histogram, "_sum", None)
+    if buckets is None or total is None:
+        for _ in range(times):
+            histogram.observe(value)
+        return
+    total.inc(value * times)
+    for bound, bucket in zip(histogram._upper_bounds, buckets, strict=True):  # noqa: SLF001
+        if value <= bound:
+            bucket.inc(times)
+            return

@@ -1,0 +1,235 @@
+"""OpenTelemetry spans of executions: choice of provider, start and end."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    NonRecordingSpan,
+    ProxyTracerProvider,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+)
+
+from tracereel import semconv
+from tracereel._runtime import guard
+from tracereel._runtime.clock import random_id
+
+_UNKNOWN: Final[Any] = object()
+_asked: Final[list[bool]] = []
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+(_SPAN,) = trace.set_span_in_context(INVALID_SPAN, Context())
+"""Context key of the current span, read once because the lookup is expensive."""
+
+
+class StartedSpan(NamedTuple):
+    """Started span, its ids as in events, and the context in which it is current."""
+
+    span: Span
+    otel_trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    context: Context
+    records: bool
+    """Whether the span records attributes."""
+
+
+class Spans:
+    """Span factory for the configured provider, or the global one by default.
+
+    The global provider is looked up at each start because programs may set it late; it is never set
+    here. Without a provider, a span only has ids: a real one would not be exported, and would make
+    up most of the cost of a traced call.
+    """
+
+    def __init__(
+        self,
+        provider: trace.TracerProvider | None,
+        on_provider: Callable[[trace.TracerProvider], None] = lambda _provider: None,
+    ) -> None:
+        self._given = provider
+        self._on_provider = on_provider
+        self._tracer: Tracer | None = None
+        self._tracer_of: trace.TracerProvider | None = None
+
+    def start(
+        self,
+        name: str,
+        attributes: dict[str, Any],
+        start_ns: int,
+        context: Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        execution_id: str | None = None,
+        request_id: str | None = None,
+    ) -> StartedSpan:
+        """Start a span under the current span, or under the span of `context`.
+
+        The two ids become attributes only if the span is recorded.
+        """
+        tracer = self._choose()
+        here = otel_context.get_current() if context is None else context
+        current = here.get(_SPAN)
+        if tracer is None:
+            return _unseen(here, current)
+        around = (current if isinstance(current, Span) else INVALID_SPAN).get_span_context()
+        if execution_id is not None:
+            attributes = {
+                **attributes,
+                semconv.SPAN_EXECUTION_ID: execution_id,
+                semconv.SPAN_REQUEST_ID: request_id,
+            }
+        span = tracer.start_span(name, here, kind, attributes=attributes, start_time=start_ns)
+        records = span.is_recording()
+        own = span.get_span_context()
+        if not own.is_valid or own.span_id == around.span_id:
+            # A no-op provider returns an invalid span or the parent: create new ids.
+            own = _ids_within(around)
+        return StartedSpan(
+            self._handed_out(span) if records else span,
+            own.trace_id.to_bytes(16).hex(),
+            own.span_id.to_bytes(8).hex(),
+            around.span_id.to_bytes(8).hex() if around.is_valid else None,
+            _with_span(here, span),
+            records,
+        )
+
+    def _handed_out(self, span: Span) -> Span:
+        """Return the span for the SDK's own code to write to."""
+        return span
+
+    def _choose(self) -> Tracer | None:
+        provider = self._given or _global_provider()
+        if self._tracer is None or self._tracer_of is not provider:
+            if provider is None or isinstance(provider, ProxyTracerProvider):
+                return None
+            self._tracer = provider.get_tracer(semconv.SCOPE)
+            self._tracer_of = provider
+            self._on_provider(provider)
+        return self._tracer
+
+
+def _global_provider() -> trace.TracerProvider | None:
+    """Return the program's provider without reading the environment, if possible."""
+    # Until a provider is set, the public function reads an environment variable on each call, which
+    # costs as much as writing an event. It is called once before the private name is read.
+    if _asked:
+        provider: trace.TracerProvider | None = getattr(trace, "_TRACER_PROVIDER", _UNKNOWN)
+        if provider is not _UNKNOWN:
+            return provider
+    _asked.append(True)
+    return trace.get_tracer_provider()
+
+
+def _with_span(here: Context, span: Span) -> Context:
+    """Return `trace.set_span_in_context(span, here)` with one copy instead of two."""
+    context = Context(here)
+    dict.__setitem__(context, _SPAN, span)
+    return context
+
+
+def _unseen(here: Context, current: object) -> StartedSpan:
+    """Return a non-recording span that is current in a copy of the context."""
+    around = current.get_span_context() if isinstance(current, Span) else None
+    if around is not None and around.is_valid:
+        own = _ids_within(around)
+        trace_id, span_id = own.trace_id, own.span_id
+        parent_span_id = around.span_id.to_bytes(8).hex()
+    else:
+        trace_id, span_id, parent_span_id = random_id(128), random_id(64), None
+        own = SpanContext(trace_id, span_id, False, _SAMPLED)  # noqa: FBT003, RUF100
+    span = NonRecordingSpan(own)
+    return StartedSpan(
+        span,
+        trace_id.to_bytes(16).hex(),
+        span_id.to_bytes(8).hex(),
+        parent_span_id,
+        _with_span(here, span),
+        False,  # noqa: FBT003, RUF100 - it records nothing
+    )
+
+
+def _ids_within(around: SpanContext) -> SpanContext:
+    """Return ids for a child span in the parent's trace."""
+    return SpanContext(
+        around.trace_id if around.is_valid else random_id(128),
+        random_id(64),
+        is_remote=False,
+        # Sampled, so that downstream services do not drop their spans.
+        trace_flags=_SAMPLED,
+        trace_state=around.trace_state,
+    )
+
+
+_AT_THE_END: Final = {
+    field: names
+    for field, names in semconv.SPAN_ATTRIBUTES.items()
+    if field not in semconv.KNOWN_AT_START
+}
+# The span of a call inside an agent gets the agent's name only at its end.
+_AT_THE_END_OF_CALLS: Final = _AT_THE_END | {"agent_name": semconv.SPAN_ATTRIBUTES["agent_name"]}
+
+
+def attributes_of(
+    event: Mapping[str, Any], names: Mapping[str, tuple[str, ...]] = semconv.SPAN_ATTRIBUTES
+) -> dict[str, Any]:
+    """Return the span attributes for the fields of an event."""
+    attributes: dict[str, Any] = {}
+    for field, value in event.items():
+        # Dropped fields are empty strings.
+        if value is not None and value != "" and field in names:
+            for name in names[field]:
+                attributes[name] = value
+    if event.get("event_type") == semconv.LLM_CALLED and event.get("llm_model") is not None:
+        attributes[semconv.ANSWERED_BY] = event["llm_model"]
+    return attributes
+
+
+def closing_attributes(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the span attributes that were not known at the start."""
+    inside = event.get("event_type") in semconv.CALLS
+    return attributes_of(event, _AT_THE_END_OF_CALLS if inside else _AT_THE_END)
+
+
+def finish(
+    span: Span,
+    event: Mapping[str, Any],
+    error: BaseException | None,
+    *,
+    trace_id: str,
+    end_ns: int,
+    failed: bool,
+) -> None:
+    """End a span with its redacted closing event; record the error of a failure."""
+    behind = getattr(span, "behind", span)
+    try:
+        if behind.is_recording():
+            attributes = closing_attributes(event)
+            attributes[semconv.SPAN_TRACE_ID] = trace_id
+            write_clean(behind, attributes)
+            if failed and error is not None:
+                _record(span, error)
+                told = (event.get("error_type"), event.get("error_message"))
+                behind.set_status(Status(StatusCode.ERROR, ": ".join(filter(None, told)) or None))
+    finally:
+        behind.end(end_time=end_ns)
+
+
+def write_clean(span: Span, attributes: Mapping[str, Any]) -> None:
+    """Set attributes that are already redacted, bypassing the redacting wrapper."""
+    getattr(span, "behind", span).set_attributes(attributes)
+
+
+def _record(span: Span, error: BaseException) -> None:
+    try:
+        span.record_exception(error)
+    except Exception as raised:  # noqa: BLE001 - the exception's __str__ is user code
+        guard.pass_on(raised)
+        span.add_event("exception", {"exception.type": type(error).__qualname__})

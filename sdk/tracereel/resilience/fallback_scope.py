@@ -1,0 +1,269 @@
+"""One call with its fallbacks: when they run, and the event of each.
+
+The sync and async wrappers only make the calls; they share this logic.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+from tracereel import semconv
+from tracereel._core import attempt_context
+from tracereel._redact import values
+from tracereel._runtime import guard
+from tracereel.resilience.policy import ERROR, LOW_CONFIDENCE, NEVER, ConfidenceOf
+from tracereel.resilience.retry_scope import Mark, RetryScope, enter, leave
+from tracereel.resilience.wrapped_functions import (
+    Classes,
+    Function,
+    Subject,
+    agent_of,
+    asked,
+    error_text,
+    name_of,
+)
+
+EXHAUSTED: Final = "max_retries_exceeded"
+_CONFIDENCE: Final = "confidence"
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackPlan:
+    """Options of `fallback`."""
+
+    targets: tuple[Function, ...]
+    on: Classes
+    when: Callable[[Any], bool] | None
+    min_confidence: float | None
+    confidence_of: ConfidenceOf | None
+    quality_delta_of: Callable[[Any, Any], float | None] | None
+    reason: str | None
+
+    def covers(self, error: BaseException) -> bool:
+        """Return whether fallbacks handle an exception."""
+        return isinstance(error, self.on) and not isinstance(error, NEVER)
+
+    def objection(self, result: object, confidence: float | None) -> str | None:
+        """Return why a result is not good enough, or None if it is."""
+        least = self.min_confidence
+        if least is not None and confidence is not None and confidence < least:
+            return f"LowConfidence: {confidence:g} is below {least:g}"
+        if self.when is not None and asked("when", self.when, result):
+            return "the result was not accepted"
+        return None
+
+
+class FallbackScope(AbstractContextManager["FallbackScope", None]):
+    """One call of a primary with fallbacks.
+
+    `begin` starts each function; the other methods report its outcome.
+    """
+
+    __slots__ = (
+        "_error",
+        "_mark",
+        "_place",
+        "_plan",
+        "_primary",
+        "_primary_confidence",
+        "_primary_result",
+        "_reason",
+        "_set_aside",
+        "_slot",
+        "_target",
+        "_wasted",
+        "failure",
+    )
+
+    def __init__(self, plan: FallbackPlan, subject: Subject) -> None:
+        self._plan = plan
+        self._place = RetryScope("fallback", subject)
+        self._slot: attempt_context.Slot | None = None
+        self._primary: attempt_context.Slot | None = None
+        """Slot of a primary whose result may still be replaced."""
+        self._mark: Mark | None = None
+        self._target: Function | None = None
+        self._reason = ERROR
+        self._error = ""
+        self._primary_result: Any = None
+        self._set_aside: Any = None
+        self._primary_confidence: float | None = None
+        self._wasted = 0.0
+        """Cost of abandoned routes that no event has reported yet."""
+        self.failure: BaseException | None = None
+        """Exception of the primary; None if it returned a result that was not good enough."""
+
+    def begin(self, target: Function | None = None) -> None:
+        """Start the primary, or a fallback."""
+        self._target = target
+        place = self._place
+        if not place.records:
+            return
+        with guard.Guard("fallback"):
+            if target is None:
+                tag, planned = place.tag, True
+            else:
+                tag, planned = agent_of(target), False
+                if place.around is not None:
+                    # Set by the primary or earlier work, not by the fallback.
+                    self._set_aside = place.around.agent.notes.pop(_CONFIDENCE, None)
+            if tag is None:
+                self._slot = attempt_context.Slot(None, execution=place.around, state=place.state)
+            else:
+                within = attempt_context.waiting(tag)
+                self._slot = attempt_context.Slot(
+                    tag, fallback_attempted=planned, within=within, state=place.state
+                )
+            self._mark = enter(self._slot, None)
+
+    def primary_failed(self, error: BaseException) -> bool:
+        """Handle an exception of the primary; return whether fallbacks follow."""
+        self._leave()
+        if not self._plan.covers(error):
+            self._settle(self._slot)
+            return False
+        self._settle(self._slot, abandoned=True)
+        self.failure = error
+        self._trigger(error, ERROR, error_text(error))
+        return True
+
+    def primary_returned(self, result: object) -> bool:
+        """Handle a result of the primary; return whether fallbacks follow."""
+        self._leave()
+        text = self._plan.objection(result, self._confidence(result))
+        if text is None:
+            self._settle(self._slot)
+            return False
+        self._primary, self._primary_result = self._slot, result
+        self._trigger(result, LOW_CONFIDENCE, text)
+        return True
+
+    def fallback_failed(self, error: BaseException) -> bool:
+        """Handle an exception of a fallback; return whether the next one follows."""
+        self._leave()
+        self._settle(self._slot, abandoned=True)
+        text = error_text(error)
+        self._emit(successful=False, extra={"fallback_error": text})
+        if isinstance(error, NEVER):
+            return False
+        add_note(self.failure, self._target, text)
+        return True
+
+    def fallback_returned(self, result: object) -> None:
+        """Handle the result of a fallback."""
+        if not self._place.records:
+            return
+        confidence: float | None = None
+        with guard.Guard("fallback"):
+            confidence = values.ratio(self._confidence(result))
+        self._leave()
+        self._settle(self._slot)
+        primary, self._primary = self._primary, None
+        self._settle(primary, abandoned=True)
+        with guard.Guard("fallback"):
+            plan, around = self._plan, self._place.around
+            if around is not None:
+                around.fallback_used = around.agent.fallback_used = True
+                if self._place.tag is None and confidence is not None:
+                    # The surrounding agent returns this result.
+                    around.agent.notes.setdefault(_CONFIDENCE, confidence)
+            delta: float | None = None
+            if plan.quality_delta_of is not None:
+                given = asked(
+                    "quality_delta_of", plan.quality_delta_of, self._primary_result, result
+                )
+                delta = values.real(given)
+            elif confidence is not None and self._primary_confidence is not None:
+                # Hide floating-point noise.
+                delta = round(confidence - self._primary_confidence, 9)
+            summary = values.summary(result) if self._place.captures else None
+            extra = {
+                "fallback_output_summary": summary,
+                "fallback_confidence": confidence,
+                "quality_delta": delta,
+            }
+            self._emit(successful=True, extra=extra)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self._settle(self._primary)
+        self._place.close(error)
+        # Break reference cycles: both hold the caller's frame by a traceback.
+        self.failure = self._slot = self._primary = None
+
+    def _settle(self, slot: attempt_context.Slot | None, *, abandoned: bool = False) -> None:
+        """Settle a route; count its cost as waste if it was abandoned."""
+        if slot is not None:
+            with guard.Guard("fallback"):
+                cost, wasted = slot.settle(abandoned=abandoned)
+                self._place.waste("route", wasted)
+                self._wasted += cost
+
+    def _leave(self) -> None:
+        if self._mark is None:
+            return
+        with guard.Guard("fallback"):
+            mark, self._mark = self._mark, None
+            if mark is not None:
+                leave(mark)
+            if self._slot is not None and self._target is None:
+                self._place.follow(self._slot)
+            around, before = self._place.around, self._set_aside
+            if around is not None and before is not None and self._place.tag is not None:
+                # The primary had its own execution, so this confidence is not the primary's.
+                around.agent.notes.setdefault(_CONFIDENCE, before)
+
+    def _trigger(self, outcome: object, reason: str, text: str) -> None:
+        if not self._place.records:
+            return
+        slot, plan = self._slot, self._plan
+        if slot is not None and slot.exhausted is outcome:
+            reason = EXHAUSTED
+        self._reason = plan.reason or reason
+        self._error = text
+        with guard.Guard("fallback"):
+            self._primary_confidence = self._confidence(self._primary_result)
+            if self._place.tag is None and self._place.around is not None:
+                around = self._place.around
+                around.fallback_attempted = around.agent.fallback_attempted = True
+
+    def _confidence(self, result: object) -> float | None:
+        """Return the confidence of the last call, from its result or its execution."""
+        of = self._plan.confidence_of
+        if of is not None:
+            return values.real(asked("confidence_of", of, result)) if result is not None else None
+        execution = self._slot.execution if self._slot is not None else None
+        return execution.agent.notes.get(_CONFIDENCE) if execution is not None else None
+
+    def _emit(self, *, successful: bool, extra: dict[str, Any]) -> None:
+        target = self._target
+        with guard.Guard("fallback"):
+            place = self._place
+            event: dict[str, Any] = {
+                "event_type": semconv.FALLBACK_TRIGGERED,
+                "primary_agent": place.agent,
+                "fallback_agent": name_of(target),
+                "trigger_reason": self._reason,
+                "primary_error": self._error,
+                "fallback_successful": successful,
+                "fallback_output_summary": None,
+                "fallback_confidence": None,
+                "quality_delta": None,
+                **extra,
+            }
+            if self._wasted > 0.0:
+                event["wasted_cost_usd"], self._wasted = self._wasted, 0.0
+            place.emit(event)
+
+
+def add_note(failure: BaseException | None, target: Function | None, text: str) -> None:
+    """Note on the primary's exception that a fallback has failed too."""
+    if failure is not None and target is not None:
+        note = f"tracereel: the fallback {name_of(target)} failed too: {text}"
+        asked("add_note of an exception", BaseException.add_note, failure, note)

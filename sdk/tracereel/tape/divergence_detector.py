@@ -1,0 +1,220 @@
+"""Classification of divergences as changed, extra, missing or out of order.
+
+A call that does not match the tape can be explained in more than one way. Calls are still served
+from the tape, so the decision is deferred: the next call that fits only one explanation decides,
+or the end of the run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tracereel.tape.differences import differences, shown, shown_call
+from tracereel.tape.divergence import Divergence, Kind
+from tracereel.tape.format import Call, Tape
+
+_LOST: Final = (
+    "\nin a thread that does not know the run, so it was no part of it when it was recorded:"
+    " hand the work over with tracereel.carry"
+)
+
+
+@dataclass(slots=True)
+class Suspicion:
+    """First unexplained difference, and the call of the tape that it concerns."""
+
+    divergence: Divergence
+    call: Call
+    arguments: Any = None
+    """Arguments of this run, if they differ from the tape."""
+    skipped: tuple[Call, ...] = ()
+    """Earlier calls of the tape that had not been made yet."""
+
+
+class Judge:
+    """Compares the calls of the main thread with the order on the tape."""
+
+    def __init__(self, tape: Tape, found: Callable[[Divergence], None]) -> None:
+        self._tape = tape
+        self._found = found
+        self._expected = [call for call in tape.boundaries() if call.lane == 0]
+        self._position = {call.number: index for index, call in enumerate(self._expected)}
+        self._seen: set[int] = set()
+        self._at = 0
+        self._count = 0
+        self.suspicion: Suspicion | None = None
+
+    def called(self, call: Call, path: str, location: Callable[[], str | None], lane: int) -> None:
+        """Handle a call that is on the tape with the same arguments."""
+        self._count += 1
+        suspicion = self.suspicion
+        self.comes_after_all(call)
+        if lane or call.lane or call.number not in self._position:
+            self._seen.add(call.number)
+            return
+        expected = self._next()
+        if expected is not None and not _together(expected, call) and suspicion is None:
+            came = path
+            if call.name == expected.name:
+                came = f"{path}, as {shown_call(call.name, self._arguments(call))},"
+            detail = f"{came} was called in its place\n"
+            missing = self._missing(expected, detail=detail, location=location())
+            self.suspicion = Suspicion(missing, expected)
+        self._seen.add(call.number)
+
+    def comes_after_all(self, call: Call) -> None:
+        """Resolve the suspicion if its call is made later.
+
+        A call that seemed missing is out of order. A call that seemed changed is extra.
+        """
+        suspicion = self.suspicion
+        if suspicion is None or suspicion.call is not call:
+            return
+        kind: Kind = "out of order" if suspicion.divergence.kind == "missing" else "extra"
+        detail = suspicion.divergence.detail
+        if kind == "extra":
+            detail = f"it was called as {shown_call(call.name, suspicion.arguments)}"
+        self._settle(replace(suspicion.divergence, kind=kind, differences=(), detail=detail))
+
+    def changed(
+        self, call: Call, path: str, arguments: Any, location: Callable[[], str | None]
+    ) -> None:
+        """Handle a call that is on the tape only with other arguments."""
+        self._count += 1
+        self.certain()
+        recorded = self._arguments(call)
+        divergence = Divergence(
+            "changed",
+            call.name,
+            path,
+            self._count,
+            differences(recorded, arguments),
+            location(),
+        )
+        skipped = self._skipped(call)
+        self._seen.add(call.number)
+        self.suspicion = Suspicion(divergence, call, arguments, skipped)
+
+    def _skipped(self, call: Call) -> tuple[Call, ...]:
+        """Return calls that precede this one on the tape and were not made."""
+        position = self._position.get(call.number)
+        if position is None:
+            return ()
+        before = self._expected[self._at : position]
+        return tuple(
+            each for each in before if each.number not in self._seen and not _together(each, call)
+        )
+
+    def not_there(
+        self, name: str, path: str, arguments: Any, location: str | None, *, lost: bool = False
+    ) -> None:
+        """Report an extra call; `lost` if its thread has no run context."""
+        self._count += 1
+        self.certain()
+        self._found(
+            Divergence(
+                "extra",
+                name,
+                path,
+                self._count,
+                location=location,
+                detail=f"it was called as {shown_call(name, arguments)}" + (_LOST if lost else ""),
+            )
+        )
+
+    def certain(self) -> None:
+        """Report the pending suspicion unchanged."""
+        if self.suspicion is not None:
+            suspicion, self.suspicion = self.suspicion, None
+            self._seen.add(suspicion.call.number)  # report it only once
+            for call in suspicion.skipped:
+                if call.number not in self._seen:
+                    # The changed arguments were probably computed from the result of this call.
+                    self._seen.add(call.number)
+                    detail = f"{suspicion.divergence.path} was called in its place\n"
+                    where = suspicion.divergence.location
+                    self._found(self._missing(call, detail=detail, location=where))
+            self._found(suspicion.divergence)
+
+    def at_the_end(self, asked: Callable[[Call], bool]) -> None:
+        """Report all calls of the tape that were not made, in order."""
+        self.certain()
+        for position, call in enumerate(self._tape.boundaries(), 1):
+            if call.number not in self._seen and not asked(call):
+                self._seen.add(call.number)
+                self._found(self._missing(call, position))
+
+    def first_missing(self, asked: Callable[[Call], bool]) -> Divergence | None:
+        """Return the next missing call of the tape, or `None`; each only once."""
+        for position, call in enumerate(self._tape.boundaries(), 1):
+            if call.number not in self._seen and not asked(call):
+                self._seen.add(call.number)
+                return self._missing(call, position)
+        return None
+
+    def _missing(
+        self,
+        call: Call,
+        position: int | None = None,
+        *,
+        detail: str = "",
+        location: str | None = None,
+    ) -> Divergence:
+        if position is None:
+            position = self._position[call.number] + 1
+        detail += self._recorded(call)
+        path = _path(self._tape, call)
+        return Divergence("missing", call.name, path, position, location=location, detail=detail)
+
+    def _arguments(self, call: Call) -> Any:
+        try:
+            return self._tape.data(call.arguments)
+        except ValueError:
+            return {}
+
+    def _recorded(self, call: Call) -> str:
+        """Return a short description of a call on the tape."""
+        made = shown_call(call.name, self._arguments(call))
+        end = call.end
+        if end is None or end.value is None:
+            return f"on the tape it was {made}"
+        try:
+            gave = shown(self._tape.data(end.value))
+        except ValueError:
+            return f"on the tape it was {made}"
+        return f"on the tape it was {made}, and {end.how} {gave}"
+
+    def _settle(self, divergence: Divergence) -> None:
+        self.suspicion = None
+        self._found(divergence)
+
+    def _next(self) -> Call | None:
+        while self._at < len(self._expected) and self._expected[self._at].number in self._seen:
+            self._at += 1
+        return self._expected[self._at] if self._at < len(self._expected) else None
+
+
+def _together(expected: Call, call: Call) -> bool:
+    """Return whether two calls are unordered.
+
+    Calls of several tasks are unordered if no result was delivered between them.
+    """
+    if expected is call:
+        return True
+    return expected.after == call.after and expected.task != call.task
+
+
+def _path(tape: Tape, call: Call) -> str:
+    """Return the path of a call on the tape, numbered like the run's."""
+    names = []
+    at: Call | None = call
+    while at is not None:
+        around = tape.calls.get(at.parent)
+        beside = around.children if around is not None else tape.roots()
+        number = 1 + sum(
+            (each.kind, each.name) == (at.kind, at.name) and each.number < at.number
+            for each in beside
+        )
+        names.append(at.name if number == 1 else f"{at.name} #{number}")
+        at = around
+    return " / ".join(reversed(names))

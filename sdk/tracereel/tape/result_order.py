@@ -1,0 +1,313 @@
+"""Order of results in a re-execution: each is delivered in its turn on the tape.
+
+A call waits until all earlier results have been delivered. Unchanged code cannot deadlock:
+everything that the next result depends on has been delivered. An idle loop releases its tasks
+(`loops`); threads release each other.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tracereel.tape.format import Given, Tape
+
+STALL_SECONDS: Final = 10.0
+"""Seconds that a thread waits without progress."""
+SETTLE: Final = 0.003
+"""Seconds between results for different threads."""
+LATE: Final = 0.05
+"""Seconds after which a recorded call that was not made is no longer expected."""
+NOT_GIVEN: Final = ("cancelled", "closed")
+"""Ends that the program caused, not the call."""
+
+Key = tuple[int, int]
+
+
+class StalledError(Exception):
+    """A caller waits, but no result on the tape can be delivered."""
+
+
+class Waiter:
+    """Task that waits for a result."""
+
+    __slots__ = ("future", "given", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, given: Given | None) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[None] = loop.create_future()
+        self.given = given
+
+
+class _Begun:
+    """Calls of one thread of the tape, and which of them have been made."""
+
+    def __init__(self) -> None:
+        self.expected: list[int] = []
+        self.seen: set[int] = set()
+        self._at = 0
+
+    def first_missing(self) -> int | None:
+        while self._at < len(self.expected) and self.expected[self._at] in self.seen:
+            self._at += 1
+        return self.expected[self._at] if self._at < len(self.expected) else None
+
+
+class Reel:
+    """Results of a tape in order, and the tasks that wait for them."""
+
+    def __init__(
+        self,
+        tape: Tape,
+        *,
+        stall_seconds: float = STALL_SECONDS,
+        has_threads: Callable[[], bool] = lambda: False,
+    ) -> None:
+        found: list[Given] = []
+        for call in tape.boundaries():
+            found += call.chunks
+            if call.end is not None:
+                found.append(call.end)
+        self.order: list[Given] = sorted(found, key=lambda given: given.order)
+        self.condition = threading.Condition()
+        self.waiting: dict[Key, Waiter] = {}
+        self.endless: list[Waiter] = []
+        """Tasks whose call has no end on the tape."""
+        self._begun: dict[int, _Begun] = {}
+        for call in tape.boundaries():
+            self._begun.setdefault(call.lane, _Begun()).expected.append(call.number)
+        self._lanes = {call.number: call.lane for call in tape.boundaries()}
+        self._times = {call.number: call.at / 1e6 for call in tape.boundaries()}
+        self._place = {(each.call, each.index): i for i, each in enumerate(self.order)}
+        self._done = [False] * len(self.order)
+        self._at = 0
+        self._stall = stall_seconds
+        self._last: tuple[int, float] | None = None
+        self._has_threads = has_threads
+        self.free = False
+        """Whether ordering is off, because the run continues without the tape."""
+        self.on_arrival: Callable[[asyncio.AbstractEventLoop], None] = lambda _loop: None
+
+    @property
+    def next(self) -> Given | None:
+        """First result that has not been delivered."""
+        return self.order[self._at] if self._at < len(self.order) else None
+
+    @property
+    def progress(self) -> int:
+        """Number of calls made and results delivered."""
+        with self.condition:
+            return self._at + sum(len(each.seen) for each in self._begun.values())
+
+    def begun(self, number: int) -> None:
+        """Record that a call of the tape was made."""
+        with self.condition:
+            self._begun[self._lanes[number]].seen.add(number)
+
+    def is_ready(self, given: Given) -> bool:
+        """Return whether all calls that began before this result on the tape were made."""
+        with self.condition:
+            first = self._begun[self._lanes[given.call]].first_missing()
+        return first is None or first > given.after
+
+    def pass_over(self, moment: float) -> bool:
+        """Skip a call that blocks the next result and is overdue.
+
+        Nothing happens before `moment`, and the call was made well before that on the tape. Replay
+        time is never ahead of tape time while the program behaves the same.
+        """
+        with self.condition:
+            given = self.next
+            if given is None:
+                return False
+            lane = self._begun[self._lanes[given.call]]
+            first = lane.first_missing()
+            if first is None or first > max(given.after, given.call):
+                return False
+            if self._times[first] + LATE > moment:
+                return False
+            lane.seen.add(first)
+            for each in self.order[self._at :]:
+                if each.call == first:
+                    self.done(each)
+            return True
+
+    def has_given(self, given: Given | None) -> bool:
+        """Return whether a call delivered this result, rather than being cancelled."""
+        if given is None or given.how in NOT_GIVEN:
+            return False
+        return self._done[self._place[given.call, given.index]]
+
+    def done(self, given: Given) -> None:
+        """Mark a result as delivered or no longer needed."""
+        with self.condition:
+            self._done[self._place[given.call, given.index]] = True
+            while self._at < len(self.order) and self._done[self._at]:
+                self._at += 1
+            self.condition.notify_all()
+
+    def give_up(self) -> None:
+        """Stop ordering and release all waiters."""
+        with self.condition:
+            self.free = True
+            for waiter in list(self.waiting.values()):
+                if not waiter.loop.is_closed():
+                    waiter.loop.call_soon_threadsafe(_let_go, waiter.future)
+            self.condition.notify_all()
+
+    def _alone(self) -> bool:
+        """Return whether there is no other thread or task to wait for."""
+        return not self._has_threads() and not self.waiting
+
+    def _its_turn(self, given: Given) -> bool:
+        return self.free or all(self._done[self._at : self._place[given.call, given.index]])
+
+    def wait(self, given: Given) -> None:
+        """Wait in a thread for the turn of a result.
+
+        Raises:
+            StalledError: there is no more progress.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            # The loop is blocked while a plain function runs in it, so waiting would deadlock.
+            self.done(given)
+            return
+        with self.condition:
+            deadline, before = time.monotonic() + self._stall, self._at
+            while not self._its_turn(given):
+                self.condition.wait(0.05)
+                if self._at != before:
+                    deadline, before = time.monotonic() + self._stall, self._at
+                elif time.monotonic() > deadline or self._alone():
+                    raise StalledError
+            me = threading.get_ident()
+            if self._last is not None and self._last[0] != me:
+                rest = self._last[1] + SETTLE - time.monotonic()
+                if rest > 0:
+                    self.condition.wait_for(lambda: False, rest)
+            self._last = me, time.monotonic()
+            self.done(given)
+
+    async def wait_async(self, given: Given) -> None:
+        """Wait in a task for the turn of a result.
+
+        Raises:
+            StalledError: there is no more progress.
+        """
+        if self.free or not given.waited or self._done[self._place[given.call, given.index]]:
+            # On the tape this result arrived without a loop iteration.
+            self.done(given)
+            return
+        waiter = Waiter(asyncio.get_running_loop(), given)
+        with self.condition:
+            self.waiting[given.call, given.index] = waiter
+        self.on_arrival(waiter.loop)
+        try:
+            await waiter.future
+        finally:
+            with self.condition:
+                self.waiting.pop((given.call, given.index), None)
+            self.done(given)
+
+    async def wait_for_ever(self) -> None:
+        """Wait in a task for a call that has no end on the tape."""
+        waiter = Waiter(asyncio.get_running_loop(), None)
+        with self.condition:
+            self.endless.append(waiter)
+        self.on_arrival(waiter.loop)
+        try:
+            await waiter.future
+        finally:
+            with self.condition:
+                self.endless.remove(waiter)
+
+    def due(self, loop: asyncio.AbstractEventLoop) -> Given | None:
+        """Return the next result if a task of that loop waits for it."""
+        with self.condition:
+            given = self.next
+            if given is None or given.how in NOT_GIVEN:
+                return None
+            waiter = self.waiting.get((given.call, given.index))
+            usable = waiter is not None and waiter.loop is loop and not waiter.future.done()
+            return given if usable else None
+
+    def release(self, loop: asyncio.AbstractEventLoop, hops: int) -> None:
+        """Deliver the next result, and those from the following loop iterations."""
+        first = self.due(loop)
+        if first is None:
+            return
+        self._let(first)
+        if first.turn is not None:
+            self._follow(loop, first.turn, 0, hops)
+
+    def _follow(
+        self, loop: asyncio.AbstractEventLoop, start: tuple[int, int], turns: int, hops: int
+    ) -> None:
+        series, turn = start
+        while True:
+            given = self._after_released()
+            if given is None or given.turn is None or given.turn[0] != series:
+                return
+            if given.turn[1] - turn > turns:
+                break
+            waiter = self.waiting.get((given.call, given.index))
+            if given.how in NOT_GIVEN or waiter is None or waiter.future.done():
+                return
+            self._let(given)
+        if turns < hops:
+            loop.call_soon(self._follow, loop, start, turns + 1, hops)
+
+    def _after_released(self) -> Given | None:
+        """Return the first result that has not been released."""
+        for given in self.order[self._at :]:
+            waiter = self.waiting.get((given.call, given.index))
+            if waiter is not None and waiter.future.done():
+                continue
+            if not self._done[self._place[given.call, given.index]]:
+                return given
+        return None
+
+    def _let(self, given: Given) -> None:
+        _let_go(self.waiting[given.call, given.index].future)
+
+    def waits(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether a task of the loop waits."""
+        return bool(self._waiting_in(loop))
+
+    def _waiting_in(self, loop: asyncio.AbstractEventLoop) -> list[Waiter]:
+        with self.condition:
+            everybody = (*self.waiting.values(), *self.endless)
+        mine = [each for each in everybody if each.loop is loop and not each.future.done()]
+        last = len(self.order)
+        mine.sort(key=lambda w: self._place[w.given.call, w.given.index] if w.given else last)
+        return mine
+
+    def break_off(self, loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
+        """Fail the first waiting task of a loop, or release it without `error`."""
+        for waiter in self._waiting_in(loop)[:1]:
+            if error is None and waiter.given is not None:
+                _let_go(waiter.future)
+            else:
+                waiter.future.set_exception(error or StalledError())
+
+    def cancel_due(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Cancel the next call if it was cancelled on the tape."""
+        with self.condition:
+            given = self.next
+            waiter = self.waiting.get((given.call, given.index)) if given is not None else None
+        if given is None or given.how != "cancelled" or waiter is None:
+            return False
+        if waiter.loop is not loop or waiter.future.done():
+            return False
+        waiter.future.cancel()
+        return True
+
+
+def _let_go(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
