@@ -3,6 +3,7 @@ PYTHON ?= python3
 PORT ?= 4318
 DATA ?= .tracereel
 MINUTES ?= 5
+TYPESCRIPT := 7.0.2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
@@ -14,12 +15,14 @@ help: ## list the targets
 run: .venv/.collector ## start a collector with a demo pipeline emitting into it
 	@$(BIN)/tracereel serve --demo --port $(PORT) --data-dir $(DATA)
 
-check: .venv/.dev ## format, lint, types, import layers, house rules, generated docs
+check: .venv/.dev ## format, lint, types, import layers, house rules, generated docs, JavaScript types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/house_rules.py
 	$(BIN)/python docs/generate.py --check
+	@if command -v npm >/dev/null; then $(MAKE) -s .venv/typescript && .venv/typescript/node_modules/.bin/tsc -p .ci; \
+	else echo "JavaScript types are not checked: npm is not installed"; fi
 
 test: .venv/.dev .venv/.tools ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
@@ -76,6 +79,9 @@ clean: ## remove the environment and the demo's data
 .venv/.tools: .ci/tools | .venv/bin/python
 	@bash .ci/tools
 	@touch $@
+
+.venv/typescript: | .venv/bin/python
+	npm install --silent --no-fund --no-audit --prefix $@ typescript@$(TYPESCRIPT)
 
 .venv/.dev: .venv/.collector
 	$(BIN)/python -m pip install --disable-pip-version-check --group dev

@@ -208,7 +208,9 @@ def test_attempts_are_numbered_and_session_cards_show_the_prompt(phone, seeded):
     assert tries.evaluate_all("all => all.every(each => each.scrollWidth <= each.clientWidth)")
 
     page = phone.open("#/sessions")
-    card = page.locator(".sessions tr").filter(has_text="session_0")
+    card = page.locator(".sessions tr").filter(
+        has=page.get_by_role("link", name="session_0", exact=True)
+    )
     asked = card.get_by_text("A flight to Bogotá next week, please")
     expect(asked).to_be_visible()
     assert asked.evaluate("each => each.scrollWidth <= each.clientWidth"), "the question is cut"
@@ -234,7 +236,7 @@ def test_unreachable_collector_is_shown_as_text(phone):
     expect(card).to_be_visible()
     page.route("**/readyz", lambda route: route.abort())
 
-    said = page.get_by_text("Collector is away")
+    said = page.get_by_text("Collector is unreachable")
     expect(said).to_be_visible()
     assert said.bounding_box()["height"] >= 20
     heading = page.get_by_role("heading", name="Sessions").bounding_box()

@@ -139,7 +139,7 @@ def test_branches_are_a_tree_that_leads_to_them_and_to_the_comparison(visit, fam
 
     expect(page).to_have_url(re.compile(f"#/compare/{original}/{branch}"))
     expect(page.locator(".fork-said")).to_contain_text(
-        "B is a branch of the other run, made for real from call 2 on"
+        "B is a branch of the other run, with real calls from call 2 on"
     )
     expect(page.locator(".fork-said")).to_contain_text("result = []")
 

@@ -33,7 +33,7 @@ def test_waterfall_shows_agents_models_tools_attempts_and_fallbacks(visit, seede
     assert kinds == {"pipeline", "agent", "retry", "fallback"} | calls
     assert any("on the critical path" in label for label in labels)
     expect(page.locator(".critical").first).to_be_attached()
-    expect(page.locator(".chain")).to_contain_text("try 2")
+    expect(page.locator(".chain")).to_contain_text("attempt 2")
     expect(page.locator(".waterfall-head .legend")).to_have_text("critical path")
     links = page.locator(".run-title .end a").evaluate_all("all => all.map(each => each.href)")
     for address in links[1:]:
@@ -346,7 +346,7 @@ def test_plot_text_is_legible_and_idle_agents_show_a_message(visit, seeded):
 
 def test_a_conversation_has_its_turns_and_tools(visit, seeded):
     page = visit.open("#/sessions")
-    page.get_by_role("link", name="session_0").click()
+    page.get_by_role("link", name="session_0", exact=True).click()
 
     expect(page.locator(".turn")).to_have_count(3)
     expect(page.locator(".said.user").first).to_have_text("A flight to Bogotá next week, please")

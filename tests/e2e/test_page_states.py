@@ -170,12 +170,12 @@ def test_cookie_is_secure_behind_a_tls_proxy(new_collector, tmp_path):
 
 def test_a_run_that_is_not_there_and_a_bad_question_are_explained(visit):
     page = visit.open("#/run/nobody")
-    expect(page.get_by_role("heading", name="Nothing of that name")).to_be_visible()
+    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
     visit.open("#/runs?from=yesterdayish")
-    expect(page.get_by_role("heading", name="That cannot be asked")).to_be_visible()
+    expect(page.get_by_role("heading", name="Invalid query")).to_be_visible()
     expect(page.get_by_role("alert")).to_contain_text("is no moment")
     visit.open("#/nowhere")
-    expect(page.get_by_role("heading", name="Nothing of that name")).to_be_visible()
+    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
 
 
 def test_query_timeout_shows_advice(visit):
@@ -210,8 +210,8 @@ def test_another_window_of_a_collector_that_is_away_is_shown_when_it_is_back(
         page.route(path, lambda route: route.abort())
     visit.open(f"{fragment}{'&' if '?' in fragment else '?'}from=24h")
 
-    expect(page.get_by_role("heading", name="The collector is away")).to_be_visible()
-    expect(page.locator("#health")).to_have_text("Collector is away")
+    expect(page.get_by_role("heading", name="The collector is unreachable")).to_be_visible()
+    expect(page.locator("#health")).to_have_text("Collector is unreachable")
     page.unroute_all()
     expect(page.locator("tbody tr").first).to_be_visible()
     window = page.locator("[aria-label='Window of time']")
@@ -236,8 +236,8 @@ def test_stale_collector_figures_show_their_age(visit, seeded):
     expect(page.locator(".flow-box").first).to_be_visible()
     page.route("**/metrics", lambda route: route.abort())
 
-    expect(first).to_contain_text("The collector is away.")
-    expect(first).to_contain_text(re.compile(r"was so at \d\d:\d\d:\d\d"))
+    expect(first).to_contain_text("The collector is unreachable.")
+    expect(first).to_contain_text(re.compile(r"figures below are of \d\d:\d\d:\d\d"))
     expect(page.locator(".flow-box").first).to_be_visible()
     page.unroute("**/metrics")
     expect(first).not_to_contain_text("away")
@@ -254,8 +254,8 @@ def test_a_step_that_could_not_be_read_is_read_when_the_collector_is_back(
     page.route(re.compile("/(readyz|v1/)"), lambda route: route.abort())
     page.locator(".step-row").nth(5).click()
 
-    expect(page.get_by_role("heading", name="The collector is away")).to_be_visible()
-    expect(page.locator("#health")).to_have_text("Collector is away")
+    expect(page.get_by_role("heading", name="The collector is unreachable")).to_be_visible()
+    expect(page.locator("#health")).to_have_text("Collector is unreachable")
     page.unroute_all()
     expect(page.locator(".panel-body")).to_contain_text('"nth": 4')
 
@@ -279,7 +279,7 @@ def test_a_search_that_is_stopped_leaves_the_means_to_narrow_it(visit):
 
     expect(page.get_by_role("heading", name="That took too long")).to_be_visible()
     expect(page.get_by_role("button", name="Try again")).to_be_visible()
-    page.get_by_text("What the store said").click()
+    page.get_by_text("Message of the store").click()
     expect(page.get_by_role("alert")).to_contain_text("memory limit exceeded")
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox")).to_be_focused()
@@ -307,15 +307,15 @@ def test_page_reports_a_lost_collector_and_reconnects(visits, guarded):
     expect(watching.locator(".runlist tbody tr")).to_have_count(1)
     guarded.kill()
 
-    expect(page.locator("#health")).to_have_text("Collector is away")
+    expect(page.locator("#health")).to_have_text("Collector is unreachable")
     expect(page.locator(".runlist tbody tr")).to_have_count(1)
     page.get_by_role("link", name="Agents", exact=True).click()
-    expect(page.get_by_role("heading", name="The collector is away")).to_be_visible()
+    expect(page.get_by_role("heading", name="The collector is unreachable")).to_be_visible()
 
     guarded.port = int(guarded.url.rsplit(":", 1)[1])
     guarded.start()
-    expect(page.locator("#health")).to_have_text("Collector is well")
-    expect(page.get_by_role("heading", name="The collector is away")).to_have_count(0)
+    expect(page.locator("#health")).to_have_text("Collector is healthy")
+    expect(page.get_by_role("heading", name="The collector is unreachable")).to_have_count(0)
     expect(page.get_by_role("heading", name="Agents", exact=True)).to_be_visible()
     key = {"x-api-key": guarded.keys["reader"]["key"]}
     assert guarded.post_events([started("trc_after_it")], headers=key).status == 200

@@ -1,4 +1,4 @@
-// Starts the page: shows the view that the address names, and keeps the bar at the top current.
+// Entry point of the page: shows the view that the address names and the health of the collector.
 
 import { beginRun } from "./begin.js";
 import { here } from "./shell/address.js";
@@ -10,7 +10,7 @@ import { showHelp, useKeys } from "./shell/shortcuts.js";
 import { collectorAnswers, failure, loading } from "./shell/states.js";
 import { setUpTheme } from "./shell/theme.js";
 
-/** How a view is loaded, its title, and what is asked for while its modules are still on their way. */
+/** Loader, title and early request of each view. */
 const VIEWS = {
   runs: [() => import("./runs/view.js"), "Runs", ({ query }, signal) => readRuns(questionOf(query), signal)],
   run: [() => import("./run/view.js"), "Run", ({ parts }, signal) => beginRun(parts[0] ?? "", signal)],
@@ -27,7 +27,7 @@ let shown = { key: null, update: null, stop: null };
 let away = false;
 let nextCheck;
 
-/** A view is `show(place, address, signal, begun)`; it may give back `update(address)` for changes of the query. */
+/** A view is `show(place, address, signal, begun)`; it may return `update(address)` for changes of the query. */
 async function follow() {
   const address = here();
   const key = `${address.view}/${address.parts.join("/")}`;
@@ -36,7 +36,7 @@ async function follow() {
     try {
       await shown.update(address);
     } catch (error) {
-      // What was asked for last counts: the view begins anew with it.
+      // Only the newest address counts; the view starts over with it.
       if (location.hash === address.hash) tell(error, place, stop, () => { shown.key = null; follow(); });
     }
     return;
@@ -49,26 +49,26 @@ async function follow() {
   const [load, title, begin] = VIEWS[address.view] ?? [];
   document.title = title ? `${title} · tracereel` : "tracereel";
   for (const each of document.querySelectorAll("#views a")) {
-    const current = each.dataset.view === (PARENTS[address.view] ?? address.view);
+    const current = each.getAttribute("data-view") === (PARENTS[address.view] ?? address.view);
     if (current) each.setAttribute("aria-current", "page");
     else each.removeAttribute("aria-current");
   }
   let loaded = false;
   const again = async () => {
-    // A module that could not be had once is not asked for again by every browser.
+    // Some browsers do not request a module again after it failed to load.
     if (!loaded && (await isThere())) location.reload();
     else { shown.key = null; follow(); }
   };
   main.replaceChildren(place);
   if (!load) {
-    place.append(failure(new Refusal("missing", `There is no view of this name: ${address.view.slice(0, 40)}`)));
+    place.append(failure(new Refusal("missing", `Unknown view: ${address.view.slice(0, 40)}`)));
     return;
   }
   place.append(loading());
   const begun = begin?.(address, stop.signal);
-  begun?.catch(() => {}); // the view that waits for it says so
+  begun?.catch(() => {}); // the view shows the failure
   try {
-    const view = await load().catch(() => { throw new Refusal("away", "The collector does not answer"); });
+    const view = await load().catch(() => { throw new Refusal("away", "The collector is not responding"); });
     loaded = true;
     const update = await view.show(place, address, stop.signal, begun);
     if (shown.stop === stop) shown.update = update ?? null;
@@ -77,7 +77,7 @@ async function follow() {
   }
 }
 
-/** Says in a view's place why it is not there. */
+/** Shows a failure in place of a view. */
 function tell(error, place, stop, again) {
   if (stop.signal.aborted || error.name === "AbortError") return;
   if (!(error instanceof Refusal)) console.error(error);
@@ -91,15 +91,15 @@ async function isThere() {
 
 async function checkHealth() {
   const place = document.getElementById("health");
-  let [state, text] = ["good", "Collector is well"];
+  let [state, text] = ["good", "Collector is healthy"];
   try {
     const { queue, store } = await ask("/readyz");
     if (away) { away = false; collectorAnswers(); }
-    if (!queue.accepts) [state, text] = ["bad", "Nothing is accepted"];
-    else if (!store.answers) [state, text] = ["warn", "Store does not answer"];
+    if (!queue.accepts) [state, text] = ["bad", "No data is accepted"];
+    else if (!store.answers) [state, text] = ["warn", "Store is not responding"];
   } catch (error) {
     if (error.kind === "away") away = true;
-    [state, text] = error.kind === "away" ? ["bad", "Collector is away"] : ["bad", "Nothing is accepted"];
+    [state, text] = error.kind === "away" ? ["bad", "Collector is unreachable"] : ["bad", "No data is accepted"];
   }
   place.className = `health ${state}`;
   if (place.textContent !== text) place.textContent = text;

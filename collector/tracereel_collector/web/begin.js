@@ -1,4 +1,4 @@
-// Asks for the run that the address names before the page itself is loaded: the answer takes longer than the page.
+// Requests the run that the address names before the page is loaded, because that takes longest.
 
 import { here } from "./shell/address.js";
 import { readRun } from "./run/reading.js";
@@ -6,9 +6,9 @@ import { readRun } from "./run/reading.js";
 const first = here();
 const stop = new AbortController();
 let asked = first.view === "run" && first.parts[0] ? readRun(first.parts[0], stop.signal) : null;
-asked?.catch(() => {}); // the view that waits for it says so
+asked?.catch(() => {}); // the view shows the failure
 
-/** The answer that was asked for first, to the one who wants it; to all others, one of their own. */
+/** Returns the early request if it is for this run and not used yet, else a new one. */
 export function beginRun(id, signal) {
   const early = first.parts[0] === id ? asked : null;
   asked = null;

@@ -1,4 +1,6 @@
-// Lists the operations of /openapi.json. Everything is put into text nodes, nothing comes from elsewhere.
+// Lists the operations of /openapi.json. Everything is put into text nodes, nothing is loaded from other hosts.
+
+export {};
 
 const METHODS = ["get", "post", "put", "patch", "delete"];
 
@@ -29,7 +31,7 @@ function parametersOf(operation) {
   const table = document.createElement("table");
   for (const { name, in: place, required, schema, description } of operation.parameters) {
     const row = document.createElement("tr");
-    const fallback = schema?.default == null ? "" : `, ${JSON.stringify(schema.default)} unless given`;
+    const fallback = schema?.default == null ? "" : `, default ${JSON.stringify(schema.default)}`;
     row.append(
       element("td", name, "name"),
       element("td", `${place}, ${typeOf(schema)}${required ? ", required" : fallback}`),

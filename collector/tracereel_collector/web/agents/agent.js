@@ -1,4 +1,4 @@
-// One agent: its figures over a window, and how they moved.
+// View of one agent: figures over a window, and plots over time.
 
 import { address as made, change, here } from "../shell/address.js";
 import { ask, path } from "../shell/ask.js";
@@ -12,7 +12,7 @@ export async function show(place, address, signal) {
   const name = address.parts[0] ?? "";
   async function draw({ query }) {
     const from = query.get("from") ?? "1h";
-    const agent = await ask(`${path("v1", "agents", name)}?${new URLSearchParams({ from, points: 60 })}`, { signal });
+    const agent = await ask(`${path("v1", "agents", name)}?${new URLSearchParams({ from, points: "60" })}`, { signal });
     const { series } = agent;
     document.title = `${plain(name)} · tracereel`;
     replace(place, h("div", { class: "page" },
@@ -21,16 +21,16 @@ export async function show(place, address, signal) {
         h("span", { class: "end" }, choice("Window of time", WINDOWS, from, (value) => change({ from: value })))),
       facts([
         ["Executions", count(agent.executions)], ["Rate", rate(agent.executions_per_minute), "Executions in a time, over the window"],
-        ["Errors", share(agent.error_rate), "Share of executions that failed", agent.failed ? "bad" : ""], ["Retries", count(agent.retries), "How often it was tried again", agent.retries ? "warn" : ""], ["Fallbacks", count(agent.fallbacks), "How often another agent took over", agent.fallbacks ? "warn" : ""],
+        ["Errors", share(agent.error_rate), "Share of executions that failed", agent.failed ? "bad" : ""], ["Retries", count(agent.retries), "Number of retries", agent.retries ? "warn" : ""], ["Fallbacks", count(agent.fallbacks), "Number of fallbacks to another agent", agent.fallbacks ? "warn" : ""],
         ["p50", duration(agent.latency.p50_ms), "Half of the executions took no longer"], ["p95", duration(agent.latency.p95_ms), "95 of 100 executions took no longer"], ["Confidence", confidence(agent.confidence.mean), "On average"], ["Model calls", compact(agent.model_calls)], ["Tool calls", compact(agent.tool_calls)], ["Tokens", compact(agent.tokens)], ["Cost", cost(agent.cost_usd)],
       ]),
-      // Of an agent that only calls are known of, the calls are still worth showing.
+      // An agent of which only calls were recorded still shows these.
       !agent.executions && !agent.model_calls && !agent.tool_calls ? h("p", { class: "state" }, "It did not run in this window. A longer one may have some of its executions.") : h("div", { class: "plots" },
         plot("Executions", "failed ones in red", barsOverTime(series, `${several(agent.executions, "execution")} over time, ${count(agent.failed)} failed`, (value) => compact(value))),
         plot("Latency over time", "p50 and, in amber, p95", linesOverTime(series, ["p50_ms", "p95_ms"], `Latency over time: p50 ${duration(agent.latency.p50_ms)}, p95 ${duration(agent.latency.p95_ms)}`, duration)),
         plot("Latency", `p50 ${duration(agent.latency.p50_ms)}, p95 ${duration(agent.latency.p95_ms)}, p99 ${duration(agent.latency.p99_ms)}`, spread(agent.durations, agent.latency, `How long executions took: p50 ${duration(agent.latency.p50_ms)}, p95 ${duration(agent.latency.p95_ms)}, p99 ${duration(agent.latency.p99_ms)}`, duration)),
         plot("Confidence", "executions in each tenth", tenths(agent.confidence.tenths ?? [], `Confidence, ${confidence(agent.confidence.mean)} on average`)),
-        plot("Cost", "per step of time", agent.cost_usd == null ? h("p", { class: "quiet" }, "No call said what it cost.") : linesOverTime(series, ["cost_usd"], `Cost over time, ${cost(agent.cost_usd)} in all`, cost)),
+        plot("Cost", "per step of time", agent.cost_usd == null ? h("p", { class: "quiet" }, "No call reported a cost.") : linesOverTime(series, ["cost_usd"], `Cost over time, ${cost(agent.cost_usd)} in all`, cost)),
         h("section", { class: "plot-box" }, h("h2", {}, "Errors and models"), pairs(agent.errors, "Error", (error) => made("runs", [], { agent: name, error, from })), pairs(agent.models, "Model", (model) => made("runs", [], { agent: name, model, from }))))));
   }
   await draw(address);

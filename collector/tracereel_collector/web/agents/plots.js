@@ -1,4 +1,4 @@
-// Small drawings: sparklines, bars and lines, all in SVG, all with their meaning in words.
+// Plots in SVG: sparklines, bars and lines, each with a text alternative.
 
 import { svg } from "../shell/elements.js";
 import { clock } from "../shell/words.js";
@@ -29,13 +29,13 @@ function frame(label, most, shown, children, foot, above = 0) {
   return svg("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label }, lines, children, foot);
 }
 
-/** The next round number that is not below a value, with a round half, so that all lines of a plot stand for round numbers. */
+/** The next round number with a round half, so that all grid lines are round. */
 function rounded(most) {
   const unit = 10 ** Math.floor(Math.log10(most));
   return [1, 1.2, 1.6, 2, 3, 4, 5, 6, 8, 10].map((each) => Number((each * unit).toPrecision(2))).find((each) => each >= most * .9999);
 }
 
-/** The same of things that are counted: few of them have an even top. */
+/** The same for counts: small ones are rounded to an even number. */
 function roundedCount(most) {
   return most > 10 ? rounded(most) : Math.max(2, most + (most % 2));
 }

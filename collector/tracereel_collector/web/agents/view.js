@@ -1,4 +1,4 @@
-// Agents: how often each ran, how often it failed, how long it took and what it cost.
+// View of the agents: executions, errors, latency and cost of each.
 
 import { address as made, change, here } from "../shell/address.js";
 import { ask } from "../shell/ask.js";
@@ -11,14 +11,14 @@ import { sparkline } from "./plots.js";
 export const EVERY_MS = 10_000;
 export const WINDOWS = [["15m", "15 m"], ["1h", "1 h"], ["6h", "6 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"]];
 const COLUMNS = [
-  ["Agent", ""], ["Activity", "", "Executions over the window, failed ones in red"], ["Executions", "number"], ["Errors", "number", "Share of executions that failed"], ["Retries", "number", "Share of executions"], ["Fallbacks", "number", "How often another agent took over"],
-  ["p50", "number", "Half of the executions took no longer"], ["p95", "number", "95 of 100 executions took no longer"], ["Confidence", "number", "On average"], ["Tokens", "number"], ["Cost", "number", "As its calls said"],
+  ["Agent", ""], ["Activity", "", "Executions over the window, failed ones in red"], ["Executions", "number"], ["Errors", "number", "Share of executions that failed"], ["Retries", "number", "Share of executions"], ["Fallbacks", "number", "Number of fallbacks to another agent"],
+  ["p50", "number", "Half of the executions took no longer"], ["p95", "number", "95 of 100 executions took no longer"], ["Confidence", "number", "On average"], ["Tokens", "number"], ["Cost", "number", "Reported by its calls, or calculated from the price table"],
 ];
 
 export async function show(place, address, signal) {
   async function draw({ query }) {
     const from = query.get("from") ?? "1h";
-    const { agents } = await ask(`/v1/agents?${new URLSearchParams({ from, points: 60 })}`, { signal });
+    const { agents } = await ask(`/v1/agents?${new URLSearchParams({ from, points: "60" })}`, { signal });
     replace(place, h("div", { class: "page" },
       h("div", { class: "heading" }, h("h1", {}, "Agents"), h("span", { class: "quiet" }, `${count(agents.length)} in this window`),
         h("span", { class: "end" }, choice("Window of time", WINDOWS, from, (value) => change({ from: value })))),

@@ -1,4 +1,4 @@
-// Reads Prometheus' text format: names, labels, values.
+// Parser of the Prometheus text format.
 
 export function parseMetrics(text) {
   const samples = new Map();

@@ -1,4 +1,4 @@
-// Collector: what came in, what is stored, what waits, what was refused, and what to do about it.
+// View of the collector: received, stored, pending and refused records, emitters, quarantine.
 
 import { ask } from "../shell/ask.js";
 import { button, h, toast } from "../shell/elements.js";
@@ -9,7 +9,7 @@ import { by, parseMetrics, sum } from "./metrics.js";
 
 const KINDS = ["events", "spans", "logs", "metrics", "heartbeats", "scores"];
 const EVERY_MS = 2000;
-/** Records that wait while none is stored for so long are not on their way. */
+/** Records that are pending while none is stored for this long are stuck. */
 const STUCK_MS = 10_000;
 
 export async function show(place, address, signal) {
@@ -25,7 +25,7 @@ export async function show(place, address, signal) {
     const now = { at: performance.now(), received: total(samples, "received"), stored: total(samples, "stored") };
     const seconds = before ? (now.at - before.at) / 1000 : null;
     const waits = sum(samples, "tracereel_records_pending") > 0;
-    // One reading between two inserts means nothing: only what stands still for a while does.
+    // One reading between two inserts means nothing; only a longer standstill does.
     if (!waits || !before || now.stored > before.stored) stillSince = now.at;
     const stuck = now.at - stillSince > STUCK_MS;
     const rate = (name) => (seconds ? Math.max(0, (now[name] - before[name]) / seconds) : null);
@@ -43,7 +43,7 @@ export async function show(place, address, signal) {
       flow(state), kinds(state.samples), refusals(state.samples), emitterTable(state.emitters), quarantineTable(state.quarantine, read, open)));
   }
 
-  /** Figures of a collector that is away stay, and are said to be of before. */
+  /** Keeps the last figures of an unreachable collector, with their time. */
   function old(error) {
     if (error.kind === "away" && !signal.aborted) draw({ ...last, awaySince: last.at });
   }
@@ -73,7 +73,7 @@ function flow({ samples, ready, receivedRate, storedRate, stuck }) {
     facts([
       ["Lag", lag, "How long the oldest record that is not stored has waited", stuck ? "bad" : ""], ["Refused", count(rejected), "Records that were not accepted; the reasons are below", rejected ? "warn" : ""], ["Duplicates", count(total(samples, "duplicate")), "Sent twice, kept once"],
       ["In quarantine", count(Math.max(0, quarantined)), "Accepted, but the store refused their content", quarantined > 0 ? "bad" : ""], ["Insert", inserts ? duration((sum(samples, "tracereel_insert_seconds_sum") / inserts) * 1000) : NONE, "How long the store takes for a delivery, on average"],
-      ["Insert retries", count(sum(samples, "tracereel_insert_retries_total")), "Deliveries that were tried again"], ["Engine restarts", count(sum(samples, "tracereel_engine_restarts_total")), "How often the store was started again"], ["Live streams", count(sum(samples, "tracereel_tail_streams_total") - sum(samples, "tracereel_tail_ended_total")), "Open now"],
+      ["Insert retries", count(sum(samples, "tracereel_insert_retries_total")), "Deliveries that were retried"], ["Engine restarts", count(sum(samples, "tracereel_engine_restarts_total")), "Restarts of the store"], ["Live streams", count(sum(samples, "tracereel_tail_streams_total") - sum(samples, "tracereel_tail_ended_total")), "Open now"],
     ]));
 }
 
@@ -94,8 +94,8 @@ function kinds(samples) {
 }
 
 const REASONS = {
-  bad_json: "not JSON, or not readable as what it says it is", bad_field: "a field is missing or has the wrong type", bad_timestamp: "a timestamp that is none",
-  unknown_type: "an event type that is not known", too_large: "larger than allowed", too_deep: "nested too deeply", tenant_claim: "says it is of another tenant", deleted: "belongs to a run that was deleted",
+  bad_json: "not JSON, or not readable as what it says it is", bad_field: "a field is missing or has the wrong type", bad_timestamp: "not a timestamp",
+  unknown_type: "an event type that is not known", too_large: "larger than allowed", too_deep: "nested too deeply", tenant_claim: "claims another tenant", deleted: "belongs to a run that was deleted",
 };
 
 function refusals(samples) {
@@ -110,7 +110,7 @@ function emitterTable(emitters) {
   return h("section", {}, h("h2", {}, "Emitters"), emitters.length ? scrolled("Emitters", h("table", { class: "grid" },
     h("thead", {}, h("tr", {}, [["State", ""], ["Service", ""], ["Process", "", "Host and process id"], ["Last heard", "number"], ["Claimed", "number", "Events it says it has recorded"], ["Stored", "number", "Events of it that are stored"], ["Missing", "number", "Claimed, and neither stored nor on the way"], ["Spooled", "number", "Still on its own disk"]].map(([title, kind, hint]) => h("th", { scope: "col", class: kind, title: hint }, title)))),
     h("tbody", {}, emitters.map((each) => h("tr", { title: plain(each.emitter_id) }, h("td", {}, h("span", { class: `badge s-${STATES[each.state] ?? "unknown"}` }, h("i", { "aria-hidden": "true" }, each.state === "alive" ? "●" : "○"), each.state)), h("td", { class: "cut", title: plain(each.service ?? "") }, plain(each.service ?? "")), h("td", { class: "quiet" }, plain([each.host, each.pid].filter(Boolean).join(" "))),
-      h("td", { class: "number quiet" }, ago(each.last_heartbeat_at ?? each.last_event_at)), h("td", { class: "number" }, count(each.claimed)), h("td", { class: "number" }, count(each.stored)), h("td", { class: `number ${each.missing ? "bad" : "quiet"}` }, count(each.missing)), h("td", { class: "number quiet" }, count(each.spooled))))))) : h("p", { class: "quiet" }, "No emitter has spoken yet."));
+      h("td", { class: "number quiet" }, ago(each.last_heartbeat_at ?? each.last_event_at)), h("td", { class: "number" }, count(each.claimed)), h("td", { class: "number" }, count(each.stored)), h("td", { class: `number ${each.missing ? "bad" : "quiet"}` }, count(each.missing)), h("td", { class: "number quiet" }, count(each.spooled))))))) : h("p", { class: "quiet" }, "No emitter has sent anything yet."));
 }
 
 function quarantineTable(entries, read, open) {

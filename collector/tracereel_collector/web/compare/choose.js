@@ -1,4 +1,4 @@
-// Choosing what a run is compared with: the runs like it, the newest first.
+// Choice of the run to compare with: similar runs, the newest first.
 
 import { address as made, go } from "../shell/address.js";
 import { ask, path } from "../shell/ask.js";
@@ -7,7 +7,7 @@ import { badge } from "../shell/pieces.js";
 import { clock, cost, duration, plain } from "../shell/words.js";
 
 export async function showChoice(place, id, signal) {
-  const query = new URLSearchParams({ limit: 50 });
+  const query = new URLSearchParams({ limit: "50" });
   if (id) {
     // A page of one entry: of a long run the whole is not needed for its name.
     const { summary } = await ask(`${path("v1", "replay", id)}?limit=1&linked=false`, { signal });

@@ -1,4 +1,4 @@
-// Compare: two runs side by side on their steps, the first difference in view.
+// View of a comparison: the steps of two runs side by side, the first difference in view.
 
 import { address as made, go } from "../shell/address.js";
 import { ask, path } from "../shell/ask.js";
@@ -9,6 +9,7 @@ import { clock, colourOf, cost, count, duration, kindName, laidOut, plain, short
 import { changeOf } from "../run/replayable.js";
 import { showChoice } from "./choose.js";
 
+/** @type {[string, string, (value: any) => string][]} */
 const TOTALS = [
   ["duration_ms", "Duration", duration], ["tokens", "Tokens", count], ["cost_usd", "Cost", cost],
   ["wasted_ms", "Wasted", duration], ["steps", "Steps", count], ["failed", "Failed steps", count],
@@ -43,7 +44,7 @@ export async function show(place, address, signal) {
     h("div", { class: "heading" }, h("h1", {}, "Compare"), h("span", { class: "end" }, chooser,
       button("Swap", () => go("compare", [b, a])), first && button("First difference", toFirst, { class: "primary", title: "To the first difference (d)" }))),
     h("div", { class: "sides" }, side("A", answer.a), side("B", answer.b)),
-    answer.fork && h("div", { class: "fork-said" }, h("p", {}, h("b", {}, answer.fork.branch === b ? "B" : "A"), " is a branch of the other run", answer.fork.at ? `, made for real from call ${count(answer.fork.at)} on` : "", answer.fork.overrides.length ? ". What was changed:" : "."), answer.fork.overrides.map(changeOf)),
+    answer.fork && h("div", { class: "fork-said" }, h("p", {}, h("b", {}, answer.fork.branch === b ? "B" : "A"), " is a branch of the other run", answer.fork.at ? `, with real calls from call ${count(answer.fork.at)} on` : "", answer.fork.overrides.length ? ". What was changed:" : "."), answer.fork.overrides.map(changeOf)),
     totals(answer.totals),
     h("p", { class: "diff-said", role: "status" }, answer.same ? "Both runs did the same." : sentence(answer)),
     answer.truncated && h("p", { class: "warn" }, "Not all steps are listed."),
@@ -73,7 +74,7 @@ function worse(delta) {
   return !delta ? "quiet" : delta > 0 ? "warn" : "good";
 }
 
-/** A hundredth more or less is how clocks are read, not a difference. */
+/** Differences below one percent are noise. */
 function slight(took) {
   return took?.delta != null && Math.abs(took.delta) < Math.max(took.a ?? 0, took.b ?? 0) / 100;
 }
@@ -83,7 +84,7 @@ function signed(delta, shown) {
   return delta > 0 ? `+${shown(delta)}` : delta === 0 ? "±0" : `−${shown(-delta)}`;
 }
 
-/** What the columns of figures are. */
+/** Heads of the columns. */
 function head() {
   return h("div", { class: "diff-line diff-head quiet", "aria-hidden": "true" }, h("span"), h("span", {}, "Step"), h("span", {}, "Differs in"),
     h("span", { class: "number" }, "A took"), h("span", { class: "number" }, "B took"), h("span", { class: "number" }, "Difference"));

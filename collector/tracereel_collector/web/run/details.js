@@ -1,11 +1,11 @@
-// Everything about one step: what went in, what came out, why, what else could have been chosen, what went wrong.
+// Details of one step: input, output, reasoning, decisions, error.
 
 import { button, copyButton, h } from "../shell/elements.js";
 import { agentName, badge } from "../shell/pieces.js";
 import { NONE, confidence, cost, count, duration, kindName, laidOut, plain } from "../shell/words.js";
 
 const LONG = 6_000;
-/** How much of a text the collector tells with a step, at most. */
+/** Characters of a text that the collector sends with a step, at most. */
 const CUT = 2_000;
 
 export function block(title, value, { open = true } = {}) {
@@ -16,7 +16,7 @@ export function block(title, value, { open = true } = {}) {
   return folding(h("details", { open }, h("summary", {}, h("h3", {}, title)), pre, rest), title, text);
 }
 
-/** The button to copy stands beside the title and not in it: a title that folds cannot hold another button. */
+/** The copy button is beside the title, because a summary cannot contain a button. */
 function folding(details, title, text) {
   return h("div", { class: "block" }, details, copyButton(text, "Copy", title));
 }
@@ -62,7 +62,7 @@ function failureOf(step, stack) {
       stack && folding(h("details", { open: true }, h("summary", {}, h("h3", {}, "Stack trace")), h("pre", { class: "value", tabindex: "0" }, plain(stack))), "Stack trace", stack)));
 }
 
-/** Where events keep what went in and what came out, in the order in which the collector looks there. */
+/** Event fields that hold input and output, in the collector's order of precedence. */
 const GIVEN = ["arguments", "input_messages", "query", "user_prompt", "input_data", "input_summary"];
 const MADE = ["result", "output_messages", "documents", "output_data", "output_summary", "result_summary", "fallback_output_summary"];
 
@@ -80,7 +80,7 @@ function whole(text, entries, names) {
 export const wentIn = (step, entries) => whole(step.input, entries, GIVEN);
 export const cameOut = (step, entries) => whole(step.output, entries, MADE);
 
-/** `entries` are those of the replay that belong to the step, as far as they are read. */
+/** `entries` are the entries of the replay that belong to the step, as far as they are loaded. */
 export function stepDetails(step, entries, { onZoom, onSeek, chain }) {
   const stack = entries.map((each) => each.details.stack_trace).find(Boolean);
   const first = entries[0]?.details ?? {};
@@ -93,7 +93,7 @@ export function stepDetails(step, entries, { onZoom, onSeek, chain }) {
     fields([
       ["Kind", kindName(step.kind)], ["Agent", step.agent && agentName(step.agent)],
       ["Began", `+${duration(step.begin)}`, "After the beginning of the run"], ["Took", step.open ? "not ended" : duration(step.duration_ms)],
-      ["Reported", step.reported_duration_ms != null && Math.abs(step.reported_duration_ms - (step.duration_ms ?? 0)) > 2 ? duration(step.reported_duration_ms) : null, "How long it took by its own account"],
+      ["Reported", step.reported_duration_ms != null && Math.abs(step.reported_duration_ms - (step.duration_ms ?? 0)) > 2 ? duration(step.reported_duration_ms) : null, "Duration that the step itself reported"],
       ["Model", step.model && plain([step.provider, step.model].filter(Boolean).join(" / "))],
       ["Tokens", step.tokens && `${count(step.tokens)}${step.prompt_tokens != null ? ` (${count(step.prompt_tokens)} in, ${count(step.completion_tokens)} out)` : ""}`],
       ["Cost", step.cost_usd != null ? cost(step.cost_usd) : null, "With all steps below it"], ["Confidence", confidence(step.confidence)],
@@ -116,7 +116,7 @@ function withoutMarks(step) {
   return rest;
 }
 
-/** Raw JSON is made when it is looked at: it may be large. */
+/** Raw JSON is created when it is unfolded: it may be large. */
 function rawBlock(raw) {
   const pre = h("pre", { class: "value", tabindex: "0" });
   const made = h("details", {}, h("summary", {}, h("h3", {}, "Raw JSON")), pre);

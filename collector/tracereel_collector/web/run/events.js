@@ -1,4 +1,4 @@
-// What happened, in order: events, messages, decisions and gaps; the list follows the playhead.
+// List of events, messages, decisions and gaps in order; follows the playhead.
 
 import { h } from "../shell/elements.js";
 import { choice } from "../shell/pieces.js";
@@ -35,13 +35,13 @@ function kindOf(event, details) {
   return "other";
 }
 
-/** What was called, where an event is of a call. */
+/** The called tool, model, retriever or step of an event. */
 function calledBy(event, details) {
   const { tool_name: tool, llm_model: model, retrieval_name: retriever, step_name: step } = details;
   return { "agent.tool.called": tool, "agent.llm.called": model, "agent.retrieval.completed": retriever, "agent.step.completed": step }[event] ?? "";
 }
 
-/** A text in a list of its own is that text. */
+/** Unwraps a text that is the only element of a list. */
 function wordsOf(value) {
   if (typeof value === "string") return value;
   return Array.isArray(value) && value.length === 1 && typeof value[0] === "string" ? value[0] : JSON.stringify(value);
@@ -104,13 +104,13 @@ export class Events {
     this.seek(this.moment, { follow: false });
   }
 
-  /** More of them, behind those that are there. */
+  /** Appends lines. */
   add(lines, note) {
     for (const line of lines) this.lines.push(line);
     this.set(this.lines, note);
   }
 
-  /** Up and down go from event to event, and take the playhead along. */
+  /** Arrow keys move between events and move the playhead along. */
   #walk(event) {
     const by = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 }[event.key];
     if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -143,7 +143,7 @@ export class Events {
     row.classList.toggle("now", index === this.last);
   }
 
-  /** Where the playhead is: what came last is marked, and kept in view. */
+  /** Moves the playhead: marks the last event before it and keeps it in view. */
   seek(moment, { follow = true } = {}) {
     this.moment = moment;
     let low = 0, high = this.shown.length;

@@ -1,6 +1,6 @@
-// A run as the page needs it: steps with children, what is folded, and sums up to any moment.
+// Model of a run: steps with their parents, visible steps, and sums up to any moment.
 
-/** Everything that is computed once per answer. Steps stay as they came, with a few marks on them. */
+/** Values computed once per response; steps get a few fields of their own. */
 export class Run {
   constructor(document, now = Date.now()) {
     this.document = document;
@@ -33,7 +33,7 @@ export class Run {
       this.byId.set(step.id, step);
       end = Math.max(end, step.finish ?? step.begin);
     });
-    // What a step has is with all below it; its own share is what its children do not have.
+    // Sums of a step include its children; its own share is the difference.
     for (const step of this.steps) {
       if (!step.parent) continue;
       step.parent.ownTokens -= step.tokens ?? 0;

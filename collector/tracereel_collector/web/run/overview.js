@@ -1,4 +1,4 @@
-// The run as a whole: what was asked, how it ended, what went wrong, what was tried again, what is missing.
+// Overview of a run: figures, warnings, retries and fallbacks, agents, critical path.
 
 import { address } from "../shell/address.js";
 import { button, h, link } from "../shell/elements.js";
@@ -16,16 +16,16 @@ export function figures(run) {
     ["Duration", duration(run.running ? run.length : root.duration_ms ?? summary.total_time_ms), run.running ? "So far" : "From the beginning of the run to its end"],
     ["Steps", count(summary.total_steps), "Rows of the waterfall"],
     ["Tokens", count(summary.llm_tokens_used), "Of all model calls, those that failed included"],
-    ["Cost", cost(summary.llm_cost_usd), summary.llm_cost_usd == null ? "No call said what it cost, and the price table knows none of the models" : "As the calls said, or by the price table"],
+    ["Cost", cost(summary.llm_cost_usd), summary.llm_cost_usd == null ? "No call reported a cost, and the price table has none of the models" : "Reported by the calls, or calculated from the price table"],
     ["Confidence", confidence(root.confidence), "Of the run as a whole"],
-    ["Errors", count(summary.errors), "Steps that failed, tries included", summary.errors ? "bad" : ""],
-    ["Retries", count(summary.retries), "How often something was tried again", summary.retries ? "warn" : ""],
-    ["Fallbacks", count(summary.fallbacks), "How often another agent took over", summary.fallbacks ? "warn" : ""],
-    wasted.time_ms > 0 && ["Wasted", [duration(wasted.time_ms), wasted.cost_usd > 0 && ` · ${cost(wasted.cost_usd)}`], "Time and cost of tries that failed, were repeated or were given up", "warn"],
+    ["Errors", count(summary.errors), "Failed steps, attempts included", summary.errors ? "bad" : ""],
+    ["Retries", count(summary.retries), "Number of retries", summary.retries ? "warn" : ""],
+    ["Fallbacks", count(summary.fallbacks), "Number of fallbacks to another agent", summary.fallbacks ? "warn" : ""],
+    wasted.time_ms > 0 && ["Wasted", [duration(wasted.time_ms), wasted.cost_usd > 0 && ` · ${cost(wasted.cost_usd)}`], "Time and cost of failed, repeated and abandoned attempts", "warn"],
   ]);
 }
 
-/** What a reader must know before trusting the picture. */
+/** Notices about errors, missing events and wrong clocks. */
 export function warnings(run, completeness, { onSelect }) {
   const { summary } = run;
   const made = [];
@@ -44,7 +44,7 @@ export function warnings(run, completeness, { onSelect }) {
     made.push(notice("warn", h("span", {}, h("b", {}, `${count(missing)} ${missing === 1 ? "event is" : "events are"} missing.`), " What is shown is not all that happened",
       waiting ? `; ${count(waiting)} wait in the collector's queue.` : ".", ...gapsOf(completeness))));
   }
-  if (run.state === "crashed") made.push(notice("bad", h("span", {}, h("b", {}, "The process is gone."), " It stopped speaking before this run ended.")));
+  if (run.state === "crashed") made.push(notice("bad", h("span", {}, h("b", {}, "The process is gone."), " Its heartbeats stopped before this run ended.")));
   if (run.state === "unknown") made.push(notice("warn", h("span", {}, h("b", {}, "The end is not known."), " It may still be on its way.")));
   const clocks = wrongClocks(summary, completeness);
   if (clocks.length) made.push(notice("warn", h("span", {}, h("b", {}, "Clocks disagree."), ` ${clocks.slice(0, MOST_CLOCKS).join(" ")}`)));
@@ -64,19 +64,19 @@ function wrongClocks(summary, completeness) {
   const off = (by) => `${duration(Math.abs(by))} ${by > 0 ? "ahead" : "behind"}`;
   const moved = Object.entries(summary.clock_shifts_ms ?? {}).map(([clock, by]) => `That of ${nameOf(clock)} is at least ${off(-by)}: its steps were moved to where they fit.`);
   const wrong = (completeness?.clocks ?? []).filter((each) => each.ahead_of_collector_ms != null && each.moved_by_ms == null)
-    .map((each) => `That of ${nameOf(each.clock)} is ${off(each.ahead_of_collector_ms)} ${each.ahead_of_collector_ms > 0 ? "of " : ""}the collector's: times of day are as it told them.`);
+    .map((each) => `That of ${nameOf(each.clock)} is ${off(each.ahead_of_collector_ms)} ${each.ahead_of_collector_ms > 0 ? "of " : ""}the collector's: its timestamps are shown as sent.`);
   return [...moved, ...wrong];
 }
 
-/** A chain of tries as one line. */
+/** A chain of attempts as one line. */
 export function chainLine(chain, { onSelect }) {
   const links = chain.links.map((each) => [
-    h("li", { class: `try s-${each.status}` },
+    h("li", { class: `attempt-link s-${each.status}` },
       h("button", { type: "button", disabled: !each.step, on: { click: () => onSelect(each.step) }, title: plain(each.error ?? "") },
-        badge(each.status), h("span", {}, each.what === "fallback" ? plain(each.agent) : `try ${each.number}`), h("span", { class: "quiet" }, duration(each.duration_ms)))),
+        badge(each.status), h("span", {}, each.what === "fallback" ? plain(each.agent) : `attempt ${each.number}`), h("span", { class: "quiet" }, duration(each.duration_ms)))),
     each.waited_ms && h("li", { class: "quiet wait" }, `waits ${duration(each.waited_ms)}`),
   ]);
-  return h("section", { class: "chain" }, h("h3", {}, plain(chain.name), " ", h("span", { class: "quiet" }, [several(chain.attempts, "try", "tries"), chain.fallbacks && several(chain.fallbacks, "takeover", "takeovers")].filter(Boolean).join(", "))),
+  return h("section", { class: "chain" }, h("h3", {}, plain(chain.name), " ", h("span", { class: "quiet" }, [several(chain.attempts, "attempt"), chain.fallbacks && several(chain.fallbacks, "fallback")].filter(Boolean).join(", "))),
     h("ol", {}, links));
 }
 
@@ -91,9 +91,9 @@ function waitsOf(path) {
   return [...waits.values()].filter((each) => each.long > 0).sort((a, b) => b.long - a.long);
 }
 
-const ARRIVED = { complete: "all have arrived", open: "none is missing so far", incomplete: "some are missing", unknown: "not numbered, so nobody knows whether all have arrived" };
+const ARRIVED = { complete: "all have arrived", open: "none is missing so far", incomplete: "some are missing", unknown: "not numbered, so completeness is unknown" };
 
-/** `entries` are those of the run as a step, as far as they are read. */
+/** `entries` are the entries of the root step, as far as they are loaded. */
 export function overview(run, { onSelect, more = [], entries = [] }) {
   const root = run.steps[0] ?? {};
   const { summary, document } = run;
@@ -111,13 +111,13 @@ export function overview(run, { onSelect, more = [], entries = [] }) {
   }
   return h("div", { class: "details" }, h("h2", { class: "hidden-visually" }, "The run as a whole"),
     block("Asked", wentIn(root, entries)), block("Answered", cameOut(root, entries) ?? root.outcome),
-    (document.chains ?? []).length > 0 && h("section", {}, h("h3", { class: "quiet" }, "Tried more than once"), document.chains.slice(0, 20).map((chain) => chainLine(chain, { onSelect }))),
+    (document.chains ?? []).length > 0 && h("section", {}, h("h3", { class: "quiet" }, "Retries and fallbacks"), document.chains.slice(0, 20).map((chain) => chainLine(chain, { onSelect }))),
     agents.size > 0 && h("section", {}, h("h3", { class: "quiet" }, "Agents"), h("table", { class: "grid tight" }, h("thead", {}, h("tr", {}, ["Agent", "Times", "Time", "Cost"].map((each, at) => h("th", { scope: "col", class: at ? "number" : "" }, each)))),
       h("tbody", {}, [...agents].slice(0, 40).map(([name, sum]) => h("tr", {},
         h("td", {}, link(address("agent", [name]), agentName(name)), sum.failed > 0 && h("span", { class: "bad" }, ` ${sum.failed} failed`)), h("td", { class: "number" }, count(sum.times)), h("td", { class: "number" }, sum.open ? "going on" : duration(sum.time)), h("td", { class: "number" }, sum.cost ? cost(sum.cost) : NONE)))))),
     longest.length > 0 && h("section", {}, h("h3", { class: "quiet" }, "What the run waited for"), h("ol", { class: "waits" }, longest.map((each) => {
       const part = each.long / run.length;
-      const name = each.step ? plain(each.name) : "nothing that was recorded";
+      const name = each.step ? plain(each.name) : "unrecorded time";
       return h("li", {}, h("button", { type: "button", disabled: !each.step, on: { click: () => onSelect(each.step) } }, h("span", { class: "wait-bar", vars: { width: `${Math.min(100, part * 100)}%` } }), h("span", { class: "wait-name", title: name }, name), h("span", { class: "quiet" }, `${duration(each.long)} · ${Math.round(part * 100)} %`)));
     }))),
     more,

@@ -1,4 +1,4 @@
-// The player: moves a moment through the run, by itself or by hand; whoever listens follows.
+// Player: moves the playhead through the run and notifies its listeners.
 
 import { button, h } from "../shell/elements.js";
 import { cost, count, duration } from "../shell/words.js";
@@ -7,7 +7,7 @@ const SPEEDS = [["fit", "in 15 s"], ["0.1", "0.1×"], ["0.5", "0.5×"], ["1", "1
 const FIT_MS = 15_000;
 
 export class Player {
-  /** `onPlay` is called when it begins to move by itself. */
+  /** `onPlay` is called when playing starts. */
   constructor({ onMoment, onPlay }) {
     this.moment = 0;
     this.playing = false;

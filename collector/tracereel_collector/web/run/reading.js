@@ -1,29 +1,34 @@
-// Reads what stands behind the picture of a run: its events, page by page, and single steps of long runs.
+// Reads a run: its tree, its events page by page, and single steps of long runs.
 
 import { ask, path } from "../shell/ask.js";
 
 const PAGE = 5000;
-/** Longer runs come in outline: a step is read when somebody looks at it, events when they are asked for. */
+/** Longer runs come in outline: steps and events are read when they are opened. */
 export const OUTLINE_ABOVE = 2000;
 
 export function readRun(id, signal) {
   return ask(`${path("v1", "traces", id)}?outline_above=${OUTLINE_ABOVE}`, { signal });
 }
 
-/** Calls `each` with the entries of every page behind `after`; tells where the last one ended. */
+/**
+ * Calls `each` with the entries of every page after `after` and whether the page is the last one.
+ * @param {string} id
+ * @param {(entries: any[], last: boolean) => void} each
+ * @param {{ signal?: AbortSignal, after?: any }} [options]
+ */
 export async function readEvents(id, each, { signal, after = null } = {}) {
   let next = after;
   do {
-    const query = new URLSearchParams({ limit: PAGE, ...(next == null ? {} : { after: next }) });
+    const query = new URLSearchParams({ limit: String(PAGE), ...(next == null ? {} : { after: next }) });
     const page = await ask(`${path("v1", "replay", id)}?${query}`, { signal });
     next = page.next;
     each(page.timeline, next == null);
   } while (next != null);
 }
 
-/** What a step of an outline does not say of itself, and its events as entries of a replay. */
+/** Completes a step of an outline and returns its events as entries of a replay. */
 export async function readStep(id, step, signal) {
-  const query = new URLSearchParams({ step: step.id, alone: true });
+  const query = new URLSearchParams({ step: step.id, alone: "true" });
   const answer = await ask(`${path("v1", "traces", id)}?${query}`, { signal });
   // Depth, sums and clocks are those of the whole run, which the outline knows.
   for (const [name, value] of Object.entries(answer.step)) if (step[name] === undefined) step[name] = value;

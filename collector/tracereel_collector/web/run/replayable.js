@@ -1,4 +1,4 @@
-// Whether a run can be run again, the command for it, what came of it when it was, and the branches made of it.
+// Re-execution of a run: whether it is possible, the command, earlier replays, branches.
 
 import { address } from "../shell/address.js";
 import { copyButton, h, link } from "../shell/elements.js";
@@ -7,7 +7,7 @@ import { plain, shortId, clock, count } from "../shell/words.js";
 const SAID = { yes: "replayable", partly: "partly replayable", no: "not replayable" };
 const SIGNS = { yes: "↻", partly: "◐", no: "–" };
 
-/** The badge beside the name of a run; nothing where the collector does not know. */
+/** The badge beside the name of a run, or null if unknown. */
 export function replayBadge(found) {
   if (!found) return null;
   const state = SAID[found.replayable] ? found.replayable : "no";
@@ -15,12 +15,12 @@ export function replayBadge(found) {
     h("i", { "aria-hidden": "true" }, SIGNS[state]), SAID[state]);
 }
 
-/** The sections about it in the panel of a run. */
+/** The sections about re-execution in the panel of a run. */
 export function replaySections(found) {
   if (!found) return [];
   const replays = found.replays.filter((each) => !each.branch);
   return [
-    h("section", { class: "again" }, h("h3", { class: "quiet" }, "Run it again"),
+    h("section", { class: "again" }, h("h3", { class: "quiet" }, "Re-execute"),
       found.command ? commandLine(plain(found.command)) : null,
       h("p", {}, sentence(found)),
       found.reasons.length > 0 && h("ul", { class: "reasons" }, found.reasons.slice(0, 8).map((each) => h("li", {}, plain(each))))),
@@ -29,7 +29,7 @@ export function replaySections(found) {
   ];
 }
 
-/** A command and the button that copies it: what is copied is the text that is shown. */
+/** A command with a button that copies exactly the text shown. */
 function commandLine(command) {
   const shown = h("code", {}, command.split(" ").map((word, at) => [at ? " " : "", h("span", {}, word)]));
   return h("div", { class: "command" }, shown, copyButton(() => shown.textContent, "Copy", "command"));
@@ -38,14 +38,14 @@ function commandLine(command) {
 function sentence({ recorded, replayable, calls }) {
   if (!recorded) return "This run has no tape:";
   const number = `${count(calls)} ${calls === 1 ? "call" : "calls"}`;
-  if (replayable === "yes") return `Its code runs again in your process; ${number} to models and tools are served from the tape.`;
-  return replayable === "partly" ? `${number} are on its tape, but not everything:` : "It was recorded, but not so that it could run again:";
+  if (replayable === "yes") return `Its code runs in your process; ${number} to models and tools are served from the tape.`;
+  return replayable === "partly" ? `${number} are on its tape, but not everything:` : "It was recorded, but cannot be re-executed:";
 }
 
 function replayLine(replay) {
   const first = (replay.divergences ?? []).slice(0, 5);
-  const told = replay.identical ? "went as recorded" : replay.divergence_count ? `diverged ${count(replay.divergence_count)} ${replay.divergence_count === 1 ? "time" : "times"}` : "ended early";
-  return h("li", {}, h("div", {}, h("b", { class: replay.identical ? "good" : "bad" }, told), h("span", { class: "quiet" }, ` ${clock(replay.time)} · ${plain(replay.mode)} · ${count(replay.served)} served`)),
+  const result = replay.identical ? "went as recorded" : replay.divergence_count ? `diverged ${count(replay.divergence_count)} ${replay.divergence_count === 1 ? "time" : "times"}` : "ended early";
+  return h("li", {}, h("div", {}, h("b", { class: replay.identical ? "good" : "bad" }, result), h("span", { class: "quiet" }, ` ${clock(replay.time)} · ${plain(replay.mode)} · ${count(replay.served)} served`)),
     !replay.identical && !first.length && (replay.notes ?? []).slice(0, 3).map((each) => h("div", { class: "divergence" }, plain(each))),
     first.map((each) => h("div", { class: "divergence" },
       h("div", {}, h("b", {}, plain(each.kind)), each.position ? ` call ${count(each.position)}, ` : " ", plain(each.path)),
@@ -67,7 +67,7 @@ function tree(node, here, parent = null) {
     (node.branches ?? []).map((each) => tree(each, here, node.trace_id))));
 }
 
-/** One change of a fork: what of which call. */
+/** One override of a fork. */
 export function changeOf(override) {
   const said = ["result", "raises", "chosen"].filter((name) => name in override).map((name) => [name, override[name]]);
   return h("div", { class: "change" }, h("b", {}, plain(String(override.target))), " ",

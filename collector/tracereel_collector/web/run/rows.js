@@ -1,9 +1,9 @@
-// Draws only the rows that can be seen: long lists cost as much as short ones.
+// Virtual list: draws only the visible rows, so that long lists cost as much as short ones.
 
 import { h } from "../shell/elements.js";
 
 const MARGIN = 8;
-/** What is pointed with: a finger needs higher rows than a mouse. It changes where a tablet gets a mouse. */
+/** Fingers need higher rows than a mouse. Changes when a mouse is attached to a tablet. */
 const FINGER = matchMedia("(pointer: coarse)");
 
 export class Rows {
@@ -12,6 +12,8 @@ export class Rows {
     this.heights = heights;
     this.draw = draw;
     this.items = [];
+    /** Called after every rendering. */
+    this.after = () => {};
     this.shown = new Map();
     this.filler = h("div", { class: "filler", role: "presentation" });
     this.element = h("div", { class: `rows ${className}`, tabindex: "0", role, "aria-label": label }, this.filler);
@@ -38,7 +40,7 @@ export class Rows {
     this.redraw();
   }
 
-  /** Everything visible anew. */
+  /** Draws all visible rows. */
   redraw() {
     for (const row of this.shown.values()) row.remove();
     this.shown.clear();
@@ -64,7 +66,7 @@ export class Rows {
       this.shown.set(index, row);
       this.filler.append(row);
     }
-    this.after?.();
+    this.after();
   }
 
   /** Scrolls as little as is needed to see a row. */

@@ -1,4 +1,4 @@
-// Run: the waterfall, the player and the panel beside them; a run that goes on is read again as it grows.
+// View of a run: waterfall, player and panel; a running run is reloaded as it grows.
 
 import { address as made, change } from "../shell/address.js";
 import { ask, follow, path } from "../shell/ask.js";
@@ -68,7 +68,7 @@ export async function show(place, address, signal, begun) {
         events.rows.redraw();
       }
       events.seek(player.moment);
-      if (run.outlined) eventsOfLong ??= readLong().catch(told);
+      if (run.outlined) eventsOfLong ??= readLong().catch(showFailure);
     }
     else if (tab === "step") showStep();
     else replace(panel, overview(run, { onSelect: select, more: replaySections(replayable), entries: ofStep.get(run.steps[0]?.id) }));
@@ -85,7 +85,7 @@ export async function show(place, address, signal, begun) {
       return;
     }
     const entries = ofStep.get(step.id) ?? [];
-    // A run that grows is read again and again; a step that is being read stays as it is while nothing of it changes.
+    // A running run is reloaded often; an unchanged step is not redrawn under its reader.
     const now = `${step.id} ${step.status} ${step.duration_ms} ${step.tokens} ${step.cost_usd} ${entries.length}`;
     if (now === drawn && panel.firstChild?.classList.contains("details")) return;
     const another = drawn.split(" ", 1)[0] !== step.id;
@@ -125,13 +125,13 @@ export async function show(place, address, signal, begun) {
     return Float64Array.from(all).sort();
   }
 
-  /** Events come after the picture, which need not wait for them; those of a long run when they are asked for. */
+  /** Loads events after the first drawing; those of a long run only on demand. */
   async function readRest() {
     if (run.outlined && run.steps[0] && !ofStep.has(run.steps[0].id)) {
       await readDetails(run.steps[0]);
       if (tab === "run") show("run");
     }
-    // The ledger of a long run that is complete takes as long as the run itself, and has little to add.
+    // The ledger of a long complete run is slow and adds little.
     const whole = run.outlined && run.summary.completeness?.verdict === "complete";
     const asked = [!whole && `${where}/completeness`, `${where}/replayable`];
     [completeness, replayable] = await Promise.all(asked.map((each) => (each ? ask(each, { signal }).catch(() => null) : null)));
@@ -149,7 +149,7 @@ export async function show(place, address, signal, begun) {
     player.set(run, moments());
   }
 
-  /** Of a long run only the lines are kept, and each page is drawn as it comes. */
+  /** Keeps only the lines of a long run and draws each page as it arrives. */
   async function readLong() {
     let many = 0;
     events.set([], "");
@@ -163,7 +163,7 @@ export async function show(place, address, signal, begun) {
     ofStep.set(step.id, await readStep(id, step, signal));
   }
 
-  function told(error) {
+  function showFailure(error) {
     if (!signal.aborted) events.set([], plain(error.message));
   }
 
@@ -172,7 +172,7 @@ export async function show(place, address, signal, begun) {
       run = new Run(await readRun(id, signal));
       if (run.outlined) {
         ofStep.clear();
-        if (tab !== "events") eventsOfLong = null; // while they are looked at they stand still
+        if (tab !== "events") eventsOfLong = null; // not while they are on screen
         if (tab === "step" && run.byId.has(waterfall.selected)) await readDetails(run.byId.get(waterfall.selected));
       }
       waterfall.set(run, { keepZoom: true });
@@ -218,7 +218,7 @@ export async function show(place, address, signal, begun) {
   player.set(run, moments());
   const wanted = address.query.get("step");
   if (wanted && run.byId.has(wanted)) select(wanted);
-  readRest().catch(told);
+  readRest().catch(showFailure);
   return ({ query }) => { const step = query.get("step"); if (step && step !== waterfall.selected) select(step); };
 }
 

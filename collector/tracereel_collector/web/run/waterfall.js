@@ -1,18 +1,18 @@
-// The waterfall: every step as a bar on one scale of time, the critical path marked, the playhead above it.
+// Waterfall: every step as a bar on one time scale, with critical path and playhead.
 
 import { h } from "../shell/elements.js";
 import { colourOf, cost, count, duration, kindName, plain, roundStep, signOf } from "../shell/words.js";
 import { Rows } from "./rows.js";
 
 const ROW = { mouse: 25, finger: 44 };
-/** Parts of the critical path below this share of the picture are left out: dots say nothing. */
+/** Parts of the critical path below this percentage of the width are not drawn. */
 const SPECK = .4;
 const KINDS = {
   pipeline: "▤", agent: "◆", llm: "✦", tool: "⚙", retrieval: "⌕", step: "▸", attempt: "↻", retry: "↻", fallback: "⤷",
 };
 const KNOWN = new Set(["success", "failed", "crashed", "partial_success", "retried", "running", "cancelled", "unknown"]);
 
-/** What the marks under the bars mean, where the bars are. */
+/** Legend of the marks under the bars. */
 function legend() {
   return h("span", { class: "legend", title: "What the run was waiting for: what is shorter there makes the run shorter" }, h("i", { "aria-hidden": "true" }), "critical path");
 }
@@ -198,7 +198,7 @@ export class Waterfall {
     const to = at < 0 ? 0 : Math.min(this.visible.length - 1, Math.max(0, at + by));
     if (!this.visible[to]) return;
     this.onSelect(this.visible[to].id);
-    this.rows.element.focus({ preventScroll: true }); // so that a screen reader says where one is
+    this.rows.element.focus({ preventScroll: true }); // so that a screen reader announces the position
   }
 
   /** Left folds or goes to the parent, right unfolds or goes to the first child. */

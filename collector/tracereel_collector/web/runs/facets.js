@@ -1,4 +1,4 @@
-// What the runs found have in common, counted; a click narrows them down.
+// Facets: counts of common values among the runs found; a click filters by the value.
 
 import { change } from "../shell/address.js";
 import { button, h } from "../shell/elements.js";
@@ -8,9 +8,9 @@ import { quickFilters } from "./filters.js";
 const TITLES = { status: "Status", pipeline: "Pipeline", agent: "Agent", model: "Model", error: "Error", service: "Service" };
 
 export function showFacets(place, facets, question) {
-  const focused = place.contains(document.activeElement) ? document.activeElement.dataset.facet : null;
+  const focused = place.contains(document.activeElement) ? document.activeElement.getAttribute("data-facet") : null;
   const groups = Object.entries(TITLES).map(([kind, title]) => group(kind, title, facets[kind] ?? [], question));
-  const quick = h("fieldset", {}, h("legend", {}, "Troubles"), quickFilters(question).map(({ text, on, toggle }) =>
+  const quick = h("fieldset", {}, h("legend", {}, "Problems"), quickFilters(question).map(({ text, on, toggle }) =>
     button(h("span", { class: "name" }, text), toggle, { class: "facet", "aria-pressed": String(on), "data-facet": text })));
   groups.splice(1, 0, quick);
   place.replaceChildren(...groups.filter(Boolean));

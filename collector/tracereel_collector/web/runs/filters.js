@@ -1,4 +1,4 @@
-// The search bar and the filters in force; both say what the address says.
+// Search bar and active filters; both show the state that the address holds.
 
 import { change } from "../shell/address.js";
 import { ask } from "../shell/ask.js";
@@ -16,7 +16,7 @@ const WINDOWS = [["15m", "15 minutes"], ["1h", "hour"], ["6h", "6 hours"], ["24h
 const QUICK = [["min_errors", "1", "With errors"], ["min_retries", "1", "With retries"], ["min_fallbacks", "1", "With fallbacks"]];
 export const DEFAULT_WINDOW = "1h";
 
-/** What is asked of the collector: the known parts of an address. */
+/** The query for the collector: the known parameters of an address. */
 export function questionOf(query) {
   const question = new URLSearchParams();
   for (const name of PASSED) for (const value of query.getAll(name)) question.append(name, value);
@@ -26,13 +26,13 @@ export function questionOf(query) {
 
 /** The list as it is first asked for; `app` asks for it before the view is loaded. */
 export const PAGE = 50;
-/** So many executions of agents are drawn of a run; one more tells that there are more. */
+/** Agent executions drawn per run; one more is requested to know whether there are more. */
 export const MOST_EXECUTIONS = 16;
 
 export function readRuns(question, signal, changes = {}) {
   const query = new URLSearchParams(question);
-  query.delete("live"); // the page's own: the collector refuses what it does not know
-  for (const [name, value] of Object.entries({ limit: PAGE, executions: MOST_EXECUTIONS + 1, ...changes })) query.set(name, value);
+  query.delete("live"); // a parameter of the page only: the collector refuses unknown ones
+  for (const [name, value] of Object.entries({ limit: PAGE, executions: MOST_EXECUTIONS + 1, ...changes })) query.set(name, String(value));
   return ask(`/v1/traces?${query}`, { signal });
 }
 

@@ -1,4 +1,4 @@
-// When runs began; dragging over it chooses a window, and so do the arrow keys with Shift.
+// Histogram of start times; dragging, or arrow keys with Shift, selects a window.
 
 import { h, svg } from "../shell/elements.js";
 import { clock, count, several } from "../shell/words.js";
@@ -52,7 +52,7 @@ export class Histogram {
     else this.#letGo();
   }
 
-  /** A stretch of steps: where one began to choose and where one is. */
+  /** Selects the buckets between the anchor and the current one. */
   #point(mark) {
     const { buckets } = this.data;
     const within = (index) => Math.min(buckets.length - 1, Math.max(0, index));

@@ -1,5 +1,5 @@
-// The rows of runs. Rows that are there already are kept, so that a list that grows does not flicker;
-// new ones get their cells a few in a frame, those in view first, so that a list that is all new does not freeze.
+// Table of runs. Existing rows are kept, so that a growing list does not flicker.
+// Cells of new rows are drawn a few per frame, visible ones first, so that a new list does not freeze.
 
 import { address, go, here } from "../shell/address.js";
 import { h, link } from "../shell/elements.js";
@@ -11,12 +11,12 @@ const MOST_ERRORS = 2;
 const KNOWN = new Set(["failed", "cancelled", "running"]);
 const ROW = 44;
 const PER_FRAME = 6;
-/** More new rows than this are not pointed out: when all is new, nothing stands out. */
+/** New rows are highlighted if there are at most this many. */
 const MOST_POINTED_OUT = 5;
 const COLUMNS = [
   ["c-status", "Status", null, "How it ended, and what went wrong"], ["c-run", "Run"], ["c-agents", "Agents", null, "One block for each execution of an agent, in order; those that failed are marked red"], ["c-time", "Began", "started_at"],
-  ["c-num c-duration", "Duration", "duration_ms"], ["c-num c-cost", "Cost", "cost_usd", "As its calls said; a run itself also has what the price table knows"], ["c-num c-tokens", "Tokens", "tokens", "Of all its model calls"],
-  ["c-num c-confidence", "Confidence", "confidence", "The lowest in the run"], ["c-small", "Errors", "errors", "Steps that failed"], ["c-small", "Retries", null, "How often something was tried again"], ["c-small", "Fallbacks", null, "How often another agent took over"],
+  ["c-num c-duration", "Duration", "duration_ms"], ["c-num c-cost", "Cost", "cost_usd", "Reported by its calls, or calculated from the price table"], ["c-num c-tokens", "Tokens", "tokens", "Of all its model calls"],
+  ["c-num c-confidence", "Confidence", "confidence", "The lowest in the run"], ["c-small", "Errors", "errors", "Steps that failed"], ["c-small", "Retries", null, "Number of retries"], ["c-small", "Fallbacks", null, "Number of fallbacks to another agent"],
 ];
 
 export class RunList {
@@ -69,7 +69,7 @@ export class RunList {
     this.#choose(this.chosen, { scroll: false });
   }
 
-  /** The cells of a few rows; the rest in the frames that follow. */
+  /** Draws the cells of a few rows; the rest in the next frames. */
   #draw() {
     cancelAnimationFrame(this.waiting);
     for (const id of this.undrawn.splice(0, PER_FRAME)) this.#fill(this.rows.get(id));
@@ -143,7 +143,7 @@ export class RunList {
   }
 }
 
-/** The number is all a wide screen shows; a narrow one has no heads of columns, and shows the word with it. */
+/** Wide screens show only the number; narrow ones have no column heads and add the word. */
 function trouble(value, one, more) {
   return h("td", { class: `c-small ${value ? (one === "error" ? "bad" : "warn") : "zero"}` }, count(value), h("span", { class: "word" }, ` ${value === 1 ? one : more}`));
 }
@@ -155,7 +155,7 @@ function statusOf(run) {
       errors.slice(0, MOST_ERRORS).join(", "), errors.length > MOST_ERRORS && ` +${errors.length - MOST_ERRORS}`));
 }
 
-/** Each execution of an agent as a block of its colour, in order; of runs that only spans tell of, the agents by name. */
+/** A coloured block per agent execution, in order; for runs of foreign spans one per agent. */
 function agentStrip({ agents, executions = [] }) {
   const steps = executions.length ? executions : agents.map((agent) => ({ agent, status: "success" }));
   const shown = steps.slice(0, MOST_EXECUTIONS);

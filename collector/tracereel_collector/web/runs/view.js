@@ -1,4 +1,4 @@
-// Runs: the list as it grows, what it can be narrowed to, and when it happened.
+// View of the runs: list, facets and histogram, updated live.
 
 import { change, go, here } from "../shell/address.js";
 import { ask, follow } from "../shell/ask.js";
@@ -13,7 +13,7 @@ import { RunList } from "./list.js";
 
 const COUNTED = "status,pipeline,agent,model,error,service";
 const WIDE = ["7d", "30d"];
-/** Refusals that another window or filter does away with. */
+/** Refusals that another window or filter resolves. */
 const CORRECTED = ["bad", "slow"];
 
 export async function show(place, address, signal, begun) {
@@ -27,7 +27,7 @@ export async function show(place, address, signal, begun) {
     h("div", { class: "runs-main" }, h("h1", { class: "hidden-visually" }, "Runs"), bar.element, chips, histogram.element, list.element, below));
   let question = questionOf(address.query);
   let next = null;
-  // Who comes back finds as many rows as there were, and the run that was opened where it stood.
+  // Coming back restores the number of rows and the position of the run that was opened.
   const left = history.state?.left;
   let extra = left?.extra ?? 0;
   list.chosen = left?.run ?? null;
@@ -46,7 +46,7 @@ export async function show(place, address, signal, begun) {
   async function readCounts() {
     const answer = await readRuns(question, signal, { limit: 0, facets: COUNTED, histogram: 80 });
     showFacets(facets, answer.facets, question);
-    histogram.show(answer.histogram, answer.window);
+    histogram.show(answer.histogram);
   }
 
   async function explain() {
@@ -67,27 +67,27 @@ export async function show(place, address, signal, begun) {
     if (list.size || filtered) frame.classList.remove("untouched");
   }
 
-  /** `anew` is what another question brought about: what is shown is no answer to it. */
-  async function guarded(act, { anew = false } = {}) {
+  /** `changed`: the query is another one, so the rows on screen are not its result. */
+  async function guarded(act, { changed = false } = {}) {
     try {
       await act();
       if (broken) { broken = false; place.replaceChildren(frame); }
     } catch (error) {
       if (signal.aborted) return;
-      if (error.kind === "away" && list.size && !anew) return; // the bar says so; what is shown stays
+      if (error.kind === "away" && list.size && !changed) return; // the bar shows it; the rows stay
       if (CORRECTED.includes(error.kind)) { tell(error); return; }
       broken = true;
       place.replaceChildren(failure(error, () => { broken = true; guarded(readAll); }));
     }
   }
 
-  /** What cannot be asked or takes too long is said below the search bar, where it can be changed. */
+  /** Shows a refused or slow query below the search bar, where it can be changed. */
   function tell(error) {
     next = null;
     list.show([]);
     if (!below.textContent.includes(error.message)) below.replaceChildren(failure(error, error.kind === "slow" ? () => guarded(readAll) : null));
     frame.classList.add("empty");
-    if (place.firstChild !== frame) place.replaceChildren(frame); // who types goes on typing
+    if (place.firstChild !== frame) place.replaceChildren(frame); // keeps the focus of the search field
   }
 
   function clear() {
@@ -100,7 +100,7 @@ export async function show(place, address, signal, begun) {
     return Promise.all([readList(), readCounts()]);
   }
 
-  /** Keeps in the history where one was; links to the list begin at its top. */
+  /** Saves the position in the history; links to the list start at its top. */
   function keep(run) {
     const row = list.rowOf(run);
     if (row) history.replaceState({ left: { run, extra, top: row.getBoundingClientRect().top } }, "");
@@ -134,7 +134,7 @@ export async function show(place, address, signal, begun) {
       };
       const onState = (state) => {
         bar.setLive(state);
-        if (state === "live") refresh(); // what came before anybody listened
+        if (state === "live") refresh(); // what came before the stream was open
       };
       follow("", () => { seen += 1; refresh(); }, { signal: tail.signal, onState });
       const rate = setInterval(() => { bar.setRate(seen); seen = 0; }, 1000);
@@ -153,7 +153,7 @@ export async function show(place, address, signal, begun) {
     ArrowUp: ["Run before", () => list.move(-1)],
     Enter: ["Open the run", () => { keep(list.chosen); list.open(); }],
     "/": ["Search for words", () => bar.focus()],
-    c: ["Pick a run to compare, then another", () => pick()],
+    c: ["Select two runs to compare", () => pick()],
     l: ["Live on or off", toggleLive],
     x: ["Clear the filters", clear],
   });
@@ -166,7 +166,7 @@ export async function show(place, address, signal, begun) {
     else {
       picked = picked ? null : id;
       list.mark(picked);
-      toast(picked ? "Picked. Press c on another run to compare" : "No longer picked");
+      toast(picked ? "Selected. Press c on another run to compare" : "Selection removed");
     }
   }
 
@@ -188,6 +188,6 @@ export async function show(place, address, signal, begun) {
     extra = 0;
     next = null;
     followOrNot();
-    guarded(readAll, { anew: true });
+    guarded(readAll, { changed: true });
   };
 }

@@ -1,4 +1,4 @@
-// One conversation: its turns, and in each the rounds of models and tools.
+// View of one session: its turns with their rounds of model and tool calls.
 
 import { address as made } from "../shell/address.js";
 import { ask, path } from "../shell/ask.js";

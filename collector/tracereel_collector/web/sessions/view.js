@@ -1,4 +1,4 @@
-// Sessions: conversations, the one active last first.
+// View of the sessions, the most recently active first.
 
 import { address as made, change, go } from "../shell/address.js";
 import { ask } from "../shell/ask.js";
@@ -14,7 +14,7 @@ export async function show(place, address, signal) {
   let question = new URLSearchParams();
 
   async function read(cursor) {
-    const query = new URLSearchParams({ ...Object.fromEntries(question), limit: 50, ...(cursor ? { cursor } : {}) });
+    const query = new URLSearchParams({ ...Object.fromEntries(question), limit: "50", ...(cursor ? { cursor } : {}) });
     const { sessions, next } = await ask(`/v1/sessions?${query}`, { signal });
     if (!cursor) body.replaceChildren();
     body.append(...sessions.map(rowOf));
@@ -39,7 +39,7 @@ export async function show(place, address, signal) {
   return draw;
 }
 
-/** A row as a whole leads to its conversation; its link is for keyboards and new tabs. */
+/** The whole row opens its session; the link is for keyboards and new tabs. */
 function open(event) {
   const row = event.target.closest("tr");
   if (!row || event.target.closest("a") || String(getSelection())) return;

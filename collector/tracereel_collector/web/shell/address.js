@@ -1,6 +1,6 @@
-// The address is the state: `#/view/part/part?name=value`. Everything a person chose can be sent as a link.
+// The address holds the state of the page, `#/view/part?name=value`, so that every view can be linked.
 
-/** What the address says now. An old link, `#TRACE_ID`, is a run. */
+/** Parses the current address. An old link, `#TRACE_ID`, is a run. */
 export function here() {
   const { hash } = location;
   const text = hash.slice(1);
@@ -16,12 +16,24 @@ export function here() {
   return { hash, view: parts[0] ?? "runs", parts: parts.slice(1), query: new URLSearchParams(rest.join("?")) };
 }
 
+/**
+ * The address of a view.
+ * @param {string} view
+ * @param {any[]} [parts]
+ * @param {any} [query] values by name, or URLSearchParams
+ */
 export function address(view, parts = [], query) {
   const path = [view, ...parts].map(encodeURIComponent).join("/");
   const text = query ? String(query instanceof URLSearchParams ? query : new URLSearchParams(query)) : "";
   return `#/${path}${text ? `?${text}` : ""}`;
 }
 
+/**
+ * Goes to the address of a view.
+ * @param {string} view
+ * @param {any[]} [parts]
+ * @param {any} [query]
+ */
 export function go(view, parts, query) {
   location.hash = address(view, parts, query);
 }

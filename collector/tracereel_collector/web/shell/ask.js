@@ -1,7 +1,11 @@
-// Asks the collector. Every failure is one of few kinds, each of which the page can explain.
+// HTTP client of the page. Every failure is a Refusal of one of few kinds, each with its explanation.
 
 export class Refusal extends Error {
-  /** kind: away, key, scope, missing, slow, busy, bad, fault */
+  /**
+   * @param {string} kind away, key, scope, missing, slow, busy, bad or fault
+   * @param {string} message
+   * @param {string} [hint]
+   */
   constructor(kind, message, hint) {
     super(message);
     this.kind = kind;
@@ -12,6 +16,7 @@ export class Refusal extends Error {
 const KINDS = { 400: "bad", 401: "key", 403: "scope", 404: "missing", 408: "slow", 422: "bad", 429: "busy" };
 
 async function refusalOf(answer) {
+  /** @type {{ message?: string, hint?: string }} */
   let error = {};
   try { error = (await answer.json()).error ?? {}; } catch { /* an answer that is not ours */ }
   const message = error.message ?? `The collector answered ${answer.status}`;
@@ -25,10 +30,15 @@ async function request(path, options) {
     return await fetch(path, { credentials: "same-origin", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal("away", "The collector does not answer");
+    throw new Refusal("away", "The collector is not responding");
   }
 }
 
+/**
+ * Requests a path of the collector and returns its JSON or text.
+ * @param {string} path
+ * @param {RequestInit} [options]
+ */
 export async function ask(path, { signal, method = "GET", body, headers } = {}) {
   const answer = await request(path, { signal, method, body, headers });
   if (!answer.ok) throw await refusalOf(answer);
@@ -40,8 +50,11 @@ export function path(...parts) {
 }
 
 /**
- * Follows `/v1/tail`: calls `each(kind, data, id)` until the signal says stop, and comes back after breaks.
- * `data` stays text: who only counts need not parse.
+ * Follows `/v1/tail`: calls `each(kind, data, id)` until the signal aborts, and reconnects after failures.
+ * `data` stays text, because some callers only count.
+ * @param {string | URLSearchParams} query
+ * @param {(kind: string, data: string, id: string) => void} each
+ * @param {{ signal: AbortSignal, onState?: (state: string) => void }} options
  */
 export async function follow(query, each, { signal, onState = () => {} }) {
   let last = null;

@@ -1,4 +1,4 @@
-// Makes elements. Text given to them is only ever put into text nodes, so nothing recorded becomes markup.
+// Creates elements. Text is only ever put into text nodes, so recorded data never becomes markup.
 
 const SVG = document.querySelector("svg").namespaceURI;
 
@@ -45,7 +45,7 @@ export function button(text, act, properties) {
   return h("button", { type: "button", ...properties, on: { click: act } }, text);
 }
 
-/** A button that copies what it is given, as text or as a function that makes the text. */
+/** A button that copies a text, or the result of a function. */
 export function copyButton(text, label = "Copy", what = null) {
   return button(label, async () => {
     const copied = typeof text === "function" ? text() : text;
@@ -60,7 +60,7 @@ export function copyButton(text, label = "Copy", what = null) {
 
 let quiet;
 
-/** Says something for a moment, also to screen readers. */
+/** Shows a message for a moment, also to screen readers. */
 export function toast(text) {
   const place = document.getElementById("toast");
   place.textContent = text;
@@ -74,7 +74,7 @@ const ECHOES = [1200, 3000, 8000, 20_000];
 
 /**
  * At most one call at a time and one per `rest` milliseconds; calls in between become one more.
- * `noted()` is for what was heard live: it is heard before it is stored, so the call is repeated when all is quiet.
+ * `noted()` is for live events: they arrive before they are stored, so the call is repeated later.
  */
 export function paced(act, rest) {
   let busy = false, wanted = false, stopped = false, timer, heard;
@@ -91,7 +91,7 @@ export function paced(act, rest) {
     }
   }
   run.noted = () => {
-    if (heard) return; // a thousand in a second are heard as ten
+    if (heard) return; // at most ten a second
     heard = setTimeout(() => { heard = null; }, HEARD_MS);
     echoes.forEach(clearTimeout);
     echoes = ECHOES.map((later) => setTimeout(run, later + HEARD_MS));

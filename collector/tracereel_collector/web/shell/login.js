@@ -1,4 +1,4 @@
-// Logging in: a key is exchanged once for a cookie that scripts cannot read.
+// Login: exchanges a key for a session cookie that scripts cannot read.
 
 import { h } from "./elements.js";
 import { ask } from "./ask.js";
@@ -43,6 +43,6 @@ export function showLogout() {
 export async function logOut() {
   await ask("/v1/logout", { method: "POST" });
   noteLogin(false);
-  localStorage.removeItem("colours"); // the names of agents are nobody else's business
+  localStorage.removeItem("colours"); // it holds names of agents, which the next user may not see
   location.reload();
 }

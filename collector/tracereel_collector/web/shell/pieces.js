@@ -1,4 +1,4 @@
-// Small pieces that several views show: a status, an agent's name, facts, notices, windows of time.
+// Elements that several views use: status, agent name, facts, notices, choices.
 
 import { button, h } from "./elements.js";
 import { colourOf, plain, signOf } from "./words.js";
@@ -30,7 +30,7 @@ function sameAs(element) {
   return (each) => each.tagName === element.tagName && said(each) === said(element);
 }
 
-/** Puts something in the place of what is shown, and keeps where a reader was: the focus, what is unfolded, and tables scrolled sideways. */
+/** Replaces the content of an element and keeps focus, unfolded details and horizontal scrolling. */
 export function replace(place, ...made) {
   const scrolledTo = new Map([...place.querySelectorAll(".scroll-x")].map((each) => [each.getAttribute("aria-label"), each.scrollLeft]));
   const focused = place.contains(document.activeElement) && place !== document.activeElement ? document.activeElement : null;

@@ -1,4 +1,4 @@
-// Keys that work everywhere, those of the view that is shown, and the list of both.
+// Keyboard shortcuts, global and of the current view, and their help.
 
 import { h } from "./elements.js";
 import { go } from "./address.js";
@@ -15,7 +15,7 @@ let own = {};
 let first = "";
 let forget;
 
-/** The keys of a view: name of the key to `[what it does, act]`. */
+/** Sets the keys of a view: key name to `[description, action]`. */
 export function useKeys(keys) {
   own = keys;
 }
@@ -26,17 +26,18 @@ function typing(target) {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (typing(event.target)) {
+  const target = event.target instanceof HTMLElement ? event.target : null;
+  if (typing(target)) {
     if (event.key === "Escape") {
       event.preventDefault(); // a search field would be emptied
-      event.target.blur();
+      target.blur();
     }
     return;
   }
   if (document.querySelector("dialog[open]")) return;
   const name = event.key === " " ? "Space" : event.key;
-  if ((name === "Enter" || name === "Space") && event.target.matches?.("button, a, summary, select")) return;
-  if (name.startsWith("Arrow") && event.target.matches?.("[type=range]")) return;
+  if ((name === "Enter" || name === "Space") && target?.matches("button, a, summary, select")) return;
+  if (name.startsWith("Arrow") && target?.matches("[type=range]")) return;
   const keys = { ...EVERYWHERE, ...own };
   const found = keys[`${first} ${name}`] ?? keys[name];
   clearTimeout(forget);
@@ -50,7 +51,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-/** Keys that do the same stand together. */
+/** Groups keys by their description. */
 function byMeaning(keys) {
   const meanings = new Map();
   for (const [name, [what]] of Object.entries(keys)) meanings.set(what, [...(meanings.get(what) ?? []), name]);

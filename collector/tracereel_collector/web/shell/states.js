@@ -1,4 +1,4 @@
-// What is shown where there is nothing to show: no data, no collector, no key, too slow.
+// Empty and error states of the views: no data, no collector, no key, too slow.
 
 import { button, copyButton, h, link } from "./elements.js";
 import { showLogin } from "./login.js";
@@ -16,7 +16,7 @@ export function loading(text = "Reading …") {
   return h("p", { class: "state quiet loading", role: "status" }, text);
 }
 
-/** Nothing was ever recorded: how to change that. */
+/** First steps, for a collector without runs. */
 export function noData() {
   return state("No run has been recorded yet",
     h("p", {}, "Three lines change that:"),
@@ -31,35 +31,35 @@ export function noData() {
 const LONG = 160;
 
 const TEXTS = {
-  away: ["The collector is away", "It does not answer. Agents go on: they keep their events on disk and send them when it is back. This page looks again by itself."],
+  away: ["The collector is unreachable", "It is not responding. Agents continue: they keep their events on disk and send them when it is back. This page retries by itself."],
   slow: ["That took too long", "The query was stopped at its time or memory limit. A shorter window or one more filter makes it quick."],
   scope: ["This key may not read", "Log in with a key that has the scope read."],
-  missing: ["Nothing of that name", "It may not have been delivered yet, or it was deleted."],
-  busy: ["Too many at once", "The collector serves as many as it may; it will have room in a moment."],
-  bad: ["That cannot be asked", "The address holds something the collector does not understand."],
+  missing: ["Not found", "It may not have been delivered yet, or it was deleted."],
+  busy: ["Too many requests", "The collector is at its limit of concurrent requests. Try again in a moment."],
+  bad: ["Invalid query", "The address has a value that the collector does not accept."],
   fault: ["The collector could not answer", "Its store may be starting. The collector page says more."],
 };
 
-/** What is tried again when the collector is back, by the element that says it is away. */
+/** Retries to run when the collector is back, by the element that shows the failure. */
 const waiting = new Map();
 
-/** The collector answers: whatever is still shown as away is tried again. */
+/** Retries everything that is still shown as unreachable. */
 export function collectorAnswers() {
   const shown = [...waiting].filter(([element]) => element.isConnected);
   waiting.clear();
   for (const [, again] of shown) again();
 }
 
-/** What the collector said of it; what a store says at length is folded. */
+/** The collector's message; long ones, as those of a store, are folded. */
 function said(text) {
   if (text.length < LONG) return h("p", { class: "quiet" }, text);
-  return h("details", {}, h("summary", { class: "quiet" }, "What the store said"), h("p", { class: "quiet" }, text));
+  return h("details", {}, h("summary", { class: "quiet" }, "Message of the store"), h("p", { class: "quiet" }, text));
 }
 
-/** Explains a failure and offers what can be done about it. */
+/** Explains a failure and offers actions. */
 export function failure(error, again) {
   if (error.kind === "key") return showLogin(again);
-  const [title, text] = TEXTS[error.kind] ?? ["This page has a fault", "Please report it."];
+  const [title, text] = TEXTS[error.kind] ?? ["This page has a bug", "Please report it."];
   const made = h("section", { class: "state", role: "alert" }, h("h1", {}, title), h("p", {}, text),
     error.kind !== "away" && said([error.message, error.hint].filter(Boolean).join(" · ")),
     h("p", { class: "acts" }, again && button("Try again", again, { class: "primary" }),

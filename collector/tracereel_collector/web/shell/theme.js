@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it; remembered in this browser.
+// Theme: light, dark or that of the system; kept in local storage.
 
 const NEXT = { auto: "light", light: "dark", dark: "auto" };
 const SIGNS = { auto: "◐", light: "☀", dark: "☾" };

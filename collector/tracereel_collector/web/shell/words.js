@@ -1,4 +1,4 @@
-// Numbers, times and names as people read them.
+// Formats numbers, times and names.
 
 const COUNT = new Intl.NumberFormat("en-US");
 const COMPACT = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
@@ -94,8 +94,10 @@ export function clock(iso) {
   const time = date.toLocaleTimeString("en-GB", { hour12: false });
   const today = new Date();
   if (date.toDateString() === today.toDateString()) return time;
-  const year = date.getFullYear() === today.getFullYear() ? {} : { year: "numeric" };
-  return `${date.toLocaleDateString("en-GB", { day: "2-digit", month: "short", ...year })} ${time.slice(0, 5)}`;
+  /** @type {Intl.DateTimeFormatOptions} */
+  const format = { day: "2-digit", month: "short" };
+  if (date.getFullYear() !== today.getFullYear()) format.year = "numeric";
+  return `${date.toLocaleDateString("en-GB", format)} ${time.slice(0, 5)}`;
 }
 
 export function ago(iso, now = Date.now()) {
