@@ -12,7 +12,6 @@ from tracereel.integrations import _taped_http
 from tracereel.integrations._model_call import ModelCall
 from tracereel.providers.streams import adapter_for
 from tracereel.providers.streams.base import StreamAdapter
-from tracereel.resilience.policy import ERROR, TIMEOUT, is_timeout
 
 ClientT = TypeVar("ClientT")
 Original = Callable[..., Any]
@@ -21,7 +20,6 @@ Hook = Callable[..., Any]
 Hooks = Mapping[str, Hook]
 """Method name → its hook."""
 
-RATE_LIMITED: Final = "rate_limited"
 _MARK: Final = "_tracereel_recording"
 
 
@@ -141,12 +139,3 @@ class ClientWork:
 
 
 _current: ContextVar[ClientWork | None] = ContextVar("tracereel_client_work", default=None)
-
-
-def retry_reason(error: BaseException | None, status: int | None) -> str:
-    """Return why an attempt is retried, by its HTTP status or error."""
-    if status == 429:
-        return RATE_LIMITED
-    if status in (408, 504) or (error is not None and is_timeout(error)):
-        return TIMEOUT
-    return ERROR

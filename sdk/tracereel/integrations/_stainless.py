@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 from tracereel._runtime import guard
 from tracereel.integrations import _bodies, _client_hooks, _compat, _packages
-from tracereel.integrations._client_hooks import ClientWork, Hook, Original, retry_reason
+from tracereel.integrations._client_hooks import ClientWork, Hook, Original
 from tracereel.integrations._dialects import Dialect
-from tracereel.integrations._model_call import ModelCall, begin
+from tracereel.integrations._model_call import ModelCall, begin, retry_reason
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.resilience.backoff import EXPONENTIAL
 from tracereel.resilience.wrapped_functions import error_text
