@@ -8,7 +8,7 @@ client's results are unchanged.
 import functools
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -53,24 +53,7 @@ def _watched(kind: type) -> type:
     methods: dict[str, Any] = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
 
     def iter_bytes(self: Any, chunk_size: int | None = None) -> Iterator[bytes]:
-        body: ResponseBody = vars(self)[_BODY]
-        taken, clock = body.taken, time.perf_counter_ns
-        body.reads = True
-        try:
-            for data in plain.iter_bytes(self, chunk_size):
-                taken.append((clock(), data))
-                if len(taken) >= MAX_WAITING:
-                    body.look()
-                body.reads = False
-                yield data
-                body.reads = True
-        except GeneratorExit:
-            body.left(None)
-            raise
-        except BaseException as error:
-            body.failed(error)
-            raise
-        body.exhausted()
+        return followed(plain.iter_bytes(self, chunk_size), vars(self)[_BODY])
 
     def close(self: Any) -> None:
         try:
@@ -78,33 +61,8 @@ def _watched(kind: type) -> type:
         finally:
             vars(self)[_BODY].left(sys.exc_info()[1])
 
-    async def aiter_bytes(self: Any, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
-        body: ResponseBody = vars(self)[_BODY]
-        taken, clock = body.taken, time.perf_counter_ns
-        inner = plain.aiter_bytes(self, chunk_size)
-        step = first_step(inner)
-        body.reads = True
-        try:
-            while True:
-                try:
-                    data = await step
-                except StopAsyncIteration:
-                    break
-                taken.append((clock(), data))
-                if len(taken) >= MAX_WAITING:
-                    body.look()
-                body.reads = False
-                yield data
-                body.reads = True
-                step = inner.asend(None)
-        except GeneratorExit:
-            body.left(None)
-            await inner.aclose()
-            raise
-        except BaseException as error:
-            body.failed(error)
-            raise
-        body.exhausted()
+    def aiter_bytes(self: Any, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        return followed_async(plain.aiter_bytes(self, chunk_size), vars(self)[_BODY])
 
     async def aclose(self: Any) -> None:
         try:
@@ -116,6 +74,62 @@ def _watched(kind: type) -> type:
         original = getattr(kind, method.__name__)
         methods[method.__name__] = functools.wraps(original)(method)
     return type(kind.__name__, (kind,), methods)
+
+
+def followed(
+    inner: Iterator[Any], body: "ResponseBody", answered: Callable[[], None] | None = None
+) -> Generator[Any, None, None]:
+    """Pass the chunks of a response on and observe them; `answered` is called at the first one."""
+    taken, clock = body.taken, time.perf_counter_ns
+    body.reads = True
+    try:
+        for data in inner:
+            taken.append((clock(), data))
+            if answered is not None:
+                answered()
+                answered = None
+            if len(taken) >= MAX_WAITING:
+                body.look()
+            body.reads = False
+            yield data
+            body.reads = True
+    except GeneratorExit:
+        body.left(None)
+        raise
+    except BaseException as error:
+        body.failed(error)
+        raise
+    body.exhausted()
+
+
+async def followed_async(
+    inner: AsyncGenerator[Any, None], body: "ResponseBody"
+) -> AsyncGenerator[Any, None]:
+    """Pass the chunks of an asynchronous response on and observe them."""
+    taken, clock = body.taken, time.perf_counter_ns
+    step = first_step(inner)
+    body.reads = True
+    try:
+        while True:
+            try:
+                data = await step
+            except StopAsyncIteration:
+                break
+            taken.append((clock(), data))
+            if len(taken) >= MAX_WAITING:
+                body.look()
+            body.reads = False
+            yield data
+            body.reads = True
+            step = inner.asend(None)
+    except GeneratorExit:
+        body.left(None)
+        await inner.aclose()
+        raise
+    except BaseException as error:
+        body.failed(error)
+        raise
+    body.exhausted()
 
 
 class ResponseBody:
@@ -162,16 +176,22 @@ class ResponseBody:
                 self._leave()
 
     def _look(self) -> None:
+        pieces = self.taken[:]
+        del self.taken[: len(pieces)]
+        for tick, data in pieces:
+            self._read(tick, data)
+
+    def _read(self, tick: int, data: Any) -> None:
         raise NotImplementedError
 
     def _end(self) -> None:
         raise NotImplementedError
 
     def _break(self, error: BaseException) -> None:
-        raise NotImplementedError
+        self.call.failed(error)
 
     def _leave(self) -> None:
-        raise NotImplementedError
+        self._end()
 
 
 class StreamBody(ResponseBody):
@@ -188,15 +208,10 @@ class StreamBody(ResponseBody):
         """Return the arrival time of the chunk that is being parsed."""
         return self._now
 
-    def _look(self) -> None:
-        taken = self.taken
-        pieces = taken[:]
-        del taken[: len(pieces)]
-        follow = self._adapter.follow_bytes
-        for tick, data in pieces:
-            self._now = tick / 1e9
-            if follow(data):
-                self._is_done = True
+    def _read(self, tick: int, data: Any) -> None:
+        self._now = tick / 1e9
+        if self._adapter.follow_bytes(data):
+            self._is_done = True
 
     def _end(self) -> None:
         self._adapter.finish()
@@ -226,20 +241,17 @@ class StreamBody(ResponseBody):
 
 
 class ChunkBody(StreamBody):
-    """Stream whose client yields the JSON text of each chunk."""
+    """Stream whose client yields objects with the JSON text of each chunk in `body`."""
 
-    def _look(self) -> None:
-        pieces = self.taken[:]
-        del self.taken[: len(pieces)]
-        for tick, data in pieces:
-            self._now = tick / 1e9
-            if self._adapter.take_text(data):
-                continue
-            chunk = decoded(data)
-            if chunk is None:
-                self._adapter.report_malformed("a chunk is no JSON object")
-            else:
-                self._adapter.process_chunk(chunk)
+    def _read(self, tick: int, data: Any) -> None:
+        self._now = tick / 1e9
+        if self._adapter.take_text(data.body):
+            return
+        chunk = decoded(data.body)
+        if chunk is None:
+            self._adapter.report_malformed("a chunk is no JSON object")
+        else:
+            self._adapter.process_chunk(chunk)
 
 
 class JsonBody(ResponseBody):
@@ -250,13 +262,10 @@ class JsonBody(ResponseBody):
         self._parts: list[bytes] = []
         self._size = 0
 
-    def _look(self) -> None:
-        pieces = self.taken[:]
-        del self.taken[: len(pieces)]
-        for _, data in pieces:
-            self._size += len(data)
-            if self._size <= MAX_JSON_BYTES:
-                self._parts.append(data)
+    def _read(self, tick: int, data: Any) -> None:  # noqa: ARG002 - as of streams
+        self._size += len(data)
+        if self._size <= MAX_JSON_BYTES:
+            self._parts.append(data)
 
     def _end(self) -> None:
         answer = decoded(b"".join(self._parts)) if self._size <= MAX_JSON_BYTES else None
@@ -264,12 +273,6 @@ class JsonBody(ResponseBody):
             self.call.nothing()
         else:
             self.call.answered(answer)
-
-    def _break(self, error: BaseException) -> None:
-        self.call.failed(error)
-
-    def _leave(self) -> None:
-        self._end()
 
 
 def decoded(body: bytes | str) -> dict[str, Any] | None:

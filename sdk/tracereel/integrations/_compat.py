@@ -11,3 +11,25 @@ def google_api_client() -> Any:
         from google.genai._api_client import BaseApiClient
 
     return BaseApiClient
+
+
+def google_api(client: Any) -> Any:
+    """Return the object that sends the requests of one google-genai client, or `None`."""
+    return getattr(client, "_api_client", None)
+
+
+def google_http(api: Any, *, is_async: bool) -> Any:
+    """Return the httpx client of a google-genai client, or `None`."""
+    return vars(api).get("_async_httpx_client" if is_async else "_httpx_client")
+
+
+def stainless_http(client: Any) -> Any:
+    """Return the httpx client of an Anthropic or OpenAI client, or `None`."""
+    return vars(client).get("_client")
+
+
+def is_registered(processor: Any, provider: Any) -> bool:
+    """Return whether a trace provider of the Agents SDK has a processor, if it can be known."""
+    several = getattr(provider, "_multi_processor", None)
+    known = getattr(several, "_processors", None)
+    return known is None or processor in known

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 from tracereel.providers.reading import get, items, mapping, text
@@ -28,9 +29,9 @@ class Dialect:
     operation: str
     messages: Callable[[Body], Any]
     """Returns the input messages."""
-    said: Callable[[dict[str, Any]], list[Any]]
+    said: Callable[[dict[str, Any]], list[Any]] = lambda _answer: []
     """Returns the messages of a response."""
-    results: Callable[[Body], Iterator[Result]]
+    results: Callable[[Body], Iterator[Result]] = lambda _body: iter(())
     """Yields tool results since the last message of the model."""
     is_conversation: bool = True
     """Whether the response contains messages to normalize."""
@@ -63,13 +64,7 @@ def _since_the_model_spoke(messages: Any, speaks: Callable[[Any], bool]) -> list
     """Return the messages after the model's last one, in order."""
     if not isinstance(messages, (list, tuple)):
         return []
-    last: list[Any] = []
-    for message in reversed(messages):
-        if speaks(message):
-            break
-        last.append(message)
-    last.reverse()
-    return last
+    return list(takewhile(lambda message: not speaks(message), reversed(messages)))[::-1]
 
 
 def _assistant_speaks(message: Any) -> bool:
@@ -117,10 +112,6 @@ def _google_results(body: Body) -> Iterator[Result]:
                 yield Result(text(get(answer, "id")), text(get(answer, "name")), response, failed)
 
 
-def _nothing(_body: Body) -> Iterator[Result]:
-    return iter(())
-
-
 def _choices(answer: dict[str, Any]) -> list[Any]:
     found = [mapping(choice) for choice in items(answer.get("choices"))]
     return [choice.get("message") or choice.get("text") for choice in found]
@@ -153,15 +144,12 @@ COMPLETIONS: Final = Dialect(
     operation="text_completion",
     messages=lambda body: body.get("prompt"),
     said=_choices,
-    results=_nothing,
     is_conversation=False,
 )
 EMBEDDINGS: Final = Dialect(
     provider="openai",
     operation="embeddings",
     messages=lambda body: body.get("input"),
-    said=lambda _answer: [],
-    results=_nothing,
     is_conversation=False,
 )
 GOOGLE: Final = Dialect(
@@ -176,8 +164,6 @@ GOOGLE_EMBEDDINGS: Final = Dialect(
     provider="google",
     operation="embeddings",
     messages=lambda body: body.get("content") or body.get("requests") or body.get("instances"),
-    said=lambda _answer: [],
-    results=_nothing,
     is_conversation=False,
 )
 LANGCHAIN: Final = Dialect(
@@ -185,5 +171,4 @@ LANGCHAIN: Final = Dialect(
     operation="chat",
     messages=lambda body: body.get("messages"),
     said=lambda answer: items(answer.get("messages")),
-    results=_nothing,
 )

@@ -1,7 +1,6 @@
 """One model call by a client library: start, retries, response, failure or cancellation."""
 
 import time
-from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from tracereel._core.error_details import cancels
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel._runtime import guard
-from tracereel.integrations._dialects import Dialect, Result
+from tracereel.integrations._dialects import Dialect
 from tracereel.integrations._scope import ClientScope, FailedAnswerError, spec_of
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.metrics import tokens_remaining
@@ -30,8 +29,10 @@ from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import as_data, mapping, text
 from tracereel.providers.usage import usage_of
 from tracereel.resilience.attempt_loop import count_retry, retry_event
+from tracereel.resilience.policy import ERROR, TIMEOUT, is_timeout
 from tracereel.resilience.retry_scope import error_fields, nearest_agent
 
+RATE_LIMITED: Final = "rate_limited"
 MAX_MESSAGES: Final = 200
 """Normalized messages of one response that become events; the response is recorded in full."""
 
@@ -112,7 +113,9 @@ class ModelCall:
         if self._scope is not None:
             self._scope.attach()
             if self.dialect.brings_results(self._body):
-                self._tell_results(self.dialect.results(self._body))
+                results = self.dialect.results(self._body)
+                for event in self._memory.answered(results, self.provider, self.model):
+                    self._add(message_fields(event), at_once=True)
 
     def detach(self) -> None:
         """Restore the previous context."""
@@ -161,8 +164,11 @@ class ModelCall:
         """Start the next attempt after the delay."""
         self._attempt_tick = time.perf_counter_ns()
 
-    def answered(self, answer: Any) -> None:
-        """Complete the call with a whole response (data or a client object)."""
+    def answered(self, answer: Any, *, shown: dict[str, Any] | None = None) -> None:
+        """Complete the call with a whole response (data or a client object).
+
+        `shown` is the response in the dialect's form; default: the response itself.
+        """
         data = as_data(answer) if not isinstance(answer, dict) else answer
         if not self.dialect.is_conversation:
             self._note(usage_of(data), text(mapping(data).get("model")), None, ())
@@ -171,7 +177,7 @@ class ModelCall:
         normalizer = BatchResultNormalizer(
             provider=self.dialect.provider, model=self.model, keep_raw=False
         )
-        self.told(normalizer.normalize_data(data), data)
+        self.told(normalizer.normalize_data(data), shown or data)
 
     def told(
         self,
@@ -246,17 +252,19 @@ class ModelCall:
             notes["finish_reason"] = finish
         if ids:
             notes["tool_call_ids"] = [*notes.get("tool_call_ids", ()), *ids]
-        if usage is not None:
-            # A traced function may call its client more than once.
-            told = notes.get
-            notes["llm_prompt_tokens"] = told("llm_prompt_tokens", 0) + usage.input_tokens
-            notes["llm_completion_tokens"] = told("llm_completion_tokens", 0) + usage.output_tokens
-            if (cached := usage.cached_tokens) is not None:
-                notes["llm_cached_tokens"] = told("llm_cached_tokens", 0) + cached
-            if (thought := usage.reasoning_tokens) is not None:
-                notes["llm_reasoning_tokens"] = told("llm_reasoning_tokens", 0) + thought
-            if self._scope is not None and usage.cache_creation_tokens is not None:
-                self._scope.extra["llm_cache_creation_tokens"] = usage.cache_creation_tokens
+        if usage is None:
+            return
+        counts = {
+            "llm_prompt_tokens": usage.input_tokens,
+            "llm_completion_tokens": usage.output_tokens,
+            "llm_cached_tokens": usage.cached_tokens,
+            "llm_reasoning_tokens": usage.reasoning_tokens,
+        }
+        for name, count in counts.items():
+            if count is not None:  # a traced function may call its client more than once
+                notes[name] = notes.get(name, 0) + count
+        if self._scope is not None and usage.cache_creation_tokens is not None:
+            self._scope.extra["llm_cache_creation_tokens"] = usage.cache_creation_tokens
 
     def _describe(
         self, scope: ClientScope, answer: Normalized, data: Any, timings: StreamTimings | None
@@ -287,19 +295,8 @@ class ModelCall:
             if timings.tokens_per_second is not None:
                 extra["tokens_per_second"] = round(timings.tokens_per_second, 3)
 
-    def _add(self, fields: dict[str, Any]) -> None:
-        """Add an event of the response, to be written with the closing event."""
-        self._address(fields)
-        if self._scope is None:
-            self.execution.emit(fields)
-        else:
-            self._scope.before.append(fields)
-
-    def _emit(self, fields: dict[str, Any]) -> None:
-        self._address(fields)
-        self.execution.emit(fields)
-
-    def _address(self, fields: dict[str, Any]) -> None:
+    def _add(self, fields: dict[str, Any], *, at_once: bool = False) -> None:
+        """Add an event; those of the response are written with the closing event."""
         execution = self.execution
         agent = execution.agent
         if agent.kind == "agent":
@@ -307,10 +304,10 @@ class ModelCall:
         fields["request_id"] = execution.request_id
         if "llm_provider" in fields:
             fields["llm_provider"] = self.provider
-
-    def _tell_results(self, results: Iterable[Result]) -> None:
-        for event in self._memory.answered(results, self.provider, self.model):
-            self._emit(message_fields(event))
+        if self._scope is None or at_once:
+            execution.emit(fields)
+        else:
+            self._scope.before.append(fields)
 
     def _attempt_span(self, error: str | None) -> dict[str, Any]:
         """End the span of the current attempt and return the event fields that describe it."""
@@ -442,3 +439,12 @@ def begin(
         guard.report("client_call", error)
         return None
     return call
+
+
+def retry_reason(error: BaseException | None, status: int | None) -> str:
+    """Return why an attempt is retried, by its HTTP status or error."""
+    if status == 429:
+        return RATE_LIMITED
+    if status in (408, 504) or (error is not None and is_timeout(error)):
+        return TIMEOUT
+    return ERROR

@@ -9,11 +9,15 @@ from typing import Any, Final
 from tracereel._core import context
 from tracereel._core import recorder as _recorder
 from tracereel._core.context import Execution
-from tracereel._core.executions.arguments import Arguments
+from tracereel._core.executions.agent import AgentSpec
+from tracereel._core.executions.arguments import Arguments, given
+from tracereel._core.executions.calls import ToolSpec
 from tracereel._core.executions.scope import ExecutionScope, Spec
 from tracereel._core.recorder import Recorder
 from tracereel._runtime import gevent_compat, guard
 from tracereel.integrations._model_call import ModelCall
+from tracereel.providers.base import StreamTimings, Usage
+from tracereel.providers.reading import text
 
 _OF_A_FRAMEWORK: Final = "of_a_framework"
 """Note on executions that are runs of a framework."""
@@ -40,21 +44,24 @@ class FrameworkRun:
     last_token: float = 0.0
     longest_gap: float = 0.0
 
-    @property
-    def holder(self) -> "FrameworkRun | None":
-        """Nearest run with a scope: this one or an enclosing one."""
+    def line(self) -> "Iterator[FrameworkRun]":
+        """Yield the run and the enclosing ones, innermost first."""
         run: FrameworkRun | None = self
-        while run is not None and run.scope is None:
+        while run is not None:
+            yield run
             run = run.parent
-        return run
+
+    @property
+    def holder(self) -> ExecutionScope | None:
+        """Nearest scope: of this run or an enclosing one."""
+        return next((run.scope for run in self.line() if run.scope is not None), None)
 
     @property
     def execution(self) -> Execution | None:
         """Execution of the run, or the one that it is part of."""
         if self.call is not None:
             return self.call.execution
-        holder = self.holder
-        return holder.scope.execution if holder is not None and holder.scope is not None else None
+        return None if (holder := self.holder) is None else holder.execution
 
     def token(self) -> None:
         """Record the arrival of a stream chunk."""
@@ -65,6 +72,26 @@ class FrameworkRun:
             self.longest_gap = max(self.longest_gap, now - self.last_token)
         self.last_token = now
         self.tokens += 1
+
+    def timings(self, usage: Usage | None) -> StreamTimings | None:
+        """Return the timings of a streamed model call, or `None` if nothing was streamed."""
+        call = self.call
+        if call is None or self.first_token is None:
+            return None
+        call.streams()
+        began = call.start_tick / 1e9
+        gaps, since_first = self.tokens - 1, self.last_token - self.first_token
+        rate = None
+        if usage is not None and usage.output_tokens and since_first > 0:
+            rate = usage.output_tokens / since_first
+        return StreamTimings(
+            first_token_seconds=self.first_token - began,
+            duration_seconds=time.perf_counter() - began,
+            longest_gap_seconds=self.longest_gap if gaps > 0 else None,
+            mean_gap_seconds=since_first / gaps if gaps > 0 else None,
+            token_chunks=self.tokens,
+            tokens_per_second=rate,
+        )
 
 
 class FrameworkRuns:
@@ -106,13 +133,9 @@ class FrameworkRuns:
 @contextmanager
 def within(run: FrameworkRun | None) -> Iterator[None]:
     """Make the scope of a parent run current."""
-    holder = run.holder if run is not None else None
-    if holder is None or holder.scope is None:
-        yield
-        return
-    scope = holder.scope
-    if _is_inside(context.current_execution(), scope.execution):
-        # The program has opened its own scope inside, which is the right parent.
+    scope = run.holder if run is not None else None
+    # If the program has opened its own scope inside, that is the right parent.
+    if scope is None or _is_inside(context.current_execution(), scope.execution):
         yield
         return
     attachment = context.attach(scope.execution, scope.span_context)
@@ -133,6 +156,37 @@ def _is_inside(execution: Execution | None, other: Execution) -> bool:
             return False
         execution = execution.parent
     return execution is not None
+
+
+def agent_spec(name: str, session_id: Any) -> AgentSpec:
+    """Return the spec of a framework's agent."""
+    return AgentSpec(
+        name,
+        version=None,
+        llm_provider=None,
+        llm_model=None,
+        temperature=None,
+        max_tokens=None,
+        ids=given({"session_id": session_id}),
+        inputs=None,
+    )
+
+
+def tool_spec(name: str, call_id: Any, *, kind: str = "function") -> ToolSpec:
+    """Return the spec of a framework's tool."""
+    return ToolSpec(name, tool_type=kind, tool_call_id=text(call_id), ids={}, inputs=None)
+
+
+def enter_scope(spec: Spec, inputs: dict[str, Any]) -> ExecutionScope | None:
+    """Open a scope and make it current; `None` if nothing is recorded."""
+
+    def entered(recorder: Recorder) -> ExecutionScope:
+        scope = spec.open(recorder, Arguments((), 0, (), inputs))
+        scope.attach()
+        return scope
+
+    scope: ExecutionScope | None = recorded(entered, None)
+    return scope
 
 
 def open_scope(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from tracereel._core.executions.output import OutputStream
@@ -16,7 +17,6 @@ from tracereel.providers.usage import usage_of
 KINDS: Final = ("tool_status", "token", "done", "error")
 MAX_SOURCES: Final = 200
 """Sources and context chunks that are listed per response; all sources are counted."""
-SSE: Final = "sse"
 
 Rounds = Literal["calls", "streams"]
 
@@ -29,34 +29,34 @@ class SseAgentError(Exception):
         self.code = code
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SseSettings:
+    """Options for reading the frames of an agent."""
+
+    round_limit: int | None
+    rounds: Rounds
+    names: Mapping[str, str]
+    records_tools: bool
+
+
 class SseRun(OutputStream):
     """Content of one execution's frames so far; its text is the agent's response."""
 
     def __init__(
-        self,
-        *,
-        captures: bool,
-        round_limit: int | None,
-        rounds: Rounds,
-        names: Mapping[str, str],
-        asked_thread: str | None,
-        status: int | None,
+        self, scope: Any, settings: SseSettings, *, asked_thread: str | None, status: int | None
     ) -> None:
-        super().__init__(SSE, captures=captures)
+        super().__init__("sse", captures=scope.captures)
         self.outcome: str | None = None
         """`done` or `error` after such a frame."""
         self.failure: SseAgentError | None = None
         self.thread_id = asked_thread
         self.run_id: str | None = None
-        self.tools: Tools | None = None
+        self.tools = Tools(scope.recorder, scope) if settings.records_tools else None
         self.streams = 0
         """Number of streams opened."""
-        self._scope: Any = None
+        self._scope = scope
+        self._settings = settings
         self._reader = FrameReader()
-        self._captures_content = captures
-        self._round_limit = round_limit
-        self._rounds_by = rounds
-        self._names = names
         self._asked_thread = asked_thread
         self._status = status
         self._round = 0
@@ -70,12 +70,6 @@ class SseRun(OutputStream):
         self._malformed = 0
         self._ignored = 0
         self._too_long = 0
-
-    def begin(self, scope: Any, *, records_tools: bool) -> None:
-        """Attach the scope of the execution."""
-        self._scope = scope
-        if records_tools:
-            self.tools = Tools(scope.recorder, scope)
 
     def opened(self, *, lines: bool | None = None) -> None:
         """Start reading a stream: the first, or another one after tool results."""
@@ -101,7 +95,7 @@ class SseRun(OutputStream):
         said = mapping(payload)
         if kind == MESSAGE and (named := text(said.get("type"))) is not None:
             kind = named
-        kind = self._names.get(kind, kind)
+        kind = self._settings.names.get(kind, kind)
         self._identify(said)
         if self.outcome is not None:
             return
@@ -122,8 +116,10 @@ class SseRun(OutputStream):
             self._tool(said)
         elif kind == "done":
             self._done(said)
+            self._end("done")
         else:
             self._failed(said, frame.data if payload is None else payload)
+            self._end("error")
 
     def _identify(self, said: dict[str, Any]) -> None:
         thread = get(said, "threadId", "thread_id", "sessionId", "session_id")
@@ -167,7 +163,7 @@ class SseRun(OutputStream):
     def _begin_round(self, said: dict[str, Any]) -> None:
         """Start a round for a tool call, unless it belongs to the current round."""
         mark: object = get(said, "round")
-        if mark is None and self._rounds_by == "streams":
+        if mark is None and self._settings.rounds == "streams":
             mark = ("stream", self.streams)
         if mark is not None and mark == self._round_mark:
             return
@@ -175,7 +171,7 @@ class SseRun(OutputStream):
             return
         self._round_mark = mark
         self._round += 1
-        self._scope.execution.round(limit=self._round_limit)
+        self._scope.execution.round(limit=self._settings.round_limit)
 
     def _done(self, said: dict[str, Any]) -> None:
         sources = said.get("sources")
@@ -190,7 +186,6 @@ class SseRun(OutputStream):
                 prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens
             )
         execution.set(llm_model=text(said.get("model")))
-        self._end("done")
 
     def _failed(self, said: dict[str, Any], data: Any) -> None:
         found = get(said, "message", "error", "detail")
@@ -202,7 +197,6 @@ class SseRun(OutputStream):
             values.text(text(message) or "the agent sent an error without a message", 4096),
             code=None if code is None else values.label(code),
         )
-        self._end("error")
 
     def _end(self, outcome: str) -> None:
         self.outcome = outcome
@@ -228,9 +222,12 @@ class SseRun(OutputStream):
 
     def fields(self) -> dict[str, Any]:
         """Return the additional fields of the closing event."""
+        state = None
+        if self.thread_id is not None:
+            state = "resumed" if self.thread_id == self._asked_thread else "new"
         said: dict[str, Any] = {
             "run_id": self.run_id,
-            "session_state": self._session_state(),
+            "session_state": state,
             "streams": self.streams,
             "output_items": self.items,
         }
@@ -242,13 +239,13 @@ class SseRun(OutputStream):
                 said["tokens_per_second"] = round((self.items - 1) / seconds, 3)
         if self.tools is not None and self.tools.calls:
             said["tool_calls"] = self.tools.calls
-        if self._round_limit is not None:
-            said["rounds"] = min(self._round, self._round_limit)
-            said["round_limit"] = self._round_limit
-            said["round_limit_reached"] = self._round >= self._round_limit
+        if (limit := self._settings.round_limit) is not None:
+            said["rounds"] = min(self._round, limit)
+            said["round_limit"] = limit
+            said["round_limit_reached"] = self._round >= limit
         if self._sources is not None:
             said["source_count"] = len(self._sources)
-            if self._captures_content:
+            if self._scope.captures:
                 said["sources"] = values.plain(self._sources[:MAX_SOURCES])
         if self._chunk_ids is not None:
             said["context_chunk_ids"] = values.plain(self._chunk_ids[:MAX_SOURCES])
@@ -259,8 +256,3 @@ class SseRun(OutputStream):
         }
         said.update({name: count for name, count in counts.items() if count})
         return said
-
-    def _session_state(self) -> str | None:
-        if self.thread_id is None:
-            return None
-        return "resumed" if self.thread_id == self._asked_thread else "new"

@@ -11,7 +11,7 @@ from tracereel._core.executions.steps import StepScope, StepSpec
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel._runtime import guard
-from tracereel.integrations._sse_run import Rounds, SseRun
+from tracereel.integrations._sse_run import SseRun, SseSettings
 from tracereel.integrations._sse_tools import inside
 from tracereel.providers.reading import get
 from tracereel.semconv import SUMMARY_LIMIT
@@ -69,36 +69,11 @@ class _Asked(Arguments):
 class SseSpec(AgentSpec):
     """Options of `traced_sse` or `wrap`."""
 
-    __slots__ = ("lines", "names", "records_tools", "round_limit", "rounds", "status")
+    __slots__ = ("lines", "settings", "status")
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        version: str | None,
-        llm_provider: str | None,
-        llm_model: str | None,
-        round_limit: int | None,
-        rounds: Rounds,
-        names: Mapping[str, str],
-        records_tools: bool,
-        ids: Ids,
-        inputs: Mapping[str, Any] | None,
-    ) -> None:
-        super().__init__(
-            name,
-            version=version,
-            llm_provider=llm_provider,
-            llm_model=llm_model,
-            temperature=None,
-            max_tokens=None,
-            ids=ids,
-            inputs=inputs,
-        )
-        self.round_limit = round_limit
-        self.rounds = rounds
-        self.names = names
-        self.records_tools = records_tools
+    def __init__(self, name: str, settings: SseSettings, **about: Any) -> None:
+        super().__init__(name, temperature=None, max_tokens=None, **about)
+        self.settings = settings
         self.status: int | None = None
         """HTTP status, if there is a response."""
         self.lines: bool | None = None
@@ -126,15 +101,8 @@ class SseScope(AgentScope):
     def opened(self) -> None:
         super().opened()
         spec = self.spec
-        self.run = SseRun(
-            captures=self.captures,
-            round_limit=spec.round_limit,
-            rounds=spec.rounds,
-            names=spec.names,
-            asked_thread={**spec.ids, **self.arguments.ids()}.get("session_id"),
-            status=spec.status,
-        )
-        self.run.begin(self, records_tools=spec.records_tools)
+        thread = {**spec.ids, **self.arguments.ids()}.get("session_id")
+        self.run = SseRun(self, spec.settings, asked_thread=thread, status=spec.status)
         self.stream = self.run
         self.execution.notes[RUN] = self.run, self
 

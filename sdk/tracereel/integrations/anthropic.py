@@ -7,15 +7,16 @@ Clients for Bedrock, Vertex and Foundry, asynchronous clients, streams, stream h
 responses and copies made with `with_options` are recorded too. `unwrap(client)` stops recording.
 """
 
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from tracereel.integrations import _packages, _stainless
+from tracereel.integrations import _client_hooks, _packages, _stainless
 from tracereel.integrations._dialects import ANTHROPIC
 
 ClientT = TypeVar("ClientT")
 
 _ROUTES: Final = {"/v1/messages": ANTHROPIC}
-_patches: Final = _stainless.ClientPatches()
+_EXPECTED: Final = "anthropic.Anthropic or anthropic.AsyncAnthropic"
+_patches: Final = _client_hooks.ClassHooks()
 
 
 def wrap(client: ClientT, *, provider: str = "anthropic") -> ClientT:
@@ -27,9 +28,7 @@ def wrap(client: ClientT, *, provider: str = "anthropic") -> ClientT:
     Raises:
         TypeError: it is not an Anthropic client.
     """
-    _stainless.check(client, "anthropic", "anthropic.Anthropic or anthropic.AsyncAnthropic")
-    _packages.warn_if_old("anthropic")
-    return _stainless.wrap(client, _recording(provider))
+    return _stainless.wrap(client, "anthropic", _EXPECTED, _recording(provider))
 
 
 def unwrap(client: ClientT) -> ClientT:
@@ -43,7 +42,8 @@ def instrument() -> None:
         import anthropic
 
     _packages.warn_if_old("anthropic")
-    _patches.apply((anthropic.Anthropic, anthropic.AsyncAnthropic), _recording("anthropic"))
+    classes = (anthropic.Anthropic, anthropic.AsyncAnthropic)
+    _patches.apply({kind: _stainless.hooks_of(kind) for kind in classes}, _recording("anthropic"))
 
 
 def uninstrument() -> None:
@@ -52,7 +52,4 @@ def uninstrument() -> None:
 
 
 def _recording(provider: str) -> _stainless.Recording:
-    def named(_client: Any) -> str:
-        return provider
-
-    return _stainless.Recording(_ROUTES, named)
+    return _stainless.Recording(_ROUTES, lambda _client: provider)

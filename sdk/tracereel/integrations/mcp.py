@@ -8,28 +8,23 @@ supported. `unwrap(client)` stops recording; `instrument()` and `uninstrument()`
 sessions.
 """
 
-import functools
-from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from tracereel._core import context, tape_session
-from tracereel._core import recorder as _recorder
-from tracereel._core.executions.arguments import Arguments
-from tracereel._core.executions.calls import ToolSpec
 from tracereel._core.executions.scope import ExecutionScope
 from tracereel._runtime import guard
-from tracereel.integrations import _packages
-from tracereel.integrations._runs import FailedToolError
+from tracereel.integrations import _client_hooks, _packages
+from tracereel.integrations._client_hooks import Original
+from tracereel.integrations._runs import FailedToolError, enter_scope, tool_spec
 from tracereel.providers.reading import as_data, get, plain_text
 
 ClientT = TypeVar("ClientT")
 
 TOOL_TYPE: Final = "mcp"
 _METHOD: Final = "call_tool"
-_MARK: Final = "_tracereel_recording"
 _INSIDE: Final = "mcp_call"
 """Note on the execution of a call, to ignore the nested call of the session."""
-_before: Final[list[tuple[type, Any]]] = []
+_patches: Final = _client_hooks.ClassHooks()
 
 
 def wrap(client: ClientT) -> ClientT:
@@ -43,19 +38,12 @@ def wrap(client: ClientT) -> ClientT:
             f"wrap takes a client, mcp.Client or mcp.ClientSession; got {_packages.kind_of(client)}"
         )
     _packages.warn_if_old("mcp")
-    own = vars(client)
-    if _MARK not in own:
-        own[_MARK] = True
-        own[_METHOD] = _recorded(getattr(client, _METHOD))
-    return client
+    return _client_hooks.wrap(client, _HOOKS, True)
 
 
 def unwrap(client: ClientT) -> ClientT:
     """Stop recording a client; return the same object."""
-    own = vars(client)
-    if own.pop(_MARK, None) is not None:
-        own.pop(_METHOD, None)
-    return client
+    return _client_hooks.unwrap(client, _HOOKS)
 
 
 def instrument() -> None:
@@ -64,45 +52,25 @@ def instrument() -> None:
         from mcp import ClientSession
 
     _packages.warn_if_old("mcp")
-    if _before:
-        return
-    original = vars(ClientSession)[_METHOD]
-    _before.append((ClientSession, original))
-
-    @functools.wraps(original)
-    async def call_tool(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return await _call(functools.partial(original, self), args, kwargs)
-
-    setattr(ClientSession, _METHOD, call_tool)
+    _patches.apply({ClientSession: _HOOKS}, True)
 
 
 def uninstrument() -> None:
     """Undo `instrument`."""
-    while _before:
-        kind, original = _before.pop()
-        setattr(kind, _METHOD, original)
+    _patches.undo()
 
 
-def _recorded(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    @functools.wraps(original)
-    async def call_tool(*args: Any, **kwargs: Any) -> Any:
-        return await _call(original, args, kwargs)
-
-    return call_tool
-
-
-async def _call(
-    original: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+async def _call_tool(
+    recording: bool | None, original: Original, client: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    scope = _opened(args, kwargs)
+    scope = _opened(args, kwargs) if recording else None
     if scope is None:
-        return await original(*args, **kwargs)
-    tape = scope.recorder.tape
+        return await original(client, *args, **kwargs)
     try:
-        if tape is None:
-            result = await original(*args, **kwargs)
+        if (tape := scope.recorder.tape) is None:
+            result = await original(client, *args, **kwargs)
         else:
-            result = await _taped(tape, scope, original, args, kwargs)
+            result = await _taped(tape, scope, original, client, args, kwargs)
     except BaseException as error:
         scope.fail(error)
         raise
@@ -111,10 +79,14 @@ async def _call(
     return result
 
 
+_HOOKS: Final = {_METHOD: _call_tool}
+
+
 async def _taped(
     tape: Any,
     scope: ExecutionScope,
-    original: Callable[..., Awaitable[Any]],
+    original: Original,
+    client: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
@@ -122,7 +94,7 @@ async def _taped(
     answered: list[Any] = []
 
     async def call_tool(*args: Any, **kwargs: Any) -> Any:
-        answered.append(await original(*args, **kwargs))
+        answered.append(await original(client, *args, **kwargs))
         return _shown(answered[0])
 
     told = await tape_session.coroutine(tape, scope, call_tool, args, kwargs)
@@ -151,21 +123,15 @@ def _result(told: Any) -> Any:
 
 def _opened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExecutionScope | None:
     """Open the scope of a call; `None` if it is not recorded here."""
-    recorder = _recorder.active()
     around = context.current_execution()
-    if recorder is None or (around is not None and _INSIDE in around.notes):
+    if around is not None and _INSIDE in around.notes:
         return None
-    try:
-        name = str(args[0] if args else kwargs.get("name"))
-        arguments = args[1] if len(args) > 1 else kwargs.get("arguments")
-        spec = ToolSpec(name, tool_type=TOOL_TYPE, tool_call_id=None, ids={}, inputs=None)
-        given = arguments if isinstance(arguments, dict) else {}
-        scope = spec.open(recorder, Arguments((), 0, (), given))
+    name = str(args[0] if args else kwargs.get("name"))
+    arguments = args[1] if len(args) > 1 else kwargs.get("arguments")
+    given = arguments if isinstance(arguments, dict) else {}
+    scope = enter_scope(tool_spec(name, None, kind=TOOL_TYPE), given)
+    if scope is not None:
         scope.execution.notes[_INSIDE] = True
-        scope.attach()
-    except Exception as error:  # noqa: BLE001
-        guard.report("mcp", error)
-        return None
     return scope
 
 

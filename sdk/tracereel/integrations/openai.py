@@ -9,7 +9,7 @@ Azure clients, asynchronous clients, streams, stream helpers, raw responses and 
 
 from typing import Any, Final, TypeVar
 
-from tracereel.integrations import _packages, _stainless
+from tracereel.integrations import _client_hooks, _packages, _stainless
 from tracereel.integrations._dialects import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
 
 ClientT = TypeVar("ClientT")
@@ -20,7 +20,8 @@ _ROUTES: Final = {
     "/completions": COMPLETIONS,
     "/embeddings": EMBEDDINGS,
 }
-_patches: Final = _stainless.ClientPatches()
+_EXPECTED: Final = "openai.OpenAI, openai.AsyncOpenAI or one of Azure's"
+_patches: Final = _client_hooks.ClassHooks()
 
 
 def wrap(client: ClientT, *, provider: str | None = None) -> ClientT:
@@ -33,9 +34,7 @@ def wrap(client: ClientT, *, provider: str | None = None) -> ClientT:
     Raises:
         TypeError: it is not an OpenAI client.
     """
-    _stainless.check(client, "openai", "openai.OpenAI, openai.AsyncOpenAI or one of Azure's")
-    _packages.warn_if_old("openai")
-    return _stainless.wrap(client, _recording(provider))
+    return _stainless.wrap(client, "openai", _EXPECTED, _recording(provider))
 
 
 def unwrap(client: ClientT) -> ClientT:
@@ -49,7 +48,8 @@ def instrument() -> None:
         import openai
 
     _packages.warn_if_old("openai")
-    _patches.apply((openai.OpenAI, openai.AsyncOpenAI), _recording(None))
+    classes = (openai.OpenAI, openai.AsyncOpenAI)
+    _patches.apply({kind: _stainless.hooks_of(kind) for kind in classes}, _recording(None))
 
 
 def uninstrument() -> None:

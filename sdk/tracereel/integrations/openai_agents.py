@@ -7,31 +7,28 @@ It adds a trace processor beside existing ones; `uninstrument()` stops it. Other
 SDK's traces is not affected.
 """
 
-import json
 from typing import Any, Final
 
-from tracereel._core.executions.agent import AgentSpec
-from tracereel._core.executions.arguments import given
-from tracereel._core.executions.calls import ToolSpec
 from tracereel._core.executions.scope import Spec
 from tracereel._core.executions.steps import StepSpec
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel._runtime import guard
-from tracereel.integrations import _packages
+from tracereel.integrations import _compat, _packages
 from tracereel.integrations._dialects import CHAT, RESPONSES, Dialect
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
 from tracereel.integrations._runs import (
     FailedToolError,
     FrameworkRun,
     FrameworkRuns,
+    agent_spec,
     open_scope,
     recorded,
+    tool_spec,
 )
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.base import UNKNOWN_MODEL
-from tracereel.providers.normalizer import BatchResultNormalizer
-from tracereel.providers.reading import as_data, get, items, mapping, text
+from tracereel.providers.reading import as_data, get, items, json_object, mapping, text
 
 with _packages.needed("openai-agents"):
     from agents.tracing import TracingProcessor, add_trace_processor, get_trace_provider
@@ -127,15 +124,12 @@ class TracereelProcessor(TracingProcessor):
             if error is not None:
                 run.call.failed(FailedRunError(error))
             else:
-                answer = _answer_of(data)
-                normalizer = BatchResultNormalizer(
-                    provider="openai", model=run.call.model, keep_raw=False
-                )
-                run.call.told(normalizer.normalize_data(answer), answer)
+                run.call.answered(_answer_of(data))
         elif run.scope is not None:
             if data.type == "function":
                 # The input is available only at the end of the span.
-                run.scope.arguments.kwargs = _arguments(data.input)
+                arguments, kept = json_object(data.input)
+                run.scope.arguments.kwargs = arguments if kept is None else {"input": data.input}
             if error is not None:
                 kind = FailedToolError if data.type == "function" else FailedRunError
                 run.scope.fail(kind(error))
@@ -152,29 +146,12 @@ def _name_of(data: Any) -> str:
 def _spec_of(data: Any, name: str, trace: FrameworkRun | None) -> Spec | None:
     if data.type == "agent":
         session = trace.session_id if trace is not None else None
-        return AgentSpec(
-            name,
-            version=None,
-            llm_provider=None,
-            llm_model=None,
-            temperature=None,
-            max_tokens=None,
-            ids=given({"session_id": session}),
-            inputs=None,
-        )
+        return agent_spec(name, session)
     if data.type == "function":
-        return ToolSpec(name, tool_type="function", tool_call_id=None, ids={}, inputs=None)
+        return tool_spec(name, None)
     if data.type in _STEPS:
         return StepSpec(name, step_type=data.type, ids={}, inputs=None)
     return None
-
-
-def _arguments(given_as: Any) -> dict[str, Any]:
-    try:
-        found = json.loads(given_as) if isinstance(given_as, str) else given_as
-    except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"input": given_as}
 
 
 def _asked(data: Any) -> dict[str, Any]:
@@ -205,17 +182,11 @@ _installed: Final[list[TracereelProcessor]] = []
 
 def instrument() -> None:
     """Record all Agents SDK runs in this process until `uninstrument`."""
-    if not _installed or not _is_registered(_installed[0]):
+    # Programs may replace all processors.
+    if not _installed or not _compat.is_registered(_installed[0], get_trace_provider()):
         _installed[:] = [TracereelProcessor()]
         add_trace_processor(_installed[0])
     _installed[0].enabled = True
-
-
-def _is_registered(processor: TracereelProcessor) -> bool:
-    """Return whether a processor is still registered; programs may replace all processors."""
-    several = getattr(get_trace_provider(), "_multi_processor", None)
-    known = getattr(several, "_processors", None)
-    return known is None or processor in known
 
 
 def uninstrument() -> None:

@@ -8,21 +8,17 @@
 
 from typing import Any, Final
 
-from tracereel._core import recorder as _recorder
-from tracereel._core.executions.agent import AgentSpec
-from tracereel._core.executions.arguments import Arguments, given
-from tracereel._core.executions.calls import ToolSpec
-from tracereel._core.executions.scope import ExecutionScope, Spec
+from tracereel._core.executions.scope import ExecutionScope
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel._runtime import guard
 from tracereel.integrations import _packages
 from tracereel.integrations._dialects import LANGCHAIN
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
+from tracereel.integrations._runs import agent_spec, enter_scope, recorded, tool_spec
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.base import UNKNOWN_MODEL
 from tracereel.providers.names import provider_named
-from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import as_data, json_object, mapping, text
 
 with _packages.needed("pydantic-ai"):
@@ -42,7 +38,10 @@ class TracereelCapability(AbstractCapability[Any]):
 
     async def wrap_run(self, ctx: Any, *, handler: Any) -> Any:
         """Record a run as an agent execution."""
-        scope = self._open(_agent_spec(ctx), {"prompt": ctx.prompt})
+        name = text(getattr(getattr(ctx, "agent", None), "name", None)) or "agent"
+        session = getattr(ctx, "conversation_id", None)
+        spec = agent_spec(values.text(name, values.SHORT_LIMIT), session)
+        scope = enter_scope(spec, {"prompt": ctx.prompt}) if self.enabled else None
         return await _followed(scope, handler(), lambda result: getattr(result, "output", result))
 
     async def wrap_tool_execute(
@@ -50,20 +49,19 @@ class TracereelCapability(AbstractCapability[Any]):
     ) -> Any:
         """Record a tool call."""
         del ctx, tool_def
-        spec = ToolSpec(
-            values.text(call.tool_name, values.SHORT_LIMIT),
-            tool_type="function",
-            tool_call_id=text(call.tool_call_id),
-            ids={},
-            inputs=None,
-        )
-        scope = self._open(spec, args if isinstance(args, dict) else {"input": args})
+        spec = tool_spec(values.text(call.tool_name, values.SHORT_LIMIT), call.tool_call_id)
+        inputs = args if isinstance(args, dict) else {"input": args}
+        scope = enter_scope(spec, inputs) if self.enabled else None
         return await _followed(scope, handler(args), lambda result: result)
 
     async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
         """Record a model call."""
         del ctx
-        call = self._asked(request_context)
+
+        def made(recorder: Recorder) -> ModelCall:
+            return _model_call(recorder, request_context, self._memory)
+
+        call: ModelCall | None = recorded(made, None) if self.enabled else None
         if call is None:
             return await handler(request_context)
         framework_tells_of(call)
@@ -77,35 +75,10 @@ class TracereelCapability(AbstractCapability[Any]):
             call.detach()
         with guard.Guard("pydantic_ai"):
             answer = _answer_of(response)
-            normalizer = BatchResultNormalizer(
-                provider="langchain", model=call.model, keep_raw=False
-            )
             # Tool arguments may be objects of the program.
             said = values.plain({"role": "assistant", "content": answer["content"]})
-            call.told(normalizer.normalize_data(answer), {"messages": [said], "id": answer["id"]})
+            call.answered(answer, shown={"messages": [said], "id": answer["id"]})
         return response
-
-    def _asked(self, request: Any) -> ModelCall | None:
-        recorder = _recorder.active() if self.enabled else None
-        if recorder is None:
-            return None
-        try:
-            return _model_call(recorder, request, self._memory)
-        except Exception as error:  # noqa: BLE001
-            guard.report("pydantic_ai", error)
-            return None
-
-    def _open(self, spec: Spec, inputs: dict[str, Any]) -> ExecutionScope | None:
-        recorder = _recorder.active() if self.enabled else None
-        if recorder is None:
-            return None
-        try:
-            scope = spec.open(recorder, Arguments((), 0, (), inputs))
-            scope.attach()
-        except Exception as error:  # noqa: BLE001
-            guard.report("pydantic_ai", error)
-            return None
-        return scope
 
 
 async def _followed(scope: ExecutionScope | None, work: Any, shown: Any) -> Any:
@@ -118,20 +91,6 @@ async def _followed(scope: ExecutionScope | None, work: Any, shown: Any) -> Any:
         raise
     scope.complete(shown(result))
     return result
-
-
-def _agent_spec(ctx: Any) -> AgentSpec:
-    name = text(getattr(getattr(ctx, "agent", None), "name", None)) or "agent"
-    return AgentSpec(
-        values.text(name, values.SHORT_LIMIT),
-        version=None,
-        llm_provider=None,
-        llm_model=None,
-        temperature=None,
-        max_tokens=None,
-        ids=given({"session_id": getattr(ctx, "conversation_id", None)}),
-        inputs=None,
-    )
 
 
 def _model_call(recorder: Recorder, request: Any, memory: ToolMemory) -> ModelCall:

@@ -1,4 +1,4 @@
-"""Integration for agents that stream Server-Sent Events (`tool_status`, `token`, `done`, `error`).
+r"""Integration for agents that stream Server-Sent Events (`tool_status`, `token`, `done`, `error`).
 
     from tracereel.integrations import sse
 
@@ -8,7 +8,7 @@
 
     @sse.traced_sse("ss-expert", round_limit=6)
     async def ask(message: str, thread_id: str | None = None):
-        yield "event: token\\ndata: {…}\\n\\n"
+        yield "event: token\ndata: {…}\n\n"
 
 A wrapped stream yields the same items. Frames are read as they pass and are not delayed.
 """
@@ -23,7 +23,7 @@ from tracereel._core.wrapping import wrap as wrap_function
 from tracereel._redact import values
 from tracereel.integrations._sse_frames import Frame as Frame
 from tracereel.integrations._sse_frames import FrameReader as FrameReader
-from tracereel.integrations._sse_run import KINDS, Rounds
+from tracereel.integrations._sse_run import KINDS, Rounds, SseSettings
 from tracereel.integrations._sse_run import SseAgentError as SseAgentError
 from tracereel.integrations._sse_scope import SseSpec, StreamSpec, spec_of_block
 
@@ -171,15 +171,18 @@ def _spec(name: str, options: SseOptions, function: str) -> SseSpec:
         "user_id": options.get("user_id"),
         "session_id": options.get("thread_id"),
     }
-    return SseSpec(
-        values.text(name, values.SHORT_LIMIT),
-        version=options.get("version"),
-        llm_provider=options.get("llm_provider"),
-        llm_model=options.get("llm_model"),
+    settings = SseSettings(
         round_limit=values.count(options.get("round_limit")),
         rounds=rounds,
         names=names,
         records_tools=options.get("tools", True),
+    )
+    return SseSpec(
+        values.text(name, values.SHORT_LIMIT),
+        settings,
+        version=options.get("version"),
+        llm_provider=options.get("llm_provider"),
+        llm_model=options.get("llm_model"),
         ids=given(ids),
         inputs=options.get("inputs"),
     )

@@ -22,8 +22,8 @@ from tracereel.providers.base import (
 )
 from tracereel.providers.capabilities import Capabilities, capabilities_for
 from tracereel.providers.emission import message_fields
-from tracereel.providers.errors import UnknownProviderError
 from tracereel.providers.event_store import to_event_store
+from tracereel.providers.names import UnknownProviderError
 from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.routing import Routing
 from tracereel.providers.stop_reasons import STOP_REASONS, canonical_stop_reason

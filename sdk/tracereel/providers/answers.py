@@ -13,6 +13,7 @@ from tracereel.providers.base import (
     ToolResult,
     Usage,
 )
+from tracereel.providers.reading import json_object
 
 
 @dataclass(slots=True)
@@ -50,4 +51,64 @@ class Answer:
     """Stop reason that overrides the provider's."""
 
     def report(self, code: str, message: str, block_index: int | None, raw: Any) -> None:
+        """Add a part that could not be read."""
         self.problems.append(Problem(code=code, message=message, block_index=block_index, raw=raw))
+
+    def say(self, content: str, index: int, raw: Any, citations: tuple[Citation, ...] = ()) -> None:
+        """Add a text."""
+        kind: EventType = "user_message" if self.role == "user" else "assistant_message"
+        self.pieces.append(AnswerPiece(kind, index, content, citations=citations, raw=raw))
+
+    def think(self, content: str | None, index: int, raw: Any) -> None:
+        """Add reasoning; it has no content if the provider encrypts it."""
+        self.pieces.append(AnswerPiece("thinking", index, content, raw=raw))
+
+    def request(
+        self,
+        index: int,
+        *,
+        identity: str | None,
+        name: str,
+        arguments: Any,
+        raw: Any,
+        at_provider: bool = False,
+        provider_id: str | None = None,
+    ) -> None:
+        """Add a tool request; invalid arguments are kept as text and reported."""
+        parsed, kept = json_object(arguments)
+        if kept is not None:
+            message = f"the arguments of {name[:80]!r} are no JSON object"
+            self.report("malformed_tool_arguments", message, index, kept)
+        call = ToolCall(
+            id=identity or "",
+            name=name,
+            arguments=parsed,
+            arguments_text=kept,
+            runs_at_provider=at_provider,
+            provider_id=provider_id,
+        )
+        self.pieces.append(AnswerPiece("tool_request", index, tool_call=call, raw=raw))
+
+    def respond(
+        self,
+        index: int,
+        *,
+        identity: str | None,
+        name: str | None,
+        content: Any,
+        shown: str | None,
+        raw: Any,
+        error: str | None = None,
+        at_provider: bool = False,
+    ) -> None:
+        """Add a tool result, with the text to show; with an error it is a failure."""
+        result = ToolResult(
+            call_id=identity or "",
+            name=name,
+            content=content,
+            success=error is None,
+            error=error,
+            runs_at_provider=at_provider,
+        )
+        piece = AnswerPiece("tool_response", index, shown, tool_result=result, raw=raw)
+        self.pieces.append(piece)

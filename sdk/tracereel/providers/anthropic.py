@@ -3,22 +3,16 @@
 from typing import Any
 
 from tracereel.providers.answers import Answer
-from tracereel.providers.blocks import (
-    read_blocks,
-)
+from tracereel.providers.blocks import completed, read_blocks
 from tracereel.providers.failures import read_failure
 from tracereel.providers.reading import mapping, text, word
-from tracereel.providers.usage import usage_of
 
 
 def read(response: dict[str, Any], provider: str = "anthropic") -> list[Answer]:
     """Read the answer of a Messages API response."""
     answer = Answer("assistant", provider)
     answer.failure = read_failure(response)
-    answer.model = text(response.get("model"))
-    answer.message_id = text(response.get("id"))
-    answer.usage = usage_of(response)
     answer.stop_word = word(response.get("stop_reason"))
     answer.refusal = text(mapping(response.get("stop_details")).get("explanation"))
     read_blocks(answer, response.get("content"))
-    return [answer]
+    return completed([answer], response)

@@ -1,7 +1,7 @@
 """Canonical events for the responses and streams of all providers."""
 
 from hashlib import blake2b
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -33,54 +33,38 @@ StreamEventType = Literal[
 StopReason = Literal["success", "max_tokens", "paused", "refused", "error", "user_cancelled"]
 PersistenceStrategy = Literal["sync", "async", "transient"]
 
-PERSISTENCE: Final[dict[str, PersistenceStrategy]] = {
-    "session_start": "transient",
-    "user_message": "sync",
-    "thinking": "transient",
-    "tool_request": "async",
-    "tool_response": "async",
-    "assistant_message": "sync",
-    "error": "transient",
-    "complete": "transient",
-    "approval_requested": "sync",
-    "approval_resolved": "sync",
-    "turn_paused": "sync",
-    "content_refused": "sync",
-    "stream_start": "transient",
-    "reasoning_delta": "transient",
-    "content_delta": "transient",
-    "tool_call": "transient",
-    "citation": "transient",
-    "usage": "transient",
-    "stream_end": "transient",
+_KINDS: Final[dict[str, tuple[str, PersistenceStrategy]]] = {
+    "session_start": ("system", "transient"),
+    "user_message": ("user", "sync"),
+    "thinking": ("assistant", "transient"),
+    "tool_request": ("assistant", "async"),
+    "tool_response": ("tool", "async"),
+    "assistant_message": ("assistant", "sync"),
+    "error": ("system", "transient"),
+    "complete": ("system", "transient"),
+    "approval_requested": ("system", "sync"),
+    "approval_resolved": ("user", "sync"),
+    "turn_paused": ("assistant", "sync"),
+    "content_refused": ("assistant", "sync"),
+    "stream_start": ("system", "transient"),
+    "reasoning_delta": ("assistant", "transient"),
+    "content_delta": ("assistant", "transient"),
+    "tool_call": ("assistant", "transient"),
+    "citation": ("assistant", "transient"),
+    "usage": ("system", "transient"),
+    "stream_end": ("system", "transient"),
 }
+ROLES: Final = {kind: role for kind, (role, _) in _KINDS.items()}
+"""Event type → role of its author."""
+PERSISTENCE: Final = {kind: strategy for kind, (_, strategy) in _KINDS.items()}
 """Event type → when a message store keeps it: at once, later, or never."""
 
-ROLES: Final[dict[str, str]] = {
-    "session_start": "system",
-    "user_message": "user",
-    "thinking": "assistant",
-    "tool_request": "assistant",
-    "tool_response": "tool",
-    "assistant_message": "assistant",
-    "error": "system",
-    "complete": "system",
-    "approval_requested": "system",
-    "approval_resolved": "user",
-    "turn_paused": "assistant",
-    "content_refused": "assistant",
-    "stream_start": "system",
-    "reasoning_delta": "assistant",
-    "content_delta": "assistant",
-    "tool_call": "assistant",
-    "citation": "assistant",
-    "usage": "system",
-    "stream_end": "system",
-}
-"""Event type → role of its author."""
+AddableT = TypeVar("AddableT", int, "Usage")
 
-RETIRED_TYPES: Final = frozenset({"thinking_chunk", "message_chunk", "message_partial"})
-"""Event types of an older protocol that are never emitted."""
+
+def sum_known(left: AddableT | None, right: AddableT | None) -> AddableT | None:
+    """Add two numbers or usages; a missing one does not count."""
+    return left if right is None else right if left is None else left + right
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,20 +80,19 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total_tokens(self) -> int:
+        """Input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
-            cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
-            cache_creation_tokens=_sum(self.cache_creation_tokens, other.cache_creation_tokens),
-            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
+            cached_tokens=sum_known(self.cached_tokens, other.cached_tokens),
+            cache_creation_tokens=sum_known(
+                self.cache_creation_tokens, other.cache_creation_tokens
+            ),
+            reasoning_tokens=sum_known(self.reasoning_tokens, other.reasoning_tokens),
         )
-
-
-def _sum(left: int | None, right: int | None) -> int | None:
-    return left if right is None else right if left is None else left + right
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +163,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waited_seconds(self) -> float | None:
+        """Seconds from question to resolution, or `None` if one is unknown."""
         if self.requested_at is None or self.resolved_at is None:
             return None
         return max(0.0, self.resolved_at - self.requested_at)
@@ -193,62 +177,6 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     message_index: int | None = None
     block_index: int | None = None
     raw: Any = None
-
-
-def event_id(key: tuple[str | None, str | None, int, str, str | None]) -> str:
-    """Return the id of an event for its session, message, position, type and content."""
-    digest = blake2b(repr(key).encode("utf-8", "backslashreplace"), digest_size=12)
-    return f"nev_{digest.hexdigest()}"
-
-
-class NormalizedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a turn, independent of the provider."""
-
-    type: EventType
-    original_index: int
-    """Position among all events of the turn."""
-    provider: str
-    model: str = UNKNOWN_MODEL
-    agent_name: str | None = None
-    session_id: str | None = None
-    message_id: str | None = None
-    message_index: int | None = None
-    """Index of the message."""
-    block_index: int | None = None
-    """Index of the block in its message."""
-    candidate_index: int = 0
-    """Index among alternative responses to the same request."""
-    is_streaming: bool = False
-    is_final: bool = True
-    content: str | None = None
-    tool_call: ToolCall | None = None
-    tool_result: ToolResult | None = None
-    approval: Approval | None = None
-    citations: tuple[Citation, ...] = ()
-    usage: Usage | None = None
-    """Set on the last event of a response, so that sums over events are correct."""
-    stop_reason: StopReason | None = None
-    stop_reason_raw: str | None = None
-    """Stop reason of the provider."""
-    failure: Failure | None = None
-    problems: tuple[Problem, ...] = ()
-    raw: Any = None
-    """Original data from the provider."""
-
-    @property
-    def event_id(self) -> str:
-        """Deterministic id: the same input always gets the same id."""
-        call, result = self.tool_call, self.tool_result
-        about = call.id if call else result.call_id if result else self.content
-        return event_id((self.session_id, self.message_id, self.original_index, self.type, about))
-
-    @property
-    def role(self) -> str:
-        return ROLES[self.type]
-
-    @property
-    def persistence_strategy(self) -> PersistenceStrategy:
-        return PERSISTENCE[self.type]
 
 
 class StreamTimings(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,39 +193,78 @@ class StreamTimings(msgspec.Struct, frozen=True, kw_only=True):
     """Output tokens divided by the time since the first token; `None` if unknown."""
 
 
-class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a stream."""
+class CanonicalEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of all events, independent of the provider."""
 
-    type: StreamEventType
+    type: str
     provider: str
-    timestamp: float
-    """Seconds since 1970."""
     original_index: int
-    """Position among the events of the stream."""
-    block_index: int
+    """Position among all events of the turn or stream."""
     model: str = UNKNOWN_MODEL
     message_id: str | None = None
-    is_streaming: bool = True
-    is_final: bool = False
+    block_index: int | None = None
+    """Index of the block in its message."""
+    is_streaming: bool = False
+    is_final: bool = True
     content: str | None = None
-    reasoning: str | None = None
     tool_call: ToolCall | None = None
-    citation: Citation | None = None
     usage: Usage | None = None
+    """Set on the last event of a response, so that sums over events are correct."""
     stop_reason: StopReason | None = None
     stop_reason_raw: str | None = None
+    """Stop reason of the provider."""
     failure: Failure | None = None
-    timings: StreamTimings | None = None
     raw: Any = None
-    """Original chunk."""
+    """Original data or chunk from the provider."""
 
     @property
     def role(self) -> str:
+        """Role of the author."""
         return ROLES[self.type]
 
     @property
     def persistence_strategy(self) -> PersistenceStrategy:
+        """When a message store keeps the event."""
         return PERSISTENCE[self.type]
+
+
+class NormalizedEvent(CanonicalEvent, frozen=True, kw_only=True):
+    """One event of a turn."""
+
+    type: EventType
+    agent_name: str | None = None
+    session_id: str | None = None
+    message_index: int | None = None
+    """Index of the message."""
+    candidate_index: int = 0
+    """Index among alternative responses to the same request."""
+    tool_result: ToolResult | None = None
+    approval: Approval | None = None
+    citations: tuple[Citation, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def event_id(self) -> str:
+        """Deterministic id: the same input always gets the same id."""
+        call, result = self.tool_call, self.tool_result
+        about = call.id if call else result.call_id if result else self.content
+        key = (self.session_id, self.message_id, self.original_index, self.type, about)
+        digest = blake2b(repr(key).encode("utf-8", "backslashreplace"), digest_size=12)
+        return f"nev_{digest.hexdigest()}"
+
+
+class StreamEvent(CanonicalEvent, frozen=True, kw_only=True):
+    """One event of a stream."""
+
+    type: StreamEventType
+    timestamp: float
+    """Seconds since 1970."""
+    block_index: int
+    is_streaming: bool = True
+    is_final: bool = False
+    reasoning: str | None = None
+    citation: Citation | None = None
+    timings: StreamTimings | None = None
 
 
 class Normalized(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,7 @@ from typing import Final
 
 import msgspec
 
-from tracereel.providers.errors import UnknownProviderError
-from tracereel.providers.names import provider_named
+from tracereel.providers.names import known_provider
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,13 +72,10 @@ def capabilities_for(provider: str, model: str | None = None) -> Capabilities:
     Raises:
         UnknownProviderError: no capabilities are known for that provider.
     """
-    name = provider_named(provider) if isinstance(provider, str) else None
-    known = PROVIDER_CAPABILITIES.get(name) if name is not None else None
-    if name is None or known is None:
-        raise UnknownProviderError(provider, PROVIDER_CAPABILITIES)
+    name = known_provider(provider, PROVIDER_CAPABILITIES)
     # Deployments and gateways add prefixes: `models/gemini-2.5-pro`, `eu.anthropic.claude-…`
     bare = re.sub(r"^.*(/|anthropic\.)", "", (model or "").lower())
     for family, capabilities in FAMILY_CAPABILITIES[name]:
         if re.match(re.escape(family) + r"(?![0-9])", bare):
             return capabilities
-    return known
+    return PROVIDER_CAPABILITIES[name]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tracereel.providers.base import Citation, Location
-from tracereel.providers.reading import count, items, mapping, text
+from tracereel.providers.reading import count, first_text, get, items, mapping, text
 
 _RANGES = (
     ("start_char_index", "end_char_index", "char"),
@@ -11,6 +11,7 @@ _RANGES = (
     ("start_block_index", "end_block_index", "block"),
     ("start_index", "end_index", "answer_char"),
 )
+_INDEXES = ("document_index", "search_result_index", "index")
 
 
 def read_citation(value: Any, answer: str = "") -> Citation | None:
@@ -24,32 +25,21 @@ def read_citation(value: Any, answer: str = "") -> Citation | None:
     inner = value.get("url_citation") or value.get("file_citation")
     cited = inner if isinstance(inner, dict) else value
     location = _location(cited)
-    said = text(cited.get("cited_text")) or text(cited.get("quote"))
+    said = first_text(cited, "cited_text", "quote")
     if said is None and location is not None and location.unit == "answer_char":
         said = text(answer[location.start : location.end])
-    title = _named(cited, "document_title", "title", "filename")
-    source = _named(cited, "url", "source", "document_title", "title", "filename", "file_id")
+    title = first_text(cited, "document_title", "title", "filename")
+    source = first_text(cited, "url", "source", "document_title", "title", "filename", "file_id")
     if said is None and source is None:
         return None
-    position = next(
-        (
-            found
-            for name in ("document_index", "search_result_index", "index")
-            if (found := count(cited.get(name))) is not None
-        ),
-        None,
-    )
+    indexes = [count(cited.get(name)) for name in _INDEXES]
     return Citation(
         text=said or "",
         source=source or "",
         title=title,
-        document_index=position,
+        document_index=next((each for each in indexes if each is not None), None),
         location=location,
     )
-
-
-def _named(value: dict[str, Any], *names: str) -> str | None:
-    return next((found for name in names if (found := text(value.get(name))) is not None), None)
 
 
 def _location(value: dict[str, Any]) -> Location | None:
@@ -63,26 +53,26 @@ def _location(value: dict[str, Any]) -> Location | None:
 def read_grounding(candidate: dict[str, Any]) -> tuple[Citation, ...]:
     """Return the citations of a Google candidate: grounding supports, then citation metadata."""
     found: list[Citation] = []
-    grounding = mapping(_either(candidate, "groundingMetadata", "grounding_metadata"))
-    chunks = items(_either(grounding, "groundingChunks", "grounding_chunks"))
-    for support in items(_either(grounding, "groundingSupports", "grounding_supports")):
+    grounding = mapping(get(candidate, "groundingMetadata", "grounding_metadata"))
+    chunks = items(get(grounding, "groundingChunks", "grounding_chunks"))
+    for support in items(get(grounding, "groundingSupports", "grounding_supports")):
         segment = mapping(mapping(support).get("segment"))
-        indices = items(_either(support, "groundingChunkIndices", "grounding_chunk_indices"))
+        indices = items(get(support, "groundingChunkIndices", "grounding_chunk_indices"))
         found.extend(
             _grounded(segment, mapping(chunks[number]), number)
             for index in indices
             if (number := count(index)) is not None and number < len(chunks)
         )
-    metadata = mapping(_either(candidate, "citationMetadata", "citation_metadata"))
-    for each in items(_either(metadata, "citations", "citationSources")):
+    metadata = mapping(get(candidate, "citationMetadata", "citation_metadata"))
+    for each in items(get(metadata, "citations", "citationSources")):
         cited = mapping(each)
-        source = _named(cited, "uri", "title")
+        source = first_text(cited, "uri", "title")
         if source is not None:
             found.append(
                 Citation(
                     text="",
                     source=source,
-                    title=_named(cited, "title"),
+                    title=first_text(cited, "title"),
                     location=_answer_bytes(cited),
                 )
             )
@@ -90,26 +80,18 @@ def read_grounding(candidate: dict[str, Any]) -> tuple[Citation, ...]:
 
 
 def _grounded(segment: dict[str, Any], chunk: dict[str, Any], number: int) -> Citation:
-    place = mapping(
-        chunk.get("web") or _either(chunk, "retrievedContext", "retrieved_context") or {}
-    )
+    place = mapping(chunk.get("web") or get(chunk, "retrievedContext", "retrieved_context"))
     return Citation(
         text=text(segment.get("text")) or "",
-        source=_named(place, "uri", "title") or "",
-        title=_named(place, "title"),
+        source=first_text(place, "uri", "title") or "",
+        title=first_text(place, "title"),
         document_index=number,
         location=_answer_bytes(segment),
     )
 
 
 def _answer_bytes(value: dict[str, Any]) -> Location | None:
-    end = count(_either(value, "endIndex", "end_index"))
+    end = count(get(value, "endIndex", "end_index"))
     # A start of 0 is omitted on the wire.
-    start = count(_either(value, "startIndex", "start_index")) or 0
+    start = count(get(value, "startIndex", "start_index")) or 0
     return None if end is None else Location(start=start, end=end, unit="answer_byte")
-
-
-def _either(value: Any, first: str, second: str) -> Any:
-    found = mapping(value)
-    one = found.get(first)
-    return found.get(second) if one is None else one

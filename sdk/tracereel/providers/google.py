@@ -5,13 +5,11 @@ Both the wire format (`finishReason`) and the client's objects (`finish_reason`)
 
 from typing import Any, Final
 
-from tracereel.providers.answers import Answer, AnswerPiece
-from tracereel.providers.base import ToolResult
-from tracereel.providers.blocks import add_request, said
+from tracereel.providers.answers import Answer
+from tracereel.providers.blocks import completed
 from tracereel.providers.citations import read_grounding
 from tracereel.providers.failures import read_failure
 from tracereel.providers.reading import get, items, mapping, plain_text, text, word
-from tracereel.providers.usage import usage_of
 
 FINISH: Final = ("finishReason", "finish_reason")
 _CALL: Final = ("functionCall", "function_call")
@@ -19,6 +17,7 @@ _RESPONSE: Final = ("functionResponse", "function_response")
 SIGNATURE: Final = ("thoughtSignature", "thought_signature")
 _CODE: Final = ("executableCode", "executable_code")
 _CODE_RESULT: Final = ("codeExecutionResult", "code_execution_result")
+_CODE_TOOL: Final = "code_execution"
 SOURCES: Final = (
     *("groundingMetadata", "grounding_metadata", "citationMetadata", "citation_metadata"),
     *("safetyRatings", "safety_ratings", "finishMessage", "finish_message"),
@@ -44,11 +43,7 @@ def read(response: dict[str, Any], provider: str = "google") -> list[Answer]:
         if answer.stop_word is None and answer.failure is None:
             answer.report("malformed_message", "the response has no candidates", None, response)
         answers.append(answer)
-    for answer in answers:
-        answer.model = text(get(response, "modelVersion", "model_version"))
-        answer.message_id = text(get(response, "responseId", "response_id"))
-    answers[-1].usage = usage_of(response)
-    return answers
+    return completed(answers, response)
 
 
 def _read_candidate(answer: Answer, candidate: dict[str, Any]) -> None:
@@ -70,29 +65,22 @@ def read_part(answer: Answer, part: Any, index: int) -> None:
         if name is None:
             answer.report("malformed_block", "a function call names no function", index, part)
         else:
-            own = text(get(call, "id"))
-            add_request(
-                answer, index, identity=own, name=name, arguments=get(call, "args"), raw=part
-            )
+            own, arguments = text(get(call, "id")), get(call, "args")
+            answer.request(index, identity=own, name=name, arguments=arguments, raw=part)
     elif (response := get(part, *_RESPONSE)) is not None:
         _read_response(answer, mapping(response), index, part)
     elif (code := get(part, *_CODE)) is not None:
-        add_request(
-            answer,
-            index,
-            identity=None,
-            name="code_execution",
-            arguments=mapping(code),
-            raw=part,
-            at_provider=True,
+        code = mapping(code)
+        answer.request(
+            index, identity=None, name=_CODE_TOOL, arguments=code, raw=part, at_provider=True
         )
     elif (result := get(part, *_CODE_RESULT)) is not None:
         _read_code_result(answer, mapping(result), index, part)
     elif isinstance(content := part.get("text"), str):
         if content and part.get("thought") is True:
-            answer.pieces.append(AnswerPiece("thinking", index, content, raw=part))
+            answer.think(content, index, part)
         elif content:
-            answer.pieces.append(said(answer.role, content, index, raw=part))
+            answer.say(content, index, part)
     elif get(part, *SIGNATURE) is None:
         kinds = ", ".join(sorted(key for key, each in part.items() if each is not None))
         answer.report("unknown_block", f"parts with {kinds[:80]!r} are not known", index, part)
@@ -101,28 +89,27 @@ def read_part(answer: Answer, part: Any, index: int) -> None:
 def _read_response(answer: Answer, response: dict[str, Any], index: int, part: Any) -> None:
     content = response.get("response")
     error = mapping(content).get("error")
-    result = ToolResult(
-        call_id=text(response.get("id")) or "",
+    answer.respond(
+        index,
+        identity=text(response.get("id")),
         name=text(response.get("name")),
         content=content,
-        success=error is None,
-        error=None if error is None else (error if isinstance(error, str) else "failed"),
-    )
-    shown = mapping(content).get("result", mapping(content).get("output"))
-    answer.pieces.append(
-        AnswerPiece("tool_response", index, plain_text(shown), tool_result=result, raw=part)
+        shown=plain_text(mapping(content).get("result", mapping(content).get("output"))),
+        raw=part,
+        error=error if error is None or isinstance(error, str) else "failed",
     )
 
 
 def _read_code_result(answer: Answer, result: dict[str, Any], index: int, part: Any) -> None:
-    outcome = word(result.get("outcome")) or ""
+    outcome = word(result.get("outcome")) or "OUTCOME_OK"
     output = text(result.get("output"))
-    told = ToolResult(
-        call_id="",
-        name="code_execution",
+    answer.respond(
+        index,
+        identity=None,
+        name=_CODE_TOOL,
         content=output,
-        success=outcome in ("OUTCOME_OK", ""),
-        error=None if outcome in ("OUTCOME_OK", "") else outcome,
-        runs_at_provider=True,
+        shown=output,
+        raw=part,
+        error=None if outcome == "OUTCOME_OK" else outcome,
+        at_provider=True,
     )
-    answer.pieces.append(AnswerPiece("tool_response", index, output, tool_result=told, raw=part))

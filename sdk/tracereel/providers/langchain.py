@@ -3,12 +3,21 @@
 from typing import Any, Final
 
 from tracereel.providers.answers import Answer, AnswerPiece
-from tracereel.providers.base import ToolCall, ToolResult
-from tracereel.providers.blocks import RESULTS, add_request, read_block, read_blocks
+from tracereel.providers.base import ToolCall
+from tracereel.providers.blocks import RESULTS, read_block, read_blocks
 from tracereel.providers.google import read_part
 from tracereel.providers.names import provider_named, provider_of_model
 from tracereel.providers.openai_responses import stop_word_of
-from tracereel.providers.reading import get, items, json_object, mapping, plain_text, text, word
+from tracereel.providers.reading import (
+    first_text,
+    get,
+    items,
+    json_object,
+    mapping,
+    plain_text,
+    text,
+    word,
+)
 from tracereel.providers.usage import usage_of
 
 ROLES: Final = {
@@ -28,9 +37,7 @@ ROLES: Final = {
 }
 """LangChain message type or chat role, in lower case → canonical role."""
 _MODEL_NAMES: Final = ("model_name", "model", "model_id", "model_version", "modelVersion")
-_STOP_NAMES: Final = (
-    *("stop_reason", "finish_reason", "stopReason", "finishReason", "done_reason"),
-)
+_STOP_NAMES: Final = ("stop_reason", "finish_reason", "stopReason", "finishReason", "done_reason")
 
 
 def role_of(message: dict[str, Any]) -> str | None:
@@ -57,7 +64,7 @@ def read_message(message: Any, provider: str | None = None) -> Answer:
     elif role == "user":
         _read_user_message(answer, message)
     elif role == "assistant":
-        answer.model = text(get(metadata, *_MODEL_NAMES)) or text(message.get("model"))
+        answer.model = first_text(metadata, *_MODEL_NAMES) or text(message.get("model"))
         answer.provider = provider or _provider_of(metadata, answer.model)
         answer.usage = usage_of(message)
         stop = get(metadata, *_STOP_NAMES) or get(message, *_STOP_NAMES)
@@ -67,7 +74,7 @@ def read_message(message: Any, provider: str | None = None) -> Answer:
 
 
 def _provider_of(metadata: dict[str, Any], model: str | None) -> str:
-    named = text(get(metadata, "model_provider", "ls_provider"))
+    named = first_text(metadata, "model_provider", "ls_provider")
     found = provider_named(named) if named else None
     return found or provider_of_model(model) or "langchain"
 
@@ -75,15 +82,15 @@ def _provider_of(metadata: dict[str, Any], model: str | None) -> str:
 def _read_tool_message(answer: Answer, message: dict[str, Any]) -> None:
     content = message.get("content")
     flat = plain_text(content)
-    failed = message.get("status") == "error"
-    result = ToolResult(
-        call_id=text(get(message, "tool_call_id", "call_id")) or "",
+    answer.respond(
+        0,
+        identity=first_text(message, "tool_call_id", "call_id"),
         name=text(message.get("name")),
         content=content if flat is None else flat,
-        success=not failed,
-        error=(flat or "failed") if failed else None,
+        shown=flat,
+        raw=message,
+        error=(flat or "failed") if message.get("status") == "error" else None,
     )
-    answer.pieces.append(AnswerPiece("tool_response", 0, flat, tool_result=result, raw=message))
 
 
 def _read_user_message(answer: Answer, message: dict[str, Any]) -> None:
@@ -100,24 +107,20 @@ def _read_user_message(answer: Answer, message: dict[str, Any]) -> None:
     if rest or not isinstance(content, list):
         shown = plain_text(rest if isinstance(content, list) else content)
         if shown or not answer.pieces:
-            answer.pieces.append(AnswerPiece("user_message", 0, shown or "", raw=content))
+            answer.say(shown or "", 0, content)
 
 
 def _read_assistant_message(answer: Answer, message: dict[str, Any]) -> None:
     extra = mapping(message.get("additional_kwargs"))
-    thought = text(get(extra, "reasoning_content")) or text(message.get("reasoning_content"))
+    thought = text(extra.get("reasoning_content")) or text(message.get("reasoning_content"))
     if thought is not None:
-        answer.pieces.append(AnswerPiece("thinking", 0, thought, raw=thought))
+        answer.think(thought, 0, thought)
     read_blocks(answer, message.get("content"))
     for index, part in enumerate(items(message.get("parts"))):
         read_part(answer, part, index)
     answer.refusal = answer.refusal or text(message.get("refusal")) or text(extra.get("refusal"))
-    calls = [
-        *items(message.get("tool_calls")),
-        *items(message.get("invalid_tool_calls")),
-    ]
-    if not calls:
-        calls = items(extra.get("tool_calls"))
+    calls = items(message.get("tool_calls")) + items(message.get("invalid_tool_calls"))
+    calls = calls or items(extra.get("tool_calls"))
     _merge_calls(answer, [each for each in calls if isinstance(each, dict)])
     for each in calls:
         if not isinstance(each, dict):
@@ -137,42 +140,41 @@ def _merge_calls(answer: Answer, calls: list[dict[str, Any]]) -> None:
         same = [
             p for p in blocks if p.tool_call and own in (p.tool_call.id, p.tool_call.provider_id)
         ]
-        if own is not None and same:
-            _merge(same[0], call)
-            blocks.remove(same[0])
-        else:
+        if own is None or not _merge(blocks, same, call):
             left.append(call)
     for call in left:
         function = mapping(call.get("function"))
         name = text(call.get("name")) or text(function.get("name"))
         same = [p for p in blocks if p.tool_call and p.tool_call.name == name]
-        if same:
-            _merge(same[0], call)
-            blocks.remove(same[0])
-        elif name is None:
+        if _merge(blocks, same, call):
+            continue
+        if name is None:
             answer.report("malformed_block", "a tool call names no tool", None, call)
-        else:
-            given = get(call, "args")
-            add_request(
-                answer,
-                max((piece.block_index for piece in answer.pieces), default=-1) + 1,
-                identity=text(call.get("id")),
-                name=name,
-                arguments=function.get("arguments") if given is None else given,
-                raw=call,
-            )
+            continue
+        given = get(call, "args")
+        answer.request(
+            max((piece.block_index for piece in answer.pieces), default=-1) + 1,
+            identity=text(call.get("id")),
+            name=name,
+            arguments=function.get("arguments") if given is None else given,
+            raw=call,
+        )
 
 
-def _merge(piece: AnswerPiece, call: dict[str, Any]) -> None:
-    block = piece.tool_call
-    assert block is not None  # noqa: S101 - checked by the caller
+def _merge(blocks: list[AnswerPiece], same: list[AnswerPiece], call: dict[str, Any]) -> bool:
+    """Merge a call into the first block that is the same one; return False without one."""
+    block = same[0].tool_call if same else None
+    if block is None:
+        return False
     arguments, kept = json_object(get(call, "args"))
     identity = text(call.get("id")) or block.id
     beside = block.id if block.id and block.id != identity else block.provider_id
-    piece.tool_call = ToolCall(
+    same[0].tool_call = ToolCall(
         id=identity,
         name=block.name,
         arguments=block.arguments or arguments,
         arguments_text=None if block.arguments or arguments else block.arguments_text or kept,
         provider_id=beside if beside != identity else None,
     )
+    blocks.remove(same[0])
+    return True

@@ -1,7 +1,10 @@
 """Provider names, their aliases, and detection by model name."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
+
+from tracereel.errors import TracereelError
 
 PROVIDERS: Final = ("anthropic", "azure_openai", "google", "langchain", "openai")
 _ALIASES: Final = {
@@ -24,6 +27,26 @@ _MODELS: Final = (
     (re.compile(r"(^|/)(gpt-|chatgpt-|o[1-9](-|$))", re.IGNORECASE), "openai"),
     (re.compile(r"(^|/)gemini", re.IGNORECASE), "google"),
 )
+
+
+class UnknownProviderError(TracereelError, LookupError):
+    """The provider is unknown; the message lists the known ones."""
+
+    def __init__(self, provider: object, known: Iterable[str]) -> None:
+        names = ", ".join(sorted(known))
+        super().__init__(f"provider {provider!r} is not known; known are {names}")
+
+
+def known_provider(name: object, known: Iterable[str] = PROVIDERS) -> str:
+    """Return the canonical name of one of the known providers.
+
+    Raises:
+        UnknownProviderError: it is none of them.
+    """
+    found = provider_named(name) if isinstance(name, str) else None
+    if found is None or found not in known:
+        raise UnknownProviderError(name, known)
+    return found
 
 
 def provider_named(name: str) -> str | None:

@@ -3,19 +3,25 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tracereel.providers import shapes
+from tracereel.providers import anthropic, google, openai, openai_responses
 from tracereel.providers.answers import Answer
 from tracereel.providers.base import Failure, Normalized, Problem, StopReason
-from tracereel.providers.errors import UnknownProviderError
 from tracereel.providers.failures import failure_of
-from tracereel.providers.langchain import read_message
-from tracereel.providers.names import PROVIDERS, provider_named
-from tracereel.providers.reading import as_data, fields_text, get, text
+from tracereel.providers.langchain import read_message, role_of
+from tracereel.providers.names import known_provider
+from tracereel.providers.reading import as_data, fields_text, first_text, get, items, mapping
 from tracereel.providers.tools import ToolExecution, read_execution
 from tracereel.providers.turn import ModelTurn
 
-_EXECUTIONS: Final = ("toolExecutions", "tool_executions")
-_USED_MODEL: Final = ("usedModel", "used_model")
+_GOOGLE: Final = frozenset({"candidates", "promptFeedback", "prompt_feedback", "usageMetadata"})
+"""Keys that only Google responses have."""
+_ERRORS: Final = {
+    "anthropic": anthropic.read,
+    "azure_openai": openai.read,
+    "google": google.read,
+    "openai": openai.read,
+}
+"""Provider → reader of its error bodies."""
 
 
 class BatchResultNormalizer:
@@ -33,11 +39,9 @@ class BatchResultNormalizer:
         session_id: str | None = None,
         keep_raw: bool = True,
     ) -> None:
-        self._provider = None
-        if provider is not None:
-            self._provider = provider_named(provider)
-            if self._provider is None:
-                raise UnknownProviderError(provider, PROVIDERS)
+        self._provider = None if provider is None else known_provider(provider)
+        # `langchain` is only the carrier; each message names its provider.
+        self._speaker = None if self._provider == "langchain" else self._provider
         self._model = model
         self._session_id = session_id
         self._keep_raw = keep_raw
@@ -50,11 +54,24 @@ class BatchResultNormalizer:
         User messages are numbered but omitted by default; `user_messages` includes them.
         `whole_turn` also includes them, and adds `session_start` and `complete` events.
         """
-        return self._tell(result, user_messages=user_messages, whole_turn=whole_turn)
+        messages = _messages_of(result)
+        state = None if messages is None or isinstance(result, (list, tuple)) else result
+        turn = self._turn(state, user_messages=user_messages or whole_turn)
+        if whole_turn:
+            turn.open()
+        turn.add_answers(self._read(result, messages))
+        if state is not None:
+            approvals, interrupts = get(state, "approvals"), get(state, "__interrupt__")
+            turn.add_approvals(as_data(approvals), as_data(interrupts))
+        if whole_turn:
+            turn.close()
+        return turn.result()
 
     def normalize_data(self, answer: dict[str, Any]) -> Normalized:
         """Normalize one response of decoded JSON, without copying it."""
-        return self._tell(answer, is_data=True)
+        turn = self._turn()
+        turn.add_answers(self._read_response(answer))
+        return turn.result()
 
     def normalize_stream(
         self,
@@ -65,103 +82,110 @@ class BatchResultNormalizer:
         problems: Sequence[Problem] = (),
     ) -> Normalized:
         """Normalize a response assembled from a stream."""
-        return self._tell(response, stop=stop, failure=failure, problems=problems)
-
-    def _tell(
-        self,
-        result: Any,
-        *,
-        user_messages: bool = False,
-        whole_turn: bool = False,
-        stop: StopReason | None = None,
-        failure: Failure | None = None,
-        problems: Sequence[Problem] = (),
-        is_data: bool = False,
-    ) -> Normalized:
-        messages = None if is_data else shapes.messages_of(result)
-        executions: list[ToolExecution] = []
-        used_model = self._model
-        state: Any = None
-        if messages is None:
-            answers = self._read_response(result, is_data=is_data)
-        else:
-            state = result if not isinstance(result, (list, tuple)) else None
-            answers = [self._read_message(each) for each in messages]
-            executions = _executions(state)
-            used_model = text(get(state, *_USED_MODEL)) or used_model
+        answers = self._read(response, _messages_of(response))
         if stop is not None or failure is not None:
-            _force(answers, stop, failure, self._provider or "langchain")
-        turn = ModelTurn(
-            session_id=self._session_id or (_session_of(state) if state is not None else None),
-            default_model=used_model,
-            provider=self._provider,
-            keep_raw=self._keep_raw,
-            user_messages=user_messages or whole_turn,
-            executions=executions,
-        )
-        turn.report(problems)
-        if whole_turn:
-            turn.open()
-        turn.tell(answers)
-        if state is not None:
-            turn.tell_waits(as_data(get(state, "approvals")), as_data(get(state, "__interrupt__")))
-        if whole_turn:
-            turn.close()
+            spoken = [answer for answer in answers if answer.role == "assistant"]
+            if not spoken:
+                spoken = [Answer("assistant", self._provider or "langchain")]
+                answers += spoken
+            spoken[-1].forced_stop = stop
+            spoken[-1].failure = failure
+        turn = self._turn()
+        turn.problems.extend(problems)
+        turn.add_answers(answers)
         return turn.result()
 
-    def _read_response(self, result: Any, *, is_data: bool) -> list[Answer]:
-        provider = self._provider
+    def _turn(self, state: Any = None, *, user_messages: bool = False) -> ModelTurn:
+        session = self._session_id
+        if not session and state is not None:
+            names = ("session_id", "sessionId")
+            session = first_text(state, *names) or first_text(get(state, "context"), *names)
+        return ModelTurn(
+            session_id=session,
+            default_model=first_text(state, "usedModel", "used_model") or self._model,
+            provider=self._provider,
+            keep_raw=self._keep_raw,
+            user_messages=user_messages,
+            executions=_executions(state),
+        )
+
+    def _read(self, result: Any, messages: list[Any] | None) -> list[Answer]:
+        if messages is not None:
+            return [self._read_message(each) for each in messages]
         if isinstance(result, BaseException):
             failure = failure_of(result)
-            return [Answer("assistant", provider or "langchain", failure=failure)]
-        data = result if is_data else as_data(result)
-        read = shapes.reader_of(data, provider)
-        if read is None:
-            answer = Answer("assistant", provider or "langchain")
-            answer.report("malformed_message", "the result has no known shape", None, data)
-            return [answer]
-        try:
-            return read(data)
-        except Exception as raised:  # noqa: BLE001 - a malformed response is reported, never fatal
-            return [_unreadable(raised, data, provider)]
+            return [Answer("assistant", self._provider or "langchain", failure=failure)]
+        return self._read_response(as_data(result))
 
     def _read_message(self, message: Any) -> Answer:
-        # `langchain` is only the carrier; each message names its provider.
-        provider = None if self._provider == "langchain" else self._provider
         try:
-            return read_message(as_data(message), provider)
+            return read_message(as_data(message), self._speaker)
         except Exception as raised:  # noqa: BLE001 - one bad message must not affect the rest
-            return _unreadable(raised, None, self._provider)
+            return self._unreadable("system", _reason(raised), None)
+
+    def _read_response(self, data: Any) -> list[Answer]:
+        try:
+            answers = self._read_shape(data) if isinstance(data, dict) else None
+        except Exception as raised:  # noqa: BLE001 - a malformed response is reported, never fatal
+            return [self._unreadable("system", _reason(raised), data)]
+        if answers is None:
+            return [self._unreadable("assistant", "the result has no known shape", data)]
+        return answers
+
+    def _read_shape(self, data: dict[str, Any]) -> list[Answer] | None:
+        """Read a response whose format its keys tell; return `None` for an unknown format."""
+        provider = self._provider
+        if not _GOOGLE.isdisjoint(data):
+            return google.read(data, provider or "google")
+        if "choices" in data:
+            return openai.read(data, provider or "openai")
+        if data.get("object") == "response" or isinstance(data.get("output"), list):
+            return openai_responses.read(data, provider or "openai")
+        kind = data.get("type")
+        if kind == "message" or (kind == "error" and isinstance(data.get("error"), dict)):
+            return anthropic.read(data, provider or "anthropic")
+        if role_of(data) is not None:
+            return [read_message(data, self._speaker)]
+        if "generations" in data:
+            return self._read_generations(data)
+        if "error" in data:
+            provider = provider if provider in _ERRORS else "openai"
+            return _ERRORS[provider](data, provider)
+        return None
+
+    def _read_generations(self, result: dict[str, Any]) -> list[Answer]:
+        """Read LangChain's LLMResult: lists of generations, each with a message."""
+        answers: list[Answer] = []
+        for group in items(result.get("generations")):
+            for each in group if isinstance(group, list) else [group]:
+                generation = mapping(each)
+                message = generation.get("message")
+                if message is None:
+                    message = {"type": "ai", "content": generation.get("text")}
+                answers.append(read_message(message, self._speaker))
+                answers[-1].candidate_index = len(answers) - 1
+        return answers
+
+    def _unreadable(self, role: str, message: str, raw: Any) -> Answer:
+        answer = Answer(role, self._provider or "langchain")
+        answer.report("malformed_message", message, None, raw)
+        return answer
 
 
-def _unreadable(raised: Exception, raw: Any, provider: str | None) -> Answer:
-    answer = Answer("system", provider or "langchain")
-    message = f"{type(raised).__name__}: {fields_text(raised)}"
-    answer.report("malformed_message", message, None, raw)
-    return answer
+def _messages_of(result: Any) -> list[Any] | None:
+    """Return the messages of a state or list, or `None` for a response."""
+    if isinstance(result, (str, bytes, BaseException)):
+        return None
+    found = result if isinstance(result, (list, tuple)) else get(result, "messages")
+    return list(found) if isinstance(found, (list, tuple)) else None
+
+
+def _reason(raised: Exception) -> str:
+    return f"{type(raised).__name__}: {fields_text(raised)}"
 
 
 def _executions(state: Any) -> list[ToolExecution]:
-    given = get(state, *_EXECUTIONS)
+    given = get(state, "toolExecutions", "tool_executions")
     if not isinstance(given, (list, tuple)):
         return []
     return [read_execution(each, position) for position, each in enumerate(given)]
-
-
-def _session_of(state: Any) -> str | None:
-    found = get(state, "session_id", "sessionId") or get(
-        get(state, "context"), "session_id", "sessionId"
-    )
-    return text(found)
-
-
-def _force(
-    answers: list[Answer], stop: StopReason | None, failure: Failure | None, provider: str
-) -> None:
-    """Set the stop reason and failure of the stream on the last answer."""
-    spoken = [answer for answer in answers if answer.role == "assistant"]
-    if not spoken:
-        spoken = [Answer("assistant", provider)]
-        answers.append(spoken[0])
-    spoken[-1].forced_stop = stop
-    spoken[-1].failure = failure

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from tracereel.providers.answers import Answer, AnswerPiece
-from tracereel.providers.blocks import add_request, read_blocks, said
+from tracereel.providers.answers import Answer
+from tracereel.providers.blocks import completed, read_blocks
 from tracereel.providers.citations import read_citation
 from tracereel.providers.failures import read_failure
-from tracereel.providers.reading import items, mapping, text, word
-from tracereel.providers.usage import usage_of
+from tracereel.providers.reading import first_text, get, items, mapping, text, word
 
 
 def read(response: dict[str, Any], provider: str = "openai") -> list[Answer]:
@@ -32,19 +31,14 @@ def read(response: dict[str, Any], provider: str = "openai") -> list[Answer]:
                 answers[0].refusal = failure.message
         else:
             answers[0].report("malformed_message", "the response has no choices", None, response)
-    for answer in answers:
-        answer.model = text(response.get("model"))
-        answer.message_id = text(response.get("id"))
-    answers[-1].usage = usage_of(response)
-    return answers
+    return completed(answers, response)
 
 
 def read_message(answer: Answer, message: dict[str, Any]) -> None:
     """Add the reasoning, text and tool calls of an assistant message."""
-    for name in ("reasoning_content", "reasoning"):  # sent by some OpenAI-compatible servers
-        if thought := text(message.get(name)):
-            answer.pieces.append(AnswerPiece("thinking", len(answer.pieces), thought, raw=thought))
-            break
+    # Some OpenAI-compatible servers send their reasoning.
+    if thought := first_text(message, "reasoning_content", "reasoning"):
+        answer.think(thought, len(answer.pieces), thought)
     content = message.get("content")
     if isinstance(content, str):
         annotations = items(message.get("annotations"))
@@ -52,8 +46,7 @@ def read_message(answer: Answer, message: dict[str, Any]) -> None:
             found for each in annotations if (found := read_citation(each, content)) is not None
         )
         if content:
-            piece = said(answer.role, content, len(answer.pieces), citations=citations, raw=content)
-            answer.pieces.append(piece)
+            answer.say(content, len(answer.pieces), content, citations)
     else:
         read_blocks(answer, content)
     answer.refusal = text(message.get("refusal")) or answer.refusal
@@ -71,15 +64,8 @@ def _read_call(answer: Answer, call: Any, index: int) -> None:
     if name is None:
         answer.report("malformed_block", "a tool call names no tool", index, call)
         return
-    arguments = function.get("arguments")
-    add_request(
-        answer,
-        index,
-        identity=text(given.get("id")),
-        name=name,
-        arguments=function.get("input") if arguments is None else arguments,
-        raw=call,
-    )
+    arguments = get(function, "arguments", "input")
+    answer.request(index, identity=text(given.get("id")), name=name, arguments=arguments, raw=call)
 
 
 def _read_filter(answer: Answer, choice: dict[str, Any]) -> None:

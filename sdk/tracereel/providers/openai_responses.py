@@ -2,12 +2,10 @@
 
 from typing import Any, Final
 
-from tracereel.providers.answers import Answer, AnswerPiece
-from tracereel.providers.base import ToolResult
-from tracereel.providers.blocks import add_request, read_block
+from tracereel.providers.answers import Answer
+from tracereel.providers.blocks import completed, read_block
 from tracereel.providers.failures import read_failure
-from tracereel.providers.reading import items, mapping, text, word
-from tracereel.providers.usage import usage_of
+from tracereel.providers.reading import first_text, items, mapping, text, word
 
 CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 """Tools that the program runs; the provider runs the others."""
@@ -16,14 +14,11 @@ CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 def read(response: dict[str, Any], provider: str = "openai") -> list[Answer]:
     """Read the answer of a response."""
     answer = Answer("assistant", provider)
-    answer.model = text(response.get("model"))
-    answer.message_id = text(response.get("id"))
-    answer.usage = usage_of(response)
     answer.stop_word = stop_word_of(response)
     answer.failure = read_failure(response)
     for index, item in enumerate(items(response.get("output"))):
-        read_item(answer, item, index)
-    return [answer]
+        _read_item(answer, item, index)
+    return completed([answer], response)
 
 
 def stop_word_of(response: dict[str, Any]) -> str | None:
@@ -33,8 +28,7 @@ def stop_word_of(response: dict[str, Any]) -> str | None:
     return reason or (None if status in ("in_progress", "queued") else status)
 
 
-def read_item(answer: Answer, item: Any, index: int) -> None:
-    """Add the pieces of one output item."""
+def _read_item(answer: Answer, item: Any, index: int) -> None:
     kind = text(mapping(item).get("type"))
     if kind == "message":
         for part in items(item.get("content")):
@@ -47,11 +41,10 @@ def read_item(answer: Answer, item: Any, index: int) -> None:
 
 def _read_builtin(answer: Answer, item: dict[str, Any], kind: str, index: int) -> None:
     """Add the request of a built-in tool, and its result if it is finished."""
-    identity = text(item.get("call_id")) or text(item.get("id"))
+    identity = first_text(item, "call_id", "id")
     name = text(item.get("name")) or kind.removesuffix("_call")
     asked = item.get("arguments")
-    add_request(
-        answer,
+    answer.request(
         index,
         identity=identity,
         name=name,
@@ -61,20 +54,19 @@ def _read_builtin(answer: Answer, item: dict[str, Any], kind: str, index: int) -
     )
     status, error = item.get("status"), item.get("error")
     if status in ("completed", "failed", "incomplete") or item.get("output") is not None or error:
-        failed = status == "failed" or bool(error)
-        content = next(
-            (item[each] for each in ("output", "results", "outputs") if item.get(each)), None
-        )
-        result = ToolResult(
-            call_id=identity or "",
+        names = ("output", "results", "outputs")
+        content = next((item[each] for each in names if item.get(each)), None)
+        failed = (error if isinstance(error, str) else "failed") or "failed"
+        answer.respond(
+            index,
+            identity=identity,
             name=name,
             content=content,
-            success=not failed,
-            error=(error if isinstance(error, str) else "failed") if failed else None,
-            runs_at_provider=True,
+            shown=text(content),
+            raw=item,
+            error=failed if status == "failed" or error else None,
+            at_provider=True,
         )
-        piece = AnswerPiece("tool_response", index, text(content), tool_result=result, raw=item)
-        answer.pieces.append(piece)
 
 
 def _described(item: dict[str, Any]) -> dict[str, Any]:

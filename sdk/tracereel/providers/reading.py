@@ -148,6 +148,12 @@ def get(value: Any, *names: str) -> Any:
     return None
 
 
+def first_text(value: Any, *names: str) -> str | None:
+    """Return the first field that is a non-empty string, of a dictionary or an object."""
+    fields = table(value)
+    return next((found for name in names if (found := text(fields.get(name)))), None)
+
+
 def _attribute(value: Any, name: str) -> Any:
     try:
         return getattr(value, name, None)

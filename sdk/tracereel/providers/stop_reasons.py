@@ -1,17 +1,8 @@
 """Mapping of provider stop reasons to canonical ones."""
 
-from typing import Final
+from typing import Final, get_args
 
 from tracereel.providers.base import Problem, StopReason
-
-CANONICAL: Final[tuple[StopReason, ...]] = (
-    "success",
-    "max_tokens",
-    "paused",
-    "refused",
-    "error",
-    "user_cancelled",
-)
 
 _OPENAI: Final[dict[str, StopReason]] = {
     "stop": "success",
@@ -68,7 +59,7 @@ STOP_REASONS: Final[dict[str, dict[str, StopReason]]] = {
 """Provider → its stop reason → canonical stop reason."""
 
 _EVERY_WORD: Final[dict[str, StopReason]] = {
-    **{word: word for word in CANONICAL},
+    **{word: word for word in get_args(StopReason)},
     **{word.lower(): meaning for table in STOP_REASONS.values() for word, meaning in table.items()},
 }
 

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import structs
+
 from tracereel.providers.base import ToolCall, ToolResult
-from tracereel.providers.reading import as_data, get, mapping, plain_text, text
+from tracereel.providers.reading import as_data, first_text, get, mapping, plain_text
 
 
 @dataclass(slots=True)
@@ -67,24 +69,20 @@ class ToolLedger:
             return None, request
         request.is_answered = True
         call = request.call
-        content, success, error = result.content, result.success, result.error
+        paired = structs.replace(
+            result, call_id=call.id, name=call.name, provider_id=call.provider_id
+        )
         for execution in self._executions:
             if not execution.is_used and execution.id in (call.id, call.provider_id):
                 execution.is_used = True
-                told = execution.result
-                success = success and told.success
-                error = error or told.error
-                content = told.content if content in (None, "") else content
+                executed, content = execution.result, paired.content
+                paired = structs.replace(
+                    paired,
+                    content=executed.content if content in (None, "") else content,
+                    success=paired.success and executed.success,
+                    error=paired.error or executed.error,
+                )
                 break
-        paired = ToolResult(
-            call_id=call.id,
-            name=call.name,
-            content=content,
-            success=success,
-            error=error,
-            provider_id=call.provider_id,
-            runs_at_provider=result.runs_at_provider,
-        )
         return paired, request
 
     def _waiting(self, name: str | None) -> ToolRequest | None:
@@ -114,15 +112,15 @@ class ToolLedger:
 def read_execution(value: Any, position: int) -> ToolExecution:
     """Read one entry of `tool_executions`, in camel or snake case."""
     data = mapping(as_data(value))
-    identity = text(get(data, "toolUseId", "tool_use_id", "tool_call_id", "id"))
-    name = text(get(data, "toolName", "tool_name", "name"))
+    identity = first_text(data, "toolUseId", "tool_use_id", "tool_call_id", "id")
+    name = first_text(data, "toolName", "tool_name", "name")
     error = get(data, "error")
     result = get(data, "result", "output", "content")
     flat = plain_text(result)
     succeeded = data.get("success")
     success = succeeded if isinstance(succeeded, bool) else error is None
     identity = identity or f"execution_{position}"
-    told = ToolResult(
+    read = ToolResult(
         call_id=identity,
         name=name,
         content=result if flat is None else flat,
@@ -130,4 +128,4 @@ def read_execution(value: Any, position: int) -> ToolExecution:
         error=None if success else (error if isinstance(error, str) else "failed"),
     )
     arguments = mapping(get(data, "args", "arguments", "input"))
-    return ToolExecution(identity, name, arguments, told, raw=data)
+    return ToolExecution(identity, name, arguments, read, raw=data)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.sdk.providers import samples
 from tracereel.providers import BatchResultNormalizer, ToolCall, ToolResult, UnknownProviderError
-from tracereel.providers.base import PERSISTENCE, RETIRED_TYPES, ROLES
+from tracereel.providers.base import PERSISTENCE, ROLES
 
 
 def messages_of(result):
@@ -87,7 +87,7 @@ def test_a_whole_turn_has_its_beginning_its_user_and_its_end():
 
 def test_every_type_has_a_strategy_and_a_role_and_none_is_retired():
     assert PERSISTENCE.keys() == ROLES.keys()
-    assert not PERSISTENCE.keys() & RETIRED_TYPES
+    assert not PERSISTENCE.keys() & {"thinking_chunk", "message_chunk", "message_partial"}
     assert [PERSISTENCE[name] for name in ("session_start", "user_message", "thinking")] == [
         "transient",
         "sync",

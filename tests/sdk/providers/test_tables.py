@@ -15,7 +15,7 @@ from tracereel.providers import (
     to_event_store,
     usage_of,
 )
-from tracereel.providers.errors import UnknownProviderError
+from tracereel.providers.names import UnknownProviderError
 
 
 @pytest.mark.parametrize(

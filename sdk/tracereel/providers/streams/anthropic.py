@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tracereel.providers.base import StreamEvent, ToolCall, Usage
+from tracereel.providers.base import Usage
 from tracereel.providers.blocks import REQUESTS, REQUESTS_AT_PROVIDER
 from tracereel.providers.citations import read_citation
 from tracereel.providers.failures import read_failure
@@ -41,38 +41,39 @@ class _AnthropicDeltaChunk(msgspec.Struct):
 
 
 _read_delta: Final = msgspec.json.Decoder(_AnthropicDeltaChunk).decode
+_FIELDS: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    # Signatures are part of the block but not an event; only the provider verifies them.
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
+"""Kind of delta → field of its text, in the delta and in the block."""
 
 
 class _Block:
     """Content block that is being assembled."""
 
-    __slots__ = ("citations", "json", "signature", "start", "text", "thinking")
+    __slots__ = ("citations", "start", "texts")
 
     def __init__(self, start: dict[str, Any]) -> None:
         self.start = start
-        self.text: list[str] = []
-        self.thinking: list[str] = []
-        self.signature: list[str] = []
-        self.json: list[str] = []
+        self.texts: dict[str, list[str]] = {name: [] for name in _FIELDS.values()}
         self.citations: list[Any] = []
 
     def whole(self) -> dict[str, Any]:
         block = dict(self.start)
-        for name, parts in (
-            ("text", self.text),
-            ("thinking", self.thinking),
-            ("signature", self.signature),
-        ):
-            if parts:
+        for name, parts in self.texts.items():
+            if not parts:
+                continue
+            if name != "partial_json":
                 block[name] = (text(block.get(name)) or "") + "".join(parts)
-        if self.citations:
-            given = block.get("citations")
-            block["citations"] = [*(given if isinstance(given, list) else []), *self.citations]
-        if self.json:
-            arguments, kept = json_object("".join(self.json))
-            block["input"] = arguments
+                continue
+            block["input"], kept = json_object("".join(parts))
             if kept is not None:
                 block["partial_json"] = kept
+        if self.citations:
+            block["citations"] = items(block.get("citations")) + self.citations
         return block
 
 
@@ -87,22 +88,24 @@ class AnthropicStreamAdapter(StreamAdapter):
         self._blocks: dict[int, _Block] = {}
         self._is_stopped = False
 
-    def _take(self, chunk: Any, out: list[StreamEvent]) -> None:
+    def _take(self, chunk: Any) -> None:
         fields = table(chunk)
         kind = fields.get("type")
         if kind == "content_block_delta":
-            self._take_delta(fields, chunk, out)
+            self._take_delta(fields)
         elif kind == "content_block_start":
-            self._start(out, chunk)
-            self._take_block(chunk, out)
+            self._start()
+            self._take_block(chunk)
         elif kind == "content_block_stop":
-            self._end_block(chunk, out)
+            index = get(chunk, "index")
+            if type(index) is int and index in self._blocks:
+                self._end_block(self._blocks[index].whole(), index)
         elif kind == "message_start":
             self._message = mapping(as_data(get(chunk, "message")))
             self._count(self._message.get("usage"))
             self._model = text(self._message.get("model"))
             self._message_id = text(self._message.get("id"))
-            self._start(out, chunk)
+            self._start()
         elif kind == "message_delta":
             delta = mapping(as_data(get(chunk, "delta")))
             self._message.update({k: v for k, v in delta.items() if v is not None})
@@ -110,15 +113,14 @@ class AnthropicStreamAdapter(StreamAdapter):
             usage = as_data(get(chunk, "usage"))
             if isinstance(usage, dict):
                 self._count(usage)
-                self._counted(out, chunk)
+                self._emit("usage", usage=self._usage())
         elif kind == "message_stop":
             self._is_stopped = True
-            out.extend(self.finish())
+            self._close()
         elif kind == "error":
-            failure = read_failure(as_data(chunk))
-            out.extend(self._close("error", None, failure))
+            self._close("error", read_failure(as_data(chunk)))
         elif not isinstance(kind, str):
-            self._report("malformed_chunk", "a chunk has no type", chunk)
+            self._report("a chunk has no type")
 
     def _take_text(self, data: bytes | str) -> bool:
         if b'"content_block_delta"' not in data:
@@ -130,16 +132,16 @@ class AnthropicStreamAdapter(StreamAdapter):
         delta = chunk.delta
         kind = delta.type
         if kind == "text_delta":
-            parts, part = block.text, delta.text
+            name, part = "text", delta.text
         elif kind == "input_json_delta":
-            parts, part = block.json, delta.partial_json
+            name, part = "partial_json", delta.partial_json
         elif kind == "thinking_delta":
-            parts, part = block.thinking, delta.thinking
+            name, part = "thinking", delta.thinking
         else:
             return False
         self._block = chunk.index
         if part:
-            self._piece(parts, part)
+            self._piece(block.texts[name], part)
         return True
 
     def _count(self, usage: Any) -> None:
@@ -147,91 +149,77 @@ class AnthropicStreamAdapter(StreamAdapter):
         said = mapping(usage)
         self._counts.update({name: each for name, each in said.items() if each is not None})
 
-    def _take_block(self, chunk: Any, out: list[StreamEvent]) -> None:
+    def _take_block(self, chunk: Any) -> None:
         index = count(get(chunk, "index"))
         start = as_data(get(chunk, "content_block"))
         if index is None or not isinstance(start, dict):
-            self._report("malformed_chunk", "a block begins without number or content", chunk)
+            self._report("a block begins without number or content")
             return
         self._blocks[index] = _Block(start)
         self._block = index
         if start.get("type") == "text" and text(start.get("text")):
-            self._said(out, start["text"], chunk)
+            self._said(start["text"])
         elif start.get("type") == "thinking" and text(start.get("thinking")):
-            self._thought(out, start["thinking"], chunk)
+            self._thought(start["thinking"])
 
-    def _take_delta(self, fields: Any, chunk: Any, out: list[StreamEvent]) -> None:
+    def _take_delta(self, fields: Any) -> None:
         index = fields.get("index")
         delta = table(fields.get("delta"))
         kind = delta.get("type")
         block = self._blocks.get(index) if type(index) is int else None
         if block is None:
             if count(index) is None:
-                self._report("malformed_chunk", "a delta belongs to no block", chunk)
+                self._report("a delta belongs to no block")
                 return
-            self._start(out, chunk)
+            self._start()
             block = self._blocks[index] = _Block(_missing_start(kind))
         self._block = index
-        if kind == "text_delta":
-            if isinstance(part := delta.get("text"), str) and part:
-                self._room.keep(block.text, part)
-                self._said(out, part, chunk)
-        elif kind == "thinking_delta":
-            if isinstance(part := delta.get("thinking"), str) and part:
-                self._room.keep(block.thinking, part)
-                self._thought(out, part, chunk)
-        elif kind == "input_json_delta":
-            if isinstance(part := delta.get("partial_json"), str) and part:
-                self._room.keep(block.json, part)
-                self._token()
-        elif kind == "citations_delta":
+        if kind == "citations_delta":
             raw = as_data(delta.get("citation"))
             citation = read_citation(raw)
             if citation is not None:
                 block.citations.append(raw)
-            self._cited(out, citation, chunk)
-        elif kind == "signature_delta":
-            # Signatures are part of the block but not an event; only the provider verifies them.
-            if isinstance(part := delta.get("signature"), str):
-                self._room.keep(block.signature, part)
-        else:
-            self._report("malformed_chunk", "a delta is of no known kind", chunk)
-
-    def _end_block(self, chunk: Any, out: list[StreamEvent]) -> None:
-        index = get(chunk, "index")
-        block = self._blocks.get(index) if type(index) is int else None
-        if block is None or block.start.get("type") not in REQUESTS | REQUESTS_AT_PROVIDER:
+            self._cited(citation)
             return
-        self._tell_call(block.whole(), index, chunk, out)
+        name = _FIELDS.get(kind)
+        if name is None:
+            self._report("a delta is of no known kind")
+            return
+        if not isinstance(part := delta.get(name), str) or not part:
+            return
+        self._room.keep(block.texts[name], part)
+        if name == "text":
+            self._said(part)
+        elif name == "thinking":
+            self._thought(part)
+        elif name == "partial_json":
+            self._token()
 
-    def _tell_call(
-        self, whole: dict[str, Any], index: int, raw: Any, out: list[StreamEvent]
-    ) -> None:
-        arguments, kept = json_object(whole.get("partial_json") or whole.get("input"))
-        call = ToolCall(
-            id=text(whole.get("id")) or f"call_0_{index}",
-            name=text(whole.get("name")) or "",
-            arguments=arguments,
-            arguments_text=kept,
-            runs_at_provider=whole.get("type") in REQUESTS_AT_PROVIDER,
-        )
-        self._block = index
-        self._called(out, call, raw)
+    def _end_block(self, whole: dict[str, Any], index: int) -> None:
+        """Emit the tool call of a complete block, if it is one."""
+        if whole.get("type") in REQUESTS | REQUESTS_AT_PROVIDER:
+            self._called(
+                text(whole.get("id")),
+                text(whole.get("name")) or "",
+                whole.get("partial_json") or whole.get("input"),
+                number=index,
+                runs_at_provider=whole.get("type") in REQUESTS_AT_PROVIDER,
+            )
 
-    def _flush(self, out: list[StreamEvent]) -> None:
+    def _flush(self) -> None:
         if self._blocks:
             return
         # Content that arrived complete in `message_start`, without deltas.
         for index, block in enumerate(items(self._message.get("content"))):
-            self._block = index
+            self._block, self._raw = index, block
             if not isinstance(block, dict):
                 continue
             if content := text(block.get("text")):
-                self._said(out, content, block)
+                self._said(content)
             elif thought := text(block.get("thinking")):
-                self._thought(out, thought, block)
-            elif block.get("type") in REQUESTS | REQUESTS_AT_PROVIDER:
-                self._tell_call(block, index, block, out)
+                self._thought(thought)
+            else:
+                self._end_block(block, index)
 
     def _is_complete(self) -> bool:
         return self._is_stopped or self._stop_word is not None
@@ -240,6 +228,7 @@ class AnthropicStreamAdapter(StreamAdapter):
         return read_usage(self._counts)
 
     def response(self) -> dict[str, Any]:
+        """Return the message so far."""
         message = {"type": "message", "role": "assistant", **self._message}
         if self._blocks:
             message["content"] = [self._blocks[index].whole() for index in sorted(self._blocks)]

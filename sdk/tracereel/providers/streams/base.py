@@ -22,14 +22,34 @@ from tracereel.providers.base import (
 )
 from tracereel.providers.failures import failure_of
 from tracereel.providers.normalizer import BatchResultNormalizer
-from tracereel.providers.reading import fields_text
+from tracereel.providers.reading import fields_text, json_object
 from tracereel.providers.stop_reasons import canonical_stop_reason
-from tracereel.providers.streams.room import MAX_KEPT_CHARACTERS, Room
 
+MAX_KEPT_CHARACTERS: Final = 32 * 2**20
 MAX_PROBLEMS: Final = 100
 """Problems kept per stream, to bound memory."""
+_CUT: Final = "the stream ended before the answer did"
 _DONE: Final = b"[DONE]"
 _decode: Final = msgspec.json.Decoder().decode
+
+
+class Room:
+    """Character budget of a response, so that an endless stream cannot exhaust memory."""
+
+    __slots__ = ("_left", "lost")
+
+    def __init__(self, characters: int) -> None:
+        self._left = characters
+        self.lost = 0
+        """Characters that were dropped."""
+
+    def keep(self, parts: list[str], part: str) -> None:
+        """Append a part if the budget allows it."""
+        self._left -= len(part)
+        if self._left >= 0:
+            parts.append(part)
+        else:
+            self.lost += len(part)
 
 
 class StreamAdapter:
@@ -69,6 +89,10 @@ class StreamAdapter:
         self._token_chunks = 0
         self._emitted = 0
         self._block = 0
+        self._out: list[StreamEvent] = []
+        """Events of the current chunk."""
+        self._raw: Any = None
+        """Chunk that is being read, kept in its events."""
         self._started = False
         self._stop_word: str | None = None
         self._end: StreamEvent | None = None
@@ -109,14 +133,12 @@ class StreamAdapter:
         if self._end is not None:
             return []
         self._time = self._clock()
-        out: list[StreamEvent] = []
+        self._out, self._raw = [], chunk
         try:
-            self._take(chunk, out)
+            self._take(chunk)
         except Exception as raised:  # noqa: BLE001 - a malformed chunk must not break the stream
-            self._report(
-                "malformed_chunk", f"{type(raised).__name__}: {fields_text(raised)}", chunk
-            )
-        return out
+            self._report(f"{type(raised).__name__}: {fields_text(raised)}")
+        return self._out
 
     def follow_bytes(self, data: bytes) -> bool:
         """Read bytes of a `text/event-stream` body, split anywhere, without returning events.
@@ -166,22 +188,28 @@ class StreamAdapter:
 
     def report_malformed(self, message: str) -> None:
         """Report input that is not a chunk."""
-        self._report("malformed_chunk", message, None)
+        self._raw = None
+        self._report(message)
 
     def finish(self) -> list[StreamEvent]:
         """End the stream; without a stop reason it was cut, which is an error."""
         if self._end is None and not self._is_complete():
-            cut = Failure(type="StreamCut", message="the stream ended before the answer did")
-            return self._close("error", None, cut)
-        return self._close(None, self._stop_word, None)
+            return self.fail(Failure(type="StreamCut", message=_CUT))
+        self._out = []
+        self._close()
+        return self._out
 
     def fail(self, error: BaseException | Failure | str) -> list[StreamEvent]:
         """End the stream with an error."""
-        return self._close("error", None, failure_of(error))
+        self._out = []
+        self._close("error", failure_of(error))
+        return self._out
 
     def abandon(self) -> list[StreamEvent]:
         """End a stream that the program stopped reading."""
-        return self._close("user_cancelled", None, None)
+        self._out = []
+        self._close("user_cancelled")
+        return self._out
 
     def timings(self) -> StreamTimings:
         """Return the timings so far: first token, gaps and rate."""
@@ -226,8 +254,8 @@ class StreamAdapter:
         """Reset the assembled response."""
         raise NotImplementedError
 
-    def _take(self, chunk: Any, out: list[StreamEvent]) -> None:
-        """Read one chunk and add its events to `out`."""
+    def _take(self, chunk: Any) -> None:
+        """Read one chunk and emit its events."""
         raise NotImplementedError
 
     def take_text(self, data: bytes | str) -> bool:
@@ -249,10 +277,10 @@ class StreamAdapter:
         """Return the usage so far, or `None`."""
         raise NotImplementedError
 
-    def _flush(self, out: list[StreamEvent]) -> None:
-        """Add events that were held until the end."""
+    def _flush(self) -> None:
+        """Emit events that were held until the end."""
 
-    def _emit(self, kind: StreamEventType, raw: Any, **fields: Any) -> StreamEvent:
+    def _emit(self, kind: StreamEventType, **fields: Any) -> StreamEvent:
         event = StreamEvent(
             type=kind,
             provider=self.provider,
@@ -261,28 +289,23 @@ class StreamAdapter:
             block_index=self._block,
             model=self._model or self._requested_model or UNKNOWN_MODEL,
             message_id=self._message_id,
-            raw=raw if self._keep_raw else None,
+            raw=self._raw if self._keep_raw else None,
             **fields,
         )
         self._emitted += 1
+        self._out.append(event)
         return event
 
-    def _start(self, out: list[StreamEvent], raw: Any) -> None:
+    def _start(self) -> None:
         if not self._started:
             self._started = True
-            out.append(self._emit("stream_start", raw))
+            self._emit("stream_start")
 
     def _piece(self, parts: list[str], part: str) -> None:
-        """Record a text delta without an event; inlines `_token`, because most chunks pass here."""
+        """Record a text delta without an event; most chunks pass here."""
         self._room.keep(parts, part)
-        self._time = now = self._clock()
-        last = self._last
-        if last is None:
-            self._first = now
-        elif now - last > self._longest_gap:
-            self._longest_gap = now - last
-        self._last = now
-        self._token_chunks += 1
+        self._time = self._clock()
+        self._token()
 
     def _token(self) -> None:
         """Record the arrival of a token."""
@@ -295,66 +318,58 @@ class StreamAdapter:
         self._last = now
         self._token_chunks += 1
 
-    def _said(self, out: list[StreamEvent], content: str, raw: Any) -> None:
+    def _said(self, content: str) -> None:
         self._token()
-        out.append(  # `_emit` inlined, because most chunks pass here
-            StreamEvent(
-                type="content_delta",
-                provider=self.provider,
-                timestamp=self._time + self._offset,
-                original_index=self._emitted,
-                block_index=self._block,
-                model=self._model or self._requested_model or UNKNOWN_MODEL,
-                message_id=self._message_id,
-                content=content,
-                raw=raw if self._keep_raw else None,
-            )
+        self._emit("content_delta", content=content)
+
+    def _thought(self, reasoning: str) -> None:
+        self._token()
+        self._emit("reasoning_delta", reasoning=reasoning)
+
+    def _called(
+        self, identity: str | None, name: str, given: Any, *, number: int, **more: Any
+    ) -> None:
+        """Emit a complete tool call of a block."""
+        self._block = number
+        arguments, kept = json_object(given)
+        call = ToolCall(
+            id=identity or f"call_0_{number}",
+            name=name,
+            arguments=arguments,
+            arguments_text=kept,
+            **more,
         )
-        self._emitted += 1
+        self._emit("tool_call", tool_call=call, is_final=True)
 
-    def _thought(self, out: list[StreamEvent], reasoning: str, raw: Any) -> None:
-        self._token()
-        out.append(self._emit("reasoning_delta", raw, reasoning=reasoning))
-
-    def _called(self, out: list[StreamEvent], call: ToolCall, raw: Any) -> None:
-        out.append(self._emit("tool_call", raw, tool_call=call, is_final=True))
-
-    def _cited(self, out: list[StreamEvent], citation: Citation | None, raw: Any) -> None:
+    def _cited(self, citation: Citation | None) -> None:
         if citation is None:
-            self._report("malformed_chunk", "a citation says nothing", raw)
+            self._report("a citation says nothing")
         else:
-            out.append(self._emit("citation", raw, citation=citation))
+            self._emit("citation", citation=citation)
 
-    def _counted(self, out: list[StreamEvent], raw: Any) -> None:
-        out.append(self._emit("usage", raw, usage=self._usage()))
-
-    def _report(self, code: str, message: str, raw: Any) -> None:
+    def _report(self, message: str) -> None:
         if len(self._problems) < MAX_PROBLEMS:
-            kept = raw if self._keep_raw else None
-            self._problems.append(Problem(code=code, message=message, raw=kept))
+            raw = self._raw if self._keep_raw else None
+            self._problems.append(Problem(code="malformed_chunk", message=message, raw=raw))
 
-    def _close(
-        self, stop: StopReason | None, stop_word: str | None, failure: Failure | None
-    ) -> list[StreamEvent]:
+    def _close(self, stop: StopReason | None = None, failure: Failure | None = None) -> None:
+        """End the stream, by default with the provider's stop reason."""
         if self._end is not None:
-            return []
+            return
         self._time = self._clock()
+        self._raw = None
         self._failure = self._failure or failure
-        out: list[StreamEvent] = []
-        self._start(out, None)
-        self._flush(out)
-        if stop is None:
-            stop = canonical_stop_reason(stop_word, self.provider)[0]
+        self._start()
+        self._flush()
+        self._raw = None
+        stop_word = self._stop_word if stop is None else None
         self._end = self._emit(
             "stream_end",
-            None,
             is_streaming=False,
             is_final=True,
             usage=self._usage(),
-            stop_reason=stop,
+            stop_reason=stop or canonical_stop_reason(stop_word, self.provider)[0],
             stop_reason_raw=stop_word,
             failure=self._failure,
             timings=self.timings(),
         )
-        out.append(self._end)
-        return out

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from tracereel.providers.base import Usage
+from tracereel.providers.base import Usage, sum_known
 from tracereel.providers.reading import as_data, get, json_object, mapping, table, text
-from tracereel.providers.streams.room import Room
+from tracereel.providers.streams.base import Room
 from tracereel.providers.usage import read_usage
 
 _TEXTS: Final = (
@@ -35,6 +35,7 @@ class MessageParts:
 
     @property
     def is_complete(self) -> bool:
+        """Whether the model has completed the message."""
         return self.is_last or self.stop_word is not None
 
     def add(self, chunk: Any) -> None:
@@ -49,9 +50,8 @@ class MessageParts:
         for call in fields.get("tool_call_chunks") or ():
             self._add_call(mapping(as_data(call)))
         if (usage := fields.get("usage_metadata")) is not None:
-            said = read_usage(as_data(usage))
-            if said is not None:  # each chunk counts its own tokens
-                self._usage = said if self._usage is None else self._usage + said
+            # Each chunk counts its own tokens.
+            self._usage = sum_known(self._usage, read_usage(as_data(usage)))
         if metadata := fields.get("response_metadata"):
             self._metadata |= mapping(as_data(metadata))
             self.model = text(get(self._metadata, "model_name", "model")) or self.model

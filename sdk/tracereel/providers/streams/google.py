@@ -5,13 +5,12 @@ from typing import Any, Final
 import msgspec
 
 from tracereel.providers.answers import Answer
-from tracereel.providers.base import Citation, StreamEvent, ToolCall, Usage
+from tracereel.providers.base import Citation, Usage
 from tracereel.providers.citations import read_grounding
 from tracereel.providers.failures import read_failure
 from tracereel.providers.google import FINISH, SIGNATURE, SOURCES, read_part
 from tracereel.providers.reading import as_data, get, table, text, word
-from tracereel.providers.streams.base import StreamAdapter
-from tracereel.providers.streams.room import Room
+from tracereel.providers.streams.base import Room, StreamAdapter
 from tracereel.providers.usage import read_usage
 
 
@@ -97,7 +96,7 @@ class GoogleStreamAdapter(StreamAdapter):
         self._feedback: Any = None
         self._sources: dict[int, tuple[Citation, ...]] = {}
 
-    def _take(self, chunk: Any, out: list[StreamEvent]) -> None:
+    def _take(self, chunk: Any) -> None:
         fields = table(chunk)
         candidates = fields.get("candidates")
         usage = fields.get("usageMetadata") or fields.get("usage_metadata")
@@ -105,17 +104,17 @@ class GoogleStreamAdapter(StreamAdapter):
         if candidates is None and usage is None and feedback is None:
             failure = read_failure(as_data(chunk))
             if failure is None:
-                self._report("malformed_chunk", "a chunk has no candidates", chunk)
+                self._report("a chunk has no candidates")
             else:
-                out.extend(self._close("error", None, failure))
+                self._close("error", failure)
             return
         if self._model is None:
             self._model = text(get(chunk, "modelVersion", "model_version"))
         if self._message_id is None:
             self._message_id = text(get(chunk, "responseId", "response_id"))
-        self._start(out, chunk)
+        self._start()
         for position, candidate in enumerate(candidates or ()):
-            self._take_candidate(candidate, position, chunk, out)
+            self._take_candidate(candidate, position)
         if feedback is not None:
             self._feedback = as_data(feedback)
             blocked = word(get(self._feedback, "blockReason", "block_reason"))
@@ -123,7 +122,7 @@ class GoogleStreamAdapter(StreamAdapter):
         if usage is not None:
             self._counts = usage  # cumulative: the latest count is the total
             if self._stop_word is not None:
-                self._counted(out, chunk)
+                self._emit("usage", usage=self._usage())
 
     def _take_text(self, data: bytes | str) -> bool:
         if self._message_id is None or self._model is None or self._stop_word is not None:
@@ -145,9 +144,7 @@ class GoogleStreamAdapter(StreamAdapter):
             self._piece(texts, part)
         return True
 
-    def _take_candidate(
-        self, candidate: Any, position: int, chunk: Any, out: list[StreamEvent]
-    ) -> None:
+    def _take_candidate(self, candidate: Any, position: int) -> None:
         given = table(candidate)
         index = given.get("index")
         key = index if type(index) is int and index >= 0 else position
@@ -155,7 +152,7 @@ class GoogleStreamAdapter(StreamAdapter):
         if whole is None:
             whole = self._candidates[key] = _Candidate()
         for part in table(given.get("content")).get("parts") or ():
-            self._take_part(whole, part, chunk, out)
+            self._take_part(whole, part)
         for name in SOURCES:
             if (found := given.get(name)) is not None:
                 whole.fields[name] = as_data(found)
@@ -165,10 +162,10 @@ class GoogleStreamAdapter(StreamAdapter):
         if whole.fields:
             citations = read_grounding(whole.fields)
             for citation in citations[len(self._sources.get(key, ())) :]:
-                self._cited(out, citation, chunk)
+                self._cited(citation)
             self._sources[key] = citations
 
-    def _take_part(self, whole: _Candidate, part: Any, chunk: Any, out: list[StreamEvent]) -> None:
+    def _take_part(self, whole: _Candidate, part: Any) -> None:
         fields = table(part)
         content = fields.get("text")
         if isinstance(content, str):
@@ -179,13 +176,13 @@ class GoogleStreamAdapter(StreamAdapter):
             whole.add_text(content, is_thought=is_thought, signature=signature, room=self._room)
             self._block = len(whole.parts) - 1
             if content and is_thought:
-                self._thought(out, content, chunk)
+                self._thought(content)
             elif content:
-                self._said(out, content, chunk)
+                self._said(content)
             return
         data = as_data(part)
         if not isinstance(data, dict):
-            self._report("malformed_chunk", "a part is no object", chunk)
+            self._report("a part is no object")
             return
         whole.add(data)
         self._block = len(whole.parts) - 1
@@ -194,20 +191,14 @@ class GoogleStreamAdapter(StreamAdapter):
         read_part(answer, data, self._block)
         for piece in answer.pieces:
             if (call := piece.tool_call) is not None:
-                identity = call.id or f"call_0_{self._block}"
-                told = ToolCall(
-                    id=identity,
-                    name=call.name,
-                    arguments=call.arguments,
-                    arguments_text=call.arguments_text,
-                    runs_at_provider=call.runs_at_provider,
-                )
-                self._called(out, told, chunk)
+                call = msgspec.structs.replace(call, id=call.id or f"call_0_{self._block}")
+                self._emit("tool_call", tool_call=call, is_final=True)
 
     def _usage(self) -> Usage | None:
         return read_usage(as_data(self._counts))
 
     def response(self) -> dict[str, Any]:
+        """Return the response so far."""
         response: dict[str, Any] = {
             "candidates": [self._candidates[key].whole(key) for key in sorted(self._candidates)],
             "modelVersion": self._model,

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from tracereel.providers.base import StreamEvent, ToolCall, Usage
+from tracereel.providers.base import Usage, sum_known
 from tracereel.providers.blocks import THOUGHTS
 from tracereel.providers.citations import read_citation
 from tracereel.providers.langchain import ROLES, read_message, role_of
@@ -29,53 +29,53 @@ class LangChainStreamAdapter(StreamAdapter):
         self._runs: dict[str, str] = {}
         self._blocks_before = 0
 
-    def _take(self, chunk: Any, out: list[StreamEvent]) -> None:
+    def _take(self, chunk: Any) -> None:
         fields = table(chunk)
         kind = fields.get("event")
         if kind is None:
-            self._take_bare(chunk, out)
+            self._take_bare(chunk)
             return
         run = text(fields.get("run_id")) or "run"
         if kind == "on_chat_model_stream":
-            self._take_chunk(run, table(fields.get("data")).get("chunk"), chunk, out)
+            self._take_chunk(run, table(fields.get("data")).get("chunk"))
         elif kind == "on_chat_model_start":
             self._model = text(get(get(chunk, "metadata"), "ls_model_name")) or self._model
-            self._start(out, chunk)
+            self._start()
             self._parts(run)
         elif kind == "on_chat_model_end":
-            self._take_end(run, get(get(chunk, "data"), "output"), chunk, out)
+            self._take_end(run, get(get(chunk, "data"), "output"))
         elif kind in ("on_tool_end", "on_tool_error"):
             self._take_tool(run, chunk, failed=kind == "on_tool_error")
         elif not isinstance(kind, str):
-            self._report("malformed_chunk", "an event's name is no text", chunk)
+            self._report("an event's name is no text")
 
-    def _take_bare(self, chunk: Any, out: list[StreamEvent]) -> None:
+    def _take_bare(self, chunk: Any) -> None:
         """Read a message chunk without an event, perhaps with metadata."""
         place = ""
         if isinstance(chunk, tuple) and chunk:  # LangGraph: the message and its origin
             place = text(get(chunk[-1], "langgraph_checkpoint_ns")) or ""
-            chunk = chunk[0]
+            self._raw = chunk = chunk[0]
         if get(chunk, "content") is None and get(chunk, "tool_call_chunks") is None:
-            self._report("malformed_chunk", "neither an event nor a message", chunk)
+            self._report("neither an event nor a message")
             return
         role = ROLES.get(str(get(chunk, "type")).lower(), "assistant")
         if role == "assistant":
-            run = self._bare_run(place, text(get(chunk, "id")), out)
-            self._take_chunk(run, chunk, chunk, out)
+            run = self._bare_run(place, text(get(chunk, "id")))
+            self._take_chunk(run, chunk)
             if self._parts(run).is_last:
-                self._take_end(run, None, chunk, out)
+                self._take_end(run, None)
         elif role == "tool":
-            self._end_bare(out)
+            self._end_bare()
             self._messages[f"tool {len(self._messages)}"] = as_data(chunk)
 
-    def _end_bare(self, out: list[StreamEvent]) -> None:
+    def _end_bare(self) -> None:
         """End open responses, because later messages follow them."""
         for run in self._runs.values():
             parts = self._messages.get(run)
             if isinstance(parts, MessageParts):
-                self._take_end(run, None, None, out)
+                self._take_end(run, None)
 
-    def _bare_run(self, place: str, identity: str | None, out: list[StreamEvent]) -> str:
+    def _bare_run(self, place: str, identity: str | None) -> str:
         """Return the response that a chunk without a run id belongs to.
 
         The framework's placeholder id may be replaced by the provider's id within a response.
@@ -85,7 +85,7 @@ class LangChainStreamAdapter(StreamAdapter):
         if run is not None and isinstance(parts, MessageParts):
             if parts.id == identity or _is_placeholder(parts.id) or _is_placeholder(identity):
                 return run
-            self._take_end(run, None, None, out)
+            self._take_end(run, None)
         self._runs[place] = f"{place} {len(self._messages)}"
         return self._runs[place]
 
@@ -95,12 +95,12 @@ class LangChainStreamAdapter(StreamAdapter):
             parts = self._messages[run] = MessageParts(self._room)
         return parts
 
-    def _take_chunk(self, run: str, message: Any, raw: Any, out: list[StreamEvent]) -> None:
+    def _take_chunk(self, run: str, message: Any) -> None:
         if message is None or run in self._done:
-            self._report("malformed_chunk", "an event has no chunk, or its answer is over", raw)
+            self._report("an event has no chunk, or its answer is over")
             return
         parts = self._parts(run)
-        self._start(out, raw)
+        self._start()
         parts.add(message)
         self._message_id = parts.id
         self._model = parts.model or self._model
@@ -111,17 +111,17 @@ class LangChainStreamAdapter(StreamAdapter):
         if isinstance(content, str):
             if content:
                 self._block = self._blocks_before
-                self._said(out, content, raw)
+                self._said(content)
         else:
             for block in content or ():
-                self._tell_block(block, raw, out)
+                self._take_block(block)
         if given.get("tool_call_chunks"):
             self._token()
 
-    def _tell_block(self, block: Any, raw: Any, out: list[StreamEvent]) -> None:
+    def _take_block(self, block: Any) -> None:
         if isinstance(block, str):
             if block:
-                self._said(out, block, raw)
+                self._said(block)
             return
         fields = table(block)
         index = count(fields.get("index"))
@@ -135,15 +135,15 @@ class LangChainStreamAdapter(StreamAdapter):
             for part in items(get(block, "summary")):
                 thought = thought or get(part, "text")
             if isinstance(thought, str) and thought:
-                self._thought(out, thought, raw)
+                self._thought(thought)
         elif isinstance(content := fields.get("text"), str) and content:
-            self._said(out, content, raw)
+            self._said(content)
         for each in (*items(fields.get("citations")), *items(fields.get("annotations"))):
-            self._cited(out, read_citation(as_data(each)), raw)
+            self._cited(read_citation(as_data(each)))
 
-    def _take_end(self, run: str, output: Any, raw: Any, out: list[StreamEvent]) -> None:
+    def _take_end(self, run: str, output: Any) -> None:
         parts = self._parts(run)
-        self._start(out, raw)
+        self._start()
         message = _message_in(as_data(output))
         whole = parts.completed(message) if message is not None else parts.whole()
         self._messages[run] = whole
@@ -158,12 +158,12 @@ class LangChainStreamAdapter(StreamAdapter):
             highest = max(highest, piece.block_index + 1)
             if (call := piece.tool_call) is not None:
                 self._block = self._blocks_before + piece.block_index
-                if not call.id:
-                    call = _identified(call, f"call_{number}_{piece.block_index}")
-                self._called(out, call, raw)
+                identity = call.id or f"call_{number}_{piece.block_index}"
+                call = msgspec.structs.replace(call, id=identity)
+                self._emit("tool_call", tool_call=call, is_final=True)
         self._blocks_before += highest
         if answer.usage is not None:
-            out.append(self._emit("usage", raw, usage=answer.usage))
+            self._emit("usage", usage=answer.usage)
 
     def _take_tool(self, run: str, event: Any, *, failed: bool) -> None:
         data = get(event, "data")
@@ -185,26 +185,22 @@ class LangChainStreamAdapter(StreamAdapter):
             "status": "error" if failed else "success",
         }
 
-    def _flush(self, out: list[StreamEvent]) -> None:
+    def _flush(self) -> None:
         if self._is_complete():
-            self._end_bare(out)
+            self._end_bare()
 
     def _is_complete(self) -> bool:
-        asked = [run for run, each in self._messages.items() if isinstance(each, MessageParts)]
-        if not self._messages:
-            return False
-        return all(self._messages[run].is_complete for run in asked)
+        parts = [each for each in self._messages.values() if isinstance(each, MessageParts)]
+        return bool(self._messages) and all(each.is_complete for each in parts)
 
     def _usage(self) -> Usage | None:
         total: Usage | None = None
-        for each in self._messages.values():
-            message = each.whole() if isinstance(each, MessageParts) else each
-            usage = usage_of(message)
-            if usage is not None:
-                total = usage if total is None else total + usage
+        for message in self.response():
+            total = sum_known(total, usage_of(message))
         return total
 
     def response(self) -> list[dict[str, Any]]:
+        """Return the messages so far."""
         return [
             each.whole() if isinstance(each, MessageParts) else each
             for each in self._messages.values()
@@ -226,7 +222,3 @@ def _message_in(output: Any) -> dict[str, Any] | None:
 
 def _is_placeholder(identity: str | None) -> bool:
     return identity is None or identity.startswith(("lc_", "run-"))
-
-
-def _identified(call: ToolCall, identity: str) -> ToolCall:
-    return msgspec.structs.replace(call, id=identity)

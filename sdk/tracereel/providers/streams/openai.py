@@ -4,12 +4,10 @@ from typing import Any, Final
 
 import msgspec
 
-from tracereel.providers.base import StreamEvent, ToolCall, Usage
+from tracereel.providers.base import Usage
 from tracereel.providers.citations import read_citation
-from tracereel.providers.failures import read_failure
-from tracereel.providers.reading import as_data, count, get, json_object, table, text, word
-from tracereel.providers.streams.base import StreamAdapter
-from tracereel.providers.streams.openai_responses import ResponseParts
+from tracereel.providers.reading import as_data, count, get, table, text, word
+from tracereel.providers.streams.openai_responses import ResponsesStreamAdapter
 from tracereel.providers.usage import read_usage
 
 
@@ -52,13 +50,13 @@ _read_delta: Final = msgspec.json.Decoder(_OpenAiDeltaChunk).decode
 class _StreamedToolCall:
     """Tool call that is being assembled."""
 
-    __slots__ = ("arguments", "id", "is_told", "name")
+    __slots__ = ("arguments", "id", "is_emitted", "name")
 
     def __init__(self) -> None:
         self.id: str | None = None
         self.name = ""
         self.arguments: list[str] = []
-        self.is_told = False
+        self.is_emitted = False
 
     def whole(self) -> dict[str, Any]:
         function = {"name": self.name, "arguments": "".join(self.arguments)}
@@ -100,45 +98,38 @@ class _Choice:
         return choice
 
 
-class OpenAIStreamAdapter(StreamAdapter):
+class OpenAIStreamAdapter(ResponsesStreamAdapter):
     """Adapter for chunks of chat completions, or events of the Responses API."""
 
     provider = "openai"
 
     def _forget(self) -> None:
+        super()._forget()
         self._choices: dict[int, _Choice] = {}
         self._counts: Any = None
-        self._parts: ResponseParts | None = None
 
-    def _take(self, chunk: Any, out: list[StreamEvent]) -> None:
+    def _take(self, chunk: Any) -> None:
         fields = table(chunk)
         choices = fields.get("choices")
         if choices is None:
-            self._take_other(chunk, out)
+            super()._take(chunk)
             return
         if self._message_id is None:
             # Azure's first chunk is about the prompt and names no model.
             self._message_id = text(fields.get("id"))
         if self._model is None:
             self._model = text(fields.get("model"))
-        self._start(out, chunk)
+        self._start()
         for choice in choices:
-            self._take_choice(choice, chunk, out)
+            self._take_choice(choice)
         if (usage := fields.get("usage")) is not None:
             # The latest count is the total: some servers repeat it with every chunk.
             self._counts = as_data(usage)
-            self._counted(out, chunk)
+            self._emit("usage", usage=self._usage())
 
     def _take_text(self, data: bytes | str) -> bool:
-        if self._parts is not None:
-            if b'"response.output_text.delta"' not in data:
-                return False
-            grown = self._parts.text_of(data)
-            if grown is None:
-                return False
-            self._block = self._parts.block_index
-            self._piece(*grown)
-            return True
+        if self._response is not None:
+            return super()._take_text(data)
         if self._message_id is None or self._model is None or b'"delta"' not in data:
             return False
         chunk = _read_delta(data)
@@ -158,45 +149,7 @@ class OpenAIStreamAdapter(StreamAdapter):
             self._piece(whole.content, part)
         return True
 
-    def _take_other(self, chunk: Any, out: list[StreamEvent]) -> None:
-        kind = get(chunk, "type")
-        if isinstance(kind, str) and kind.startswith("response."):
-            if self._parts is None:
-                self._parts = ResponseParts(self._room)
-            self._take_response_event(kind, chunk, out)
-        elif (failure := read_failure(as_data(chunk))) is not None:
-            out.extend(self._close("error", None, failure))
-        elif kind is None:
-            self._report("malformed_chunk", "a chunk has neither choices nor a type", chunk)
-
-    def _take_response_event(self, kind: str, chunk: Any, out: list[StreamEvent]) -> None:
-        parts = self._parts
-        assert parts is not None  # noqa: S101 - created by the caller
-        told = parts.take(kind, chunk)
-        self._model = parts.model or self._model
-        self._message_id = parts.id or self._message_id
-        self._start(out, chunk)
-        self._block = parts.block_index
-        if told.content:
-            self._said(out, told.content, chunk)
-        if told.reasoning:
-            self._thought(out, told.reasoning, chunk)
-        if told.is_token:
-            self._token()
-        if told.call is not None:
-            self._called(out, told.call, chunk)
-        if told.citation is not None:
-            self._cited(out, told.citation, chunk)
-        if told.problem is not None:
-            self._report("malformed_chunk", told.problem, chunk)
-        if told.is_end:
-            if self._usage() is not None:
-                self._counted(out, chunk)
-            self._stop_word = parts.stop_word
-            failed = self._stop_word == "failed"
-            out.extend(self._close("error" if failed else None, self._stop_word, parts.failure))
-
-    def _take_choice(self, choice: Any, chunk: Any, out: list[StreamEvent]) -> None:
+    def _take_choice(self, choice: Any) -> None:
         given = table(choice)
         index = given.get("index")
         key = index if type(index) is int and index >= 0 else 0
@@ -209,11 +162,11 @@ class OpenAIStreamAdapter(StreamAdapter):
             if isinstance(part, str) and part:
                 self._block = 0
                 self._room.keep(whole.reasoning, part)
-                self._thought(out, part, chunk)
+                self._thought(part)
             if isinstance(part := delta.get("content"), str) and part:
                 self._block = 1 if whole.reasoning else 0
                 self._room.keep(whole.content, part)
-                self._said(out, part, chunk)
+                self._said(part)
             if isinstance(part := delta.get("refusal"), str) and part:
                 self._room.keep(whole.refusal, part)
                 self._token()
@@ -221,13 +174,13 @@ class OpenAIStreamAdapter(StreamAdapter):
             for each in delta.get("annotations") or ():
                 raw = as_data(each)
                 whole.annotations.append(raw)
-                self._cited(out, read_citation(raw, "".join(whole.content)), chunk)
+                self._cited(read_citation(raw, "".join(whole.content)))
         if (filters := given.get("content_filter_results")) is not None:
             whole.filters = as_data(filters)
         finish = given.get("finish_reason")
         if finish is not None and (said := word(finish)) is not None:
             whole.finish = self._stop_word = said
-            self._tell_calls(whole, chunk, out)
+            self._emit_calls(whole)
 
     def _take_calls(self, whole: _Choice, delta: Any) -> None:
         calls = delta.get("tool_calls")
@@ -254,33 +207,26 @@ class OpenAIStreamAdapter(StreamAdapter):
             if isinstance(part := get(function, "arguments", "input"), str) and part:
                 self._room.keep(call.arguments, part)
 
-    def _tell_calls(self, whole: _Choice, raw: Any, out: list[StreamEvent]) -> None:
+    def _emit_calls(self, whole: _Choice) -> None:
         for position, number in enumerate(sorted(whole.calls)):
             call = whole.calls[number]
-            if call.is_told or not call.name:
-                continue
-            call.is_told = True
-            self._block = whole.blocks_before_calls() + position
-            arguments, kept = json_object("".join(call.arguments))
-            told = ToolCall(
-                id=call.id or f"call_0_{self._block}",
-                name=call.name,
-                arguments=arguments,
-                arguments_text=kept,
-            )
-            self._called(out, told, raw)
+            if not call.is_emitted and call.name:
+                call.is_emitted = True
+                block = whole.blocks_before_calls() + position
+                self._called(call.id, call.name, "".join(call.arguments), number=block)
 
-    def _flush(self, out: list[StreamEvent]) -> None:
+    def _flush(self) -> None:
         if self._stop_word is not None:
             for whole in self._choices.values():
-                self._tell_calls(whole, None, out)
+                self._emit_calls(whole)
 
     def _usage(self) -> Usage | None:
-        return self._parts.usage() if self._parts is not None else read_usage(self._counts)
+        return read_usage(self._counts) if self._response is None else super()._usage()
 
     def response(self) -> dict[str, Any]:
-        if self._parts is not None:
-            return self._parts.whole()
+        """Return the chat completion or response so far."""
+        if self._response is not None:
+            return super().response()
         return {
             "id": self._message_id,
             "object": "chat.completion",
@@ -288,3 +234,9 @@ class OpenAIStreamAdapter(StreamAdapter):
             "choices": [self._choices[index].whole(index) for index in sorted(self._choices)],
             "usage": self._counts,
         }
+
+
+class AzureOpenAIStreamAdapter(OpenAIStreamAdapter):
+    """Adapter for Azure deployments; their first chunk may have only prompt filter results."""
+
+    provider = "azure_openai"
