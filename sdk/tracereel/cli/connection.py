@@ -52,11 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def config_of(args: argparse.Namespace) -> config.Config:
-    """Return the settings: options, then the environment, then the defaults.
-
-    Raises:
-        ConfigurationError: an option or a variable has an invalid value.
-    """
+    """Return the settings: options, then the environment, then the defaults."""
     names = config.settings().keys() & vars(args).keys()
     return config.load(**{name: getattr(args, name) for name in names})
 

@@ -70,11 +70,7 @@ def help_lines() -> dict[str, str]:
 
 
 def load(name: str) -> Command:
-    """Import and return a command by name.
-
-    Raises:
-        CommandUnavailableError: the command belongs to a package or extra that is not installed.
-    """
+    """Import and return a command by name."""
     if (base := BASE_COMMANDS.get(name)) is not None:
         command: Command = importlib.import_module(base.module).COMMAND
         return command

@@ -96,20 +96,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def tape_of(args: argparse.Namespace) -> "Tape":
-    """Return the tape that a command names.
-
-    Raises:
-        TracereelError: there is none.
-    """
+    """Return the tape that a command names."""
     return _found(args)[0]
 
 
 def _found(args: argparse.Namespace) -> "tuple[Tape, Client | None]":
-    """Return the tape that a command names, and its collector's client, if any.
-
-    Raises:
-        TracereelError: there is none.
-    """
+    """Return the tape that a command names, and its collector's client, if any."""
     if Path(args.trace_id).is_file():
         return tape_format.load(args.trace_id), None
     if Path(args.trace_id).suffix or "/" in args.trace_id:
@@ -120,11 +112,7 @@ def _found(args: argparse.Namespace) -> "tuple[Tape, Client | None]":
 
 
 def _overrides(args: argparse.Namespace, tape: "Tape") -> "list[Override]":
-    """Return the overrides from the options.
-
-    Raises:
-        TapeError: an option is malformed.
-    """
+    """Return the overrides from the options."""
     made = []
     for given, value in map(_pair, args.result):
         target = int(given) if given.isdigit() else given

@@ -7,7 +7,7 @@ stay in memory and are sent when something fails.
 from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._core import error_details
-from tracereel._core.tape_session import Live
+from tracereel._core.tape_session import Live, TapeSession
 from tracereel._runtime import guard
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel.config import Config
@@ -26,7 +26,7 @@ MAX_ITEMS: Final = 10_000
 """Stream items that are kept as the result of a run."""
 
 
-class RecordedCall(Live, TapeNode):
+class _RecordedCall(Live, TapeNode):
     """Call that runs and is recorded."""
 
     __slots__ = ("_awaited", "_boundary", "_gate", "_items", "_opened", "_root", "holds")
@@ -110,8 +110,8 @@ class RecordedCall(Live, TapeNode):
         tape.give(self, how, taken, turn, waited=waited, chunk=chunk, awaited=awaited)
 
 
-class Recordings:
-    """`Session` that runs every call and records it."""
+class Recordings(TapeSession):
+    """Session that runs every call and records it."""
 
     def __init__(self, settings: "header.TapeSettings") -> None:
         self._settings = settings
@@ -142,7 +142,7 @@ class Recordings:
             tape = parent.tape
             root = parent is tape.root and execution is not None
             boundary = kind in tape_format.BOUNDARIES
-            call = RecordedCall(
+            call = _RecordedCall(
                 tape,
                 boundary=boundary,
                 gate=self._settings.gate if boundary and not parent.inside else None,
@@ -169,9 +169,6 @@ class Recordings:
             guard.report("tape", error)
             return _UNRECORDED
 
-    def begins_block(self, execution: "Execution", effect: str) -> None:
-        """Do nothing; recording allows every `with` block."""
-
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
         """Record the end of a `with` block, and of the run if outermost."""
         with guard.Guard("tape"):
@@ -194,7 +191,7 @@ class Recordings:
         recorded call.
         """
         node = self._node_of(execution, execution)
-        if isinstance(node, RecordedCall):
+        if isinstance(node, _RecordedCall):
             return
         around = getattr(execution.parent, "tape", None)
         covered = node is not None and (node.covered or getattr(around, "covered", False))
