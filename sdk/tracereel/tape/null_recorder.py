@@ -1,20 +1,16 @@
-"""Replacements for the program's recorder and tape session during a re-execution."""
+"""Replacement for the program's recorder during a re-execution."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tracereel import config as _config
 from tracereel._core.recorder import Recorder
-from tracereel._core.tape_session import Live, TapeSession
 from tracereel._export.shipper import FlushResult
 
 if TYPE_CHECKING:
-    from tracereel._core.context import Execution
     from tracereel._export.trace_state import TraceState
 
 _NOWHERE: Final = Path("/nonexistent/tracereel")
-_RUNS: Final = Live()
 
 
 class QuietRecorder(Recorder):
@@ -53,29 +49,3 @@ class QuietRecorder(Recorder):
         """Close the recorder."""
         self.closed = True
         return self.flush(timeout, at_exit=at_exit)
-
-
-class _NoTape(TapeSession):
-    """Session that runs every call unrecorded."""
-
-    def begin(self, execution: "Execution | None", **about: Any) -> Live:
-        del execution, about
-        return _RUNS
-
-    def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
-        del execution, decision_type
-        return False, None
-
-
-class Apart:
-    """`TapeSession` for the code of a fork; other calls use the previous session."""
-
-    def __init__(
-        self, own: TapeSession, others: TapeSession | None, is_here: Callable[[], bool]
-    ) -> None:
-        self._own = own
-        self._others = others or _NoTape()
-        self._is_here = is_here
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._own if self._is_here() else self._others, name)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from tracereel._core.tape_session import Live, TapeSession
+from tracereel._core.tape_session import Live
 from tracereel.tape import codec
 from tracereel.tape.differences import differences, ends_alike
 from tracereel.tape.divergence import (
@@ -24,6 +24,7 @@ from tracereel.tape.overrides import Override, Overrides
 from tracereel.tape.payloads import hash_of, pack, same
 from tracereel.tape.result_order import Reel
 from tracereel.tape.serving import Forced, LiveCall, RepeatedCall, RootCall, ServedCall
+from tracereel.tape.sessions import RUNS, PlainSession
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -35,7 +36,6 @@ HARMLESS: Final = ("pure", "read")
 UNDECLARED: Final = "no effect, so it may write"
 _EXPECTED: Final = frozenset({"changed", "extra", "missing", "out of order", "decision", "output"})
 """Kinds of divergence that are expected in a branch."""
-_RUNS: Final = Live()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class _MadeCall:
 
 
 @dataclass(slots=True)
-class Player(TapeSession):
+class Player(PlainSession):
     """Session that serves calls from one tape."""
 
     tape: Tape
@@ -204,7 +204,7 @@ class Player(TapeSession):
             made.execution.place = place
         root = parent is self._root and not self._rooted and call is not None
         self._rooted = self._rooted or root
-        return RootCall(self) if root else _RUNS
+        return RootCall(self) if root else RUNS
 
     def _place_of(self, around: "Execution | None") -> CallPosition:
         if around is None:

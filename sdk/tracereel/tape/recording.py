@@ -7,7 +7,7 @@ stay in memory and are sent when something fails.
 from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._core import error_details
-from tracereel._core.tape_session import Live, TapeSession
+from tracereel._core.tape_session import Live
 from tracereel._runtime import guard
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel.config import Config
@@ -16,6 +16,7 @@ from tracereel.tape import format as tape_format
 from tracereel.tape.codec import EncodedValue, encode
 from tracereel.tape.gate import ResultGate
 from tracereel.tape.run_tape import RunTape, TapeNode
+from tracereel.tape.sessions import RUNS, PlainSession
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -110,7 +111,7 @@ class _RecordedCall(Live, TapeNode):
         tape.give(self, how, taken, turn, waited=waited, chunk=chunk, awaited=awaited)
 
 
-class Recordings(TapeSession):
+class Recordings(PlainSession):
     """Session that runs every call and records it."""
 
     def __init__(self, settings: "header.TapeSettings") -> None:
@@ -132,12 +133,12 @@ class Recordings(TapeSession):
         try:
             owner = execution if execution is not None else around
             if owner is None:
-                return _UNRECORDED
+                return RUNS
             known = getattr(around, "tape", None) if around is not None else None
             if known is None or around is None or around.trace is not owner.trace:
                 known = self._node_of(around, owner)
             if known is None:
-                return _UNRECORDED
+                return RUNS
             parent: TapeNode = known
             tape = parent.tape
             root = parent is tape.root and execution is not None
@@ -167,7 +168,7 @@ class Recordings(TapeSession):
             return call
         except Exception as error:  # noqa: BLE001 - on an internal error the call runs unrecorded
             guard.report("tape", error)
-            return _UNRECORDED
+            return RUNS
 
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
         """Record the end of a `with` block, and of the run if outermost."""
@@ -198,11 +199,6 @@ class Recordings(TapeSession):
         if node is not None and not (execution.kind == "llm" and covered):
             reason = f"the block of {execution.kind} {execution.name!r} cannot be served"
             node.tape.problem("partly", reason)
-
-    def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
-        """Return that no decision is forced."""
-        del execution, decision_type
-        return False, None
 
     def decided(
         self, execution: "Execution | None", decision_type: str, result: Any, candidates: Any
@@ -261,5 +257,4 @@ def choice_of(config: Config) -> dict[str, Any]:
     return {"recording": config.record} if config.record == "errors" else {}
 
 
-_UNRECORDED: Final = Live()
 _NOT_RECORDED: Final = "not recorded"

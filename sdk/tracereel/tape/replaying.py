@@ -32,11 +32,12 @@ from tracereel.tape.entry import entry_point, fitting
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.freezing import Freeze
 from tracereel.tape.loops import Clock
-from tracereel.tape.null_recorder import Apart, QuietRecorder
+from tracereel.tape.null_recorder import QuietRecorder
 from tracereel.tape.outcome import outcome, told
 from tracereel.tape.overrides import Override
 from tracereel.tape.player import MODES, Mode, Options, Player
 from tracereel.tape.recording import Recordings
+from tracereel.tape.sessions import Apart
 from tracereel.tape.thread_ownership import Members
 
 _STOPPED: Final = (

@@ -80,6 +80,9 @@ class _GivenAtOnce(Served):
         for item in self.stream():
             yield item
 
+    def stopped(self, error: BaseException) -> None:
+        """Do nothing."""
+
 
 class Forced(_GivenAtOnce):
     """Call whose result an override sets."""
