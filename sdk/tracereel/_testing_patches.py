@@ -6,6 +6,7 @@ The program under test keeps its clock: only the name `time` inside `tracereel` 
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -71,7 +72,7 @@ class _SteppedTime:
 
 
 class _CountedBits:
-    """Deterministic id generator that counts 1, 2, 3, …"""
+    """Deterministic id generator that counts from 1."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -92,7 +93,7 @@ class TestingPatches:
     def __init__(self, clock: StepClock | None, *, fixed_ids: bool) -> None:
         self._clock = clock
         self._fixed_ids = fixed_ids
-        self._undo: list[tuple[Any, str, Any]] = []
+        self._undo = ExitStack()
 
     def apply(self) -> None:
         """Apply the patches."""
@@ -107,10 +108,8 @@ class TestingPatches:
 
     def undo(self) -> None:
         """Restore the original values."""
-        while self._undo:
-            module, name, value = self._undo.pop()
-            setattr(module, name, value)
+        self._undo.close()
 
     def _replace(self, module: Any, name: str, value: Any) -> None:
-        self._undo.append((module, name, getattr(module, name)))
+        self._undo.callback(setattr, module, name, getattr(module, name))
         setattr(module, name, value)

@@ -69,9 +69,9 @@ def _copied(settings: Settings, to: str) -> dict[str, tuple[int, int]]:
         ):
             if (settings.data_dir / QUEUE_FILE).is_file():
                 with progress("delivering what waits in the queue") as shown:
-                    drain(settings, source, tell=lambda left: shown.told(left, None))
+                    drain(settings, source, tell=lambda left: shown.update(left, None))
             with progress("copying") as shown:
-                return StoreCopy(source, target, tell=shown.told).run()
+                return StoreCopy(source, target, tell=shown.update).run()
 
 
 COMMAND = Command(

@@ -1,22 +1,25 @@
 """`tracereel agents`: show statistics of all agents or one over a time window."""
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from tracereel.cli.asking import add_options, add_window, asked, print_json, print_lines
-from tracereel.cli.command import Command
-from tracereel.cli.connection import positive
+from tracereel.cli.asking import (
+    add_limit,
+    add_options,
+    add_window,
+    asks_collector,
+    print_json,
+    print_lines,
+)
 from tracereel.cli.progress import progress
-from tracereel.cli.registry import BASE_COMMANDS
-from tracereel.cli.steps import count, duration, money, number
+from tracereel.cli.steps import count, duration, joined, money, number, some, tokens
 from tracereel.cli.tables import Cell, TableColumn, table
-from tracereel.cli.terminal import Terminal, clean
+from tracereel.cli.terminal import Terminal
 from tracereel.client import Agent, Client
 from tracereel.client.filters import as_params
 
-LIMIT: Final = 50
 _BAD: Final = 0.1
 """Error rate from which on it is shown in red."""
 _COLUMNS: Final = (
@@ -35,20 +38,17 @@ _COLUMNS: Final = (
 )
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="One agent (default: all).")
     add_options(parser, json_help="Print the collector's JSON as it is, for machines.")
     add_window(parser)
-    parser.add_argument(
-        "--limit", type=positive, default=LIMIT, metavar="N", help=f"Most agents ({LIMIT})."
-    )
+    add_limit(parser, 50, "agents")
 
 
-def _run(args: argparse.Namespace) -> int:
-    return asked(args, lambda client, terminal: _show(args, client, terminal))
-
-
-def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+@asks_collector
+def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    """Show one agent, or a table of all."""
     window = {"since": args.since, "until": args.until}
     if args.json:
         path = f"/v1/agents/{quote(args.name, safe='')}" if args.name else "/v1/agents"
@@ -61,18 +61,14 @@ def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
         found = (
             [client.agent(args.name, **window)]
             if args.name
-            else list(client.agents(**window, limit=args.limit).agents)
+            else client.agents(**window, limit=args.limit).agents
         )
-    print_lines(one_of(found[0], terminal) if args.name else lines_of(found, terminal))
+    if args.name:
+        print_lines(terminal.rows(_about(found[0]), 10))
+    else:
+        empty = "no agents in this window; --since 24h looks further back"
+        print_lines(table(_COLUMNS, map(_row, found), terminal, empty=empty))
     return 0
-
-
-def lines_of(agents: Sequence[Agent], terminal: Terminal) -> Iterator[str]:
-    """Yield one table line per agent."""
-    if not agents:
-        yield "no agents in this window; --since 24h looks further back"
-        return
-    yield from table(_COLUMNS, [_row(agent) for agent in agents], terminal)
 
 
 def _row(agent: Agent) -> list[Cell | str]:
@@ -93,8 +89,8 @@ def _row(agent: Agent) -> list[Cell | str]:
     ]
 
 
-def one_of(agent: Agent, terminal: Terminal) -> Iterator[str]:
-    """Yield a few lines about one agent."""
+def _about(agent: Agent) -> list[tuple[str, str]]:
+    """Return labels and values that describe one agent."""
     latency = [
         f"{name} {duration(number(agent.latency, f'{name}_ms'))}"
         for name in ("p50", "p90", "p95", "p99")
@@ -102,44 +98,30 @@ def one_of(agent: Agent, terminal: Terminal) -> Iterator[str]:
     ]
     ended = [
         count(agent.executions, "execution", "executions"),
-        count(agent.failed, "failed", "failed") if agent.failed else "",
-        count(agent.cancelled, "cancelled", "cancelled") if agent.cancelled else "",
+        some(agent.failed, "failed", "failed"),
+        some(agent.cancelled, "cancelled", "cancelled"),
         f"{agent.error_rate:.1%} errors" if agent.error_rate else "",
     ]
-    rows = [
+    again = [
+        some(agent.retries, "retry", "retries"),
+        some(agent.fallbacks, "fallback", "fallbacks"),
+    ]
+    calls = [
+        some(agent.model_calls, "model call", "model calls"),
+        some(agent.tool_calls, "tool call", "tool calls"),
+        some(agent.decisions, "decision", "decisions"),
+    ]
+    return [
         ("agent", agent.agent),
-        ("executed", " · ".join(filter(None, ended))),
-        ("retries", " · ".join(filter(None, _again(agent)))),
-        ("latency", " · ".join(latency)),
+        ("executed", joined(ended)),
+        ("retries", joined(again)),
+        ("latency", joined(latency)),
         ("confidence", _share(agent.confidence)),
-        ("calls", " · ".join(filter(None, _calls(agent)))),
-        ("used", " · ".join(filter(None, [_tokens(agent), money(agent.cost_usd)]))),
+        ("calls", joined(calls)),
+        ("used", joined([tokens(agent.tokens), money(agent.cost_usd)])),
         ("errors", _counted(agent.errors)),
         ("models", _counted(agent.models)),
     ]
-    for label, value in rows:
-        if value:
-            shown = terminal.fit(terminal.shown(clean(value)), terminal.width - 11)
-            yield f"{terminal.paint(f'{label:<10}', 'dim')} {shown}"
-
-
-def _again(agent: Agent) -> list[str]:
-    return [
-        count(agent.retries, "retry", "retries") if agent.retries else "",
-        count(agent.fallbacks, "fallback", "fallbacks") if agent.fallbacks else "",
-    ]
-
-
-def _calls(agent: Agent) -> list[str]:
-    return [
-        count(agent.model_calls, "model call", "model calls") if agent.model_calls else "",
-        count(agent.tool_calls, "tool call", "tool calls") if agent.tool_calls else "",
-        count(agent.decisions, "decision", "decisions") if agent.decisions else "",
-    ]
-
-
-def _tokens(agent: Agent) -> str:
-    return f"{agent.tokens:,} tokens" if agent.tokens else ""
 
 
 def _share(confidence: Mapping[str, Any]) -> str:
@@ -148,7 +130,4 @@ def _share(confidence: Mapping[str, Any]) -> str:
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    return " · ".join(f"{name} {times:,}" for name, times in counts.items())
-
-
-COMMAND: Final = Command("agents", BASE_COMMANDS["agents"].help, _configure, _run)
+    return joined(f"{name} {times:,}" for name, times in counts.items())

@@ -63,7 +63,7 @@ def add_run_filters(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_argument_group("filters by what went wrong")
     for name in _LEAST:
         _add_figure(chosen, f"min_{name}", f"At least so many {name}.")
-    scored = parser.add_argument_group("filters by what somebody thinks of a run or its steps")
+    scored = parser.add_argument_group("filters by scores of a run or its steps")
     for name, (value, text) in _OF_SCORES.items():
         option = f"--{name.replace('_', '-')}"
         scored.add_argument(option, action="append", dest=name, metavar=value, help=text)
@@ -74,6 +74,12 @@ def add_run_filters(parser: argparse.ArgumentParser) -> None:
 def _add_figure(group: Any, name: str, text: str) -> None:
     option = f"--{name.replace('_', '-')}"
     group.add_argument(option, dest=name, type=connection.number, metavar="N", help=text)
+
+
+def add_limit(parser: argparse.ArgumentParser, limit: int, items: str) -> None:
+    """Add `--limit`."""
+    text = f"Most {items} ({limit})."
+    parser.add_argument("--limit", type=connection.positive, default=limit, metavar="N", help=text)
 
 
 def add_window(parser: argparse.ArgumentParser) -> None:
@@ -89,18 +95,34 @@ def filters_of(args: argparse.Namespace, *more: str) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 
 
+Show = Callable[[argparse.Namespace, Client, Terminal], int]
+
+
+def asks_collector(show: Show) -> Callable[[argparse.Namespace], int]:
+    """Make the `run` of a command from a function that needs a client and a terminal."""
+    return lambda args: asked(args, lambda client, terminal: show(args, client, terminal))
+
+
 def asked(args: argparse.Namespace, work: Callable[[Client, Terminal], int]) -> int:
     """Run a function with a client; map errors to exit statuses."""
+    return reported(args, lambda: work(client_of(args), Terminal.of(sys.stdout)))
+
+
+def client_of(args: argparse.Namespace) -> Client:
+    """Return a client for the collector that the options name."""
     settings = connection.config_of(args)
+    return Client(settings.endpoint, settings.api_key or "", TIMEOUT)
+
+
+def reported(args: argparse.Namespace, work: Callable[[], int]) -> int:
+    """Run a function; print errors of the client and map them to exit statuses."""
     try:
-        client = Client(settings.endpoint, settings.api_key or "", TIMEOUT)
-        return work(client, Terminal.of(sys.stdout))
+        return work()
     except NotFoundError as error:
         return failed(args.command, str(error), EXIT_NO)
     except CollectorUnavailableError as error:
-        return failed(
-            args.command, f"{error}; {connection.start_hint(settings.endpoint)}", EXIT_NO_ANSWER
-        )
+        hint = connection.start_hint(connection.config_of(args).endpoint)
+        return failed(args.command, f"{error}; {hint}", EXIT_NO_ANSWER)
     except ClientError as error:
         return failed(args.command, str(error), EXIT_NO_ANSWER)
 

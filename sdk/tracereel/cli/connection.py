@@ -52,41 +52,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def config_of(args: argparse.Namespace) -> config.Config:
-    """Return the settings: options, then the environment, then the defaults.
-
-    Raises:
-        ConfigurationError: an option or a variable has an invalid value.
-    """
+    """Return the settings: options, then the environment, then the defaults."""
     names = config.settings().keys() & vars(args).keys()
     return config.load(**{name: getattr(args, name) for name in names})
 
 
-def seconds(text: str) -> float:
-    """Parse a finite number of seconds, at least 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
-    return value
-
-
-def number(text: str) -> float:
+def number(text: str, expected: str = "a number", least: float = -math.inf) -> float:
     """Parse a finite number."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    if not math.isfinite(value) or value < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
     return value
+
+
+def seconds(text: str) -> float:
+    """Parse a finite number of seconds, at least 0."""
+    return number(text, "a number of seconds, 0 or more", 0)
 
 
 def times(text: str) -> float:
     """Parse a factor, at least 0."""
-    value = number(text)
-    if value < 0:
+    if (value := number(text)) < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is less than 0")
     return value
 

@@ -10,8 +10,6 @@ from typing import Final
 
 import tracereel
 from tracereel.cli import connection
-from tracereel.cli.command import Command
-from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.stopping import Stopped, Stopper
 from tracereel.config import Config
 from tracereel.demo.examples import EXAMPLES as KNOWN
@@ -33,7 +31,8 @@ EXAMPLES: Final = ("appointment", "orchestrator", "questions")
 """Example names, as in `tracereel.demo.examples`; a test compares them."""
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     connection.add_options(parser)
     parser.add_argument(
         "--example",
@@ -89,8 +88,8 @@ def _address(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-def _run(args: argparse.Namespace) -> int:
-
+def run(args: argparse.Namespace) -> int:
+    """Run the example and deliver its events."""
     example = KNOWN[args.example]
     try:
         run_example = example.load()
@@ -194,6 +193,3 @@ def _set_up_logs(*, shown: bool) -> None:
         logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     level = logging.INFO if shown else logging.CRITICAL + 1
     logging.getLogger(EVENT_LOGGER).setLevel(level)
-
-
-COMMAND: Final = Command("demo", BASE_COMMANDS["demo"].help, _configure, _run)

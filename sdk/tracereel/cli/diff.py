@@ -4,11 +4,9 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tracereel.cli.asking import EXIT_NO, add_options, asked, print_json, print_lines
-from tracereel.cli.command import Command
+from tracereel.cli.asking import EXIT_NO, add_options, asks_collector, print_json, print_lines
 from tracereel.cli.progress import progress
-from tracereel.cli.registry import BASE_COMMANDS
-from tracereel.cli.steps import count, duration, money, number, text
+from tracereel.cli.steps import count, duration, joined, money, number, text
 from tracereel.cli.terminal import Terminal, clean, display_width
 from tracereel.client import Client, Diff, Difference
 
@@ -20,18 +18,17 @@ _MARKS: Final = {
 _MAX_INDENT: Final = 8
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("a", metavar="A", help="The run to compare with.")
     parser.add_argument("b", metavar="B", help="The run to compare.")
     add_options(parser, json_help="Print the collector's JSON.")
     parser.add_argument("--all", action="store_true", help="Show steps that are the same too.")
 
 
-def _run(args: argparse.Namespace) -> int:
-    return asked(args, lambda client, terminal: _show(args, client, terminal))
-
-
-def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+@asks_collector
+def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    """Show the differences; the status is 1 if there are any."""
     with progress("comparing"):
         diff = client.diff(args.a, args.b, everything=args.all)
     if args.json:
@@ -43,21 +40,19 @@ def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
 
 def render(diff: Diff, terminal: Terminal) -> Iterator[str]:
     """Yield the lines to print for a comparison."""
+    totals = diff.totals
     rows = [
-        ("a", _joined([text(diff.a, "trace_id"), text(diff.a, "state")])),
-        ("b", _joined([text(diff.b, "trace_id"), text(diff.b, "state")])),
+        ("a", joined([text(diff.a, "trace_id"), text(diff.a, "state")])),
+        ("b", joined([text(diff.b, "trace_id"), text(diff.b, "state")])),
         ("fork", _fork(diff.fork)),
-        ("took", _changed(diff.totals.get("duration_ms", {}), duration)),
-        ("tokens", _changed(diff.totals.get("tokens", {}), lambda value: f"{value:,.0f}")),
-        ("cost", _changed(diff.totals.get("cost_usd", {}), money)),
-        ("wasted", _changed(diff.totals.get("wasted_ms", {}), duration)),
+        ("took", _changed(totals.get("duration_ms", {}), duration)),
+        ("tokens", _changed(totals.get("tokens", {}), lambda value: f"{value:,.0f}")),
+        ("cost", _changed(totals.get("cost_usd", {}), money)),
+        ("wasted", _changed(totals.get("wasted_ms", {}), duration)),
         ("steps", _counts(diff.counts)),
         ("first", _first(diff)),
     ]
-    for label, value in rows:
-        if value:
-            shown = terminal.fit(terminal.shown(value), terminal.width - 10)
-            yield f"{terminal.paint(f'{label:<9}', 'dim')} {shown}"
+    yield from terminal.rows(rows)
     if diff.steps:
         yield ""
     for step in diff.steps:
@@ -72,7 +67,7 @@ def _fork(fork: Mapping[str, Any] | None) -> str:
     if not fork:
         return ""
     at = f"from call {fork['at']} on" if fork.get("at") else ""
-    return _joined(
+    return joined(
         [
             f"{clean(str(fork.get('branch')))} is a branch of {clean(str(fork.get('of')))}",
             at,
@@ -97,7 +92,7 @@ def _first(diff: Diff) -> str:
     if first is None:
         return "no difference" if diff.same else ""
     what = "" if first.what == first.change else clean(first.what or "")
-    return _joined([clean(f"{first.change} {_named(first.kind, first.name)}"), what])
+    return joined([clean(f"{first.change} {_named(first.kind, first.name)}"), what])
 
 
 def _named(kind: str | None, name: str | None) -> str:
@@ -108,14 +103,14 @@ def _named(kind: str | None, name: str | None) -> str:
 
 def _counts(counts: Mapping[str, int]) -> str:
     names = ("added", "removed", "changed", "same")
-    return _joined([count(number(counts, name), name, name) for name in names if counts.get(name)])
+    return joined([count(number(counts, name), name, name) for name in names if counts.get(name)])
 
 
 def _step(step: Difference, terminal: Terminal) -> Iterator[str]:
     mark, style = _MARKS.get(step.change, (" ", "dim"))
     indent = "  " * min(max(0, step.depth), _MAX_INDENT)
     room = terminal.width - len(indent) - 2
-    said = _joined(
+    said = joined(
         [
             _named(step.kind, step.name),
             _changed(step.duration_ms, duration),
@@ -153,10 +148,3 @@ def _changed(values: Mapping[str, float | None], shown: Any) -> str:
     if was is None or now is None or was == now:
         return str(shown(now if now is not None else was))
     return f"{shown(was)} → {shown(now)}"
-
-
-def _joined(parts: list[str]) -> str:
-    return " · ".join(part for part in parts if part)
-
-
-COMMAND: Final = Command("diff", BASE_COMMANDS["diff"].help, _configure, _run)

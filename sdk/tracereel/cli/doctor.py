@@ -12,8 +12,6 @@ from typing import Final
 from tracereel import config
 from tracereel.cli import checks, connection
 from tracereel.cli.checks import Check
-from tracereel.cli.command import Command
-from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.spool_checks import spool
 from tracereel.cli.terminal import Terminal, clean
 from tracereel.cli.version import installed_version
@@ -25,7 +23,8 @@ _DATA_DIR_VARIABLE: Final = "TRACEREEL_DATA_DIR"
 _STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     connection.add_options(parser)
     parser.add_argument(
         "--data-dir",
@@ -37,7 +36,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print the findings as JSON.")
 
 
-def _run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Run all checks; the status is 1 if one failed."""
     found = list(_examine(args))
     usable = all(check.status != "fail" for check in found)
     if args.json:
@@ -75,6 +75,3 @@ def _print(found: list[Check], terminal: Terminal) -> None:
         if check.advice:
             arrow = "→" if terminal.unicode else "->"
             print(f"        {arrow} {clean(check.advice)}")
-
-
-COMMAND: Final = Command("doctor", BASE_COMMANDS["doctor"].help, _configure, _run)

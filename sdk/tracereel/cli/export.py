@@ -4,19 +4,18 @@ import argparse
 import codecs
 import contextlib
 import sys
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Protocol
 
-from tracereel.cli import asking, connection
-from tracereel.cli.command import Command
-from tracereel.cli.registry import BASE_COMMANDS
-from tracereel.cli.terminal import clean, harmless_json
+from tracereel.cli import connection
+from tracereel.cli.asking import EXIT_NO_ANSWER, add_window, asks_collector, failed
+from tracereel.cli.progress import progress
+from tracereel.cli.terminal import Terminal, clean, harmless_json
 from tracereel.client import Client
 from tracereel.client.keeping import Counting, whole_file
 
-_BAR: Final = 30
 
-
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="Where to write (default: the standard output)."
     )
@@ -24,36 +23,44 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("ndjson", "parquet"), default="ndjson")
     parser.add_argument("--trace-id", metavar="ID", help="Only this run.")
     parser.add_argument("--agent", metavar="NAME", help="Only what this agent did.")
-    asking.add_window(parser)
+    add_window(parser)
     connection.add_options(parser)
 
 
-def _run(args: argparse.Namespace) -> int:
-    return asking.asked(args, lambda client, _: _copied(client, args))
-
-
-def _copied(client: Client, args: argparse.Namespace) -> int:
-    chosen = (args.trace_id, args.agent, args.since, args.until)
-    if args.output is None and args.format == "parquet" and sys.stdout.isatty():
+@asks_collector
+def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    """Copy the rows of a table to a file or the standard output."""
+    del terminal
+    shown = args.output is None and sys.stdout.isatty()
+    if shown and args.format == "parquet":
         said = "parquet is no text for a terminal; name a file with --output FILE"
-        return asking.failed(args.command, said, asking.EXIT_NO_ANSWER)
+        return failed(args.command, said, EXIT_NO_ANSWER)
     try:
-        with (
-            client.open_export(args.table, args.format, *chosen) as stream,
-            _output(args.output) as out,
-        ):
-            progress = _Progress(Counting.of(stream, args.format))
-            for chunk in stream.chunks():
-                out.write(chunk)
-                progress.add(chunk)
+        return _copy(args, client, shown=shown)
+    except BrokenPipeError:
+        raise  # the reader has closed the pipe
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise  # the reader has closed the pipe
         said = f"cannot write {args.output or 'the standard output'}: {error.strerror}"
-        return asking.failed(args.command, said, asking.EXIT_NO_ANSWER)
-    rows = progress.end()
+        return failed(args.command, said, EXIT_NO_ANSWER)
+
+
+def _copy(args: argparse.Namespace, client: Client, *, shown: bool) -> int:
+    chosen = (args.trace_id, args.agent, args.since, args.until)
+    with (
+        client.open_export(args.table, args.format, *chosen) as stream,
+        _output(args.output, shown=shown) as out,
+        # Rows on a terminal are their own progress.
+        contextlib.nullcontext() if shown else progress("exporting") as bar,
+    ):
+        counting = Counting.of(stream, args.format)
+        for chunk in stream.chunks():
+            out.write(chunk)
+            counting.add(chunk)
+            if bar is not None:
+                bar.update(counting.rows, counting.total)
     if args.output:
-        print(f"{rows} to {clean(args.output)}", file=sys.stderr)
+        size = f"{counting.size / 1e6:.1f} MB"
+        print(f"{counting.end()} rows, {size} to {clean(args.output)}", file=sys.stderr)
     return 0
 
 
@@ -72,47 +79,8 @@ class _Shown:
         self._out.write(harmless_json(self._decoder.decode(chunk)).encode())
 
 
-def _output(name: str | None) -> contextlib.AbstractContextManager[_Writes]:
+def _output(name: str | None, *, shown: bool) -> contextlib.AbstractContextManager[_Writes]:
     if name is not None:
         return whole_file(name)
     out = sys.stdout.buffer
-    return contextlib.nullcontext(_Shown(out) if sys.stdout.isatty() else out)
-
-
-class _Progress:
-    """Progress bar on standard error; only on a terminal."""
-
-    def __init__(self, counting: Counting) -> None:
-        self._counting = counting
-        self._shown = sys.stderr.isatty()
-        self._bytes = 0
-
-    def add(self, chunk: bytes) -> None:
-        """Count a chunk and redraw the bar."""
-        self._bytes += len(chunk)
-        self._counting.add(chunk)
-        self._draw()
-
-    def end(self) -> str:
-        """Finish the bar and return the totals as text."""
-        rows = self._counting.end()
-        self._draw()
-        if self._shown:
-            print(file=sys.stderr)
-        return f"{rows} rows, {self._bytes / 1e6:.1f} MB"
-
-    def _draw(self) -> None:
-        if self._shown:
-            print(f"\r{self._line()}", end="", file=sys.stderr, flush=True)
-
-    def _line(self) -> str:
-        rows, total = self._counting.rows, self._counting.total
-        size = f"{self._bytes / 1e6:.1f} MB"
-        if not total:
-            return f"{rows} rows  {size}"
-        share = min(1.0, rows / total)
-        bar = "#" * int(_BAR * share)
-        return f"[{bar:<{_BAR}}] {share:4.0%}  {rows} of {total} rows  {size}"
-
-
-COMMAND: Final = Command("export", BASE_COMMANDS["export"].help, _configure, _run)
+    return contextlib.nullcontext(_Shown(out) if shown else out)

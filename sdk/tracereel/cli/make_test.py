@@ -1,19 +1,17 @@
 """`tracereel test-from`: write a recorded run as a test, or its tape as a file."""
 
 import argparse
-import sys
-from typing import Final
 
-from tracereel.cli import connection, rerun
-from tracereel.cli.command import Command
-from tracereel.cli.registry import BASE_COMMANDS
+from tracereel.cli import connection
+from tracereel.cli.asking import EXIT_NO, EXIT_NO_ANSWER, failed, reported
+from tracereel.cli.rerun import tape_of
 from tracereel.cli.terminal import clean, quoted
-from tracereel.client import CollectorUnavailableError
-from tracereel.errors import TracereelError
 from tracereel.tape.export import export, of_object, redacted
+from tracereel.tape.format import TapeError
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("trace_id", metavar="TRACE_ID", help="The run, or the file of a tape.")
     connection.add_options(parser)
     where = parser.add_mutually_exclusive_group(required=True)
@@ -26,25 +24,24 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Write the test or the tape."""
+    return reported(args, lambda: _write(args))
+
+
+def _write(args: argparse.Namespace) -> int:
     try:
-        tape = rerun.tape_of(args)
+        tape, _ = tape_of(args)
         if args.tape:
             redacted(tape).save(args.tape)
             print(f"wrote {clean(args.tape)}")
             return 0
         files = export(tape, args.directory, name=args.name)
-    except CollectorUnavailableError as error:
-        hint = connection.start_hint(connection.config_of(args).endpoint)
-        print(f"tracereel test-from: {clean(str(error))}; {hint}", file=sys.stderr)
-        return rerun.EXIT_COULD_NOT
-    except TracereelError as error:
-        print(f"tracereel test-from: {clean(str(error))}", file=sys.stderr)
-        return 1
+    except TapeError as error:
+        return failed(args.command, str(error), EXIT_NO)
     except OSError as error:
-        where = clean(str(error.filename or args.tape or args.directory))
-        print(f"tracereel test-from: cannot write {where}: {error.strerror}", file=sys.stderr)
-        return rerun.EXIT_COULD_NOT
+        where = error.filename or args.tape or args.directory
+        return failed(args.command, f"cannot write {where}: {error.strerror}", EXIT_NO_ANSWER)
     wrote = f"wrote {clean(files.test)} and {files.tape.name}"
     print(f"{wrote}; run it with: pytest {quoted(files.test)}")
     if (method := of_object(tape)) is not None:
@@ -55,6 +52,3 @@ def _run(args: argparse.Namespace) -> int:
     for reason in tape.reasons:
         print(f"note: {clean(reason)}")
     return 0
-
-
-COMMAND: Final = Command("test-from", BASE_COMMANDS["test-from"].help, _configure, _run)

@@ -3,12 +3,13 @@
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, TextIO
+from typing import Final, TextIO, TypeVar
 
 from tracereel.cli.terminal import Terminal
 
+Item = TypeVar("Item")
 WAIT_SECONDS: Final = 0.4
 """Seconds before the line is shown; fast work shows none."""
 EVERY_SECONDS: Final = 0.1
@@ -34,9 +35,17 @@ class Progress:
             self._thread = threading.Thread(target=self._draw, name="progress", daemon=True)
             self._thread.start()
 
-    def told(self, done: int, total: int | None) -> None:
+    def update(self, done: int, total: int | None) -> None:
         """Update the amount done, and the total if known."""
         self._done, self._total = done, total
+
+    def collect(self, items: Iterable[Item], total: int) -> list[Item]:
+        """Return the items as a list, and show how many of the total have come."""
+        found = []
+        for item in items:
+            found.append(item)
+            self.update(len(found), total)
+        return found
 
     def stop(self) -> None:
         """Remove the line."""

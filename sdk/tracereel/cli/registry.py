@@ -1,8 +1,7 @@
 """Registry of commands and their modules; only the called one is imported."""
 
 import importlib
-from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Final
 
 from tracereel.cli.command import Command
@@ -11,35 +10,24 @@ ENTRY_POINT_GROUP: Final = "tracereel.commands"
 _OWN_PACKAGES: Final = ("tracereel", "tracereel_collector")
 
 
-@dataclass(frozen=True, slots=True)
-class BaseCommand:
-    """Command of the base install: its help line and the module with `COMMAND`."""
-
-    help: str
-    module: str
-
-
 BASE_COMMANDS: Final = {
-    "demo": BaseCommand("Run the demo agent pipeline and record it.", "tracereel.cli.demo"),
-    "replay": BaseCommand("Show what happened in a run, step by step.", "tracereel.cli.replay"),
-    "export": BaseCommand(
-        "Export recorded events, spans or scores as NDJSON or Parquet.", "tracereel.cli.export"
-    ),
-    "traces": BaseCommand("Find runs.", "tracereel.cli.traces"),
-    "trace": BaseCommand("Show a run as a tree.", "tracereel.cli.trace"),
-    "tail": BaseCommand("Watch what the collector receives, live.", "tracereel.cli.tail"),
-    "agents": BaseCommand("Show what agents did lately.", "tracereel.cli.agents"),
-    "diff": BaseCommand("Compare two runs step by step.", "tracereel.cli.diff"),
-    "sessions": BaseCommand("List conversations, or show one.", "tracereel.cli.sessions"),
-    "test-from": BaseCommand("Make a pytest from a recorded run.", "tracereel.cli.make_test"),
-    "doctor": BaseCommand(
-        "Say what is configured, reachable, writable and installed.", "tracereel.cli.doctor"
-    ),
-    "ship": BaseCommand(
-        "Deliver the events that ended processes left behind.", "tracereel.cli.ship"
-    ),
-    "version": BaseCommand("Print the version.", "tracereel.cli.version"),
+    "demo": "Run the demo agent pipeline and record it.",
+    "replay": "Show what happened in a run, step by step.",
+    "export": "Export recorded events, spans or scores as NDJSON or Parquet.",
+    "traces": "Find runs.",
+    "trace": "Show a run as a tree.",
+    "tail": "Watch what the collector receives, live.",
+    "agents": "Show what agents did lately.",
+    "diff": "Compare two runs step by step.",
+    "sessions": "List conversations, or show one.",
+    "test-from": "Make a pytest from a recorded run.",
+    "doctor": "Say what is configured, reachable, writable and installed.",
+    "ship": "Deliver the events that ended processes left behind.",
+    "version": "Print the version.",
 }
+"""Commands of the base install; the module of each has the functions `configure` and `run`."""
+_MODULES: Final = {"test-from": "make_test"}
+"""Modules that are not named like their command."""
 
 COLLECTOR_COMMANDS: Final = {
     "serve": "Run the collector: receive, store and replay events.",
@@ -62,11 +50,16 @@ class CommandUnavailableError(Exception):
 
 def help_lines() -> dict[str, str]:
     """Return the one-line help of every command without importing any of them."""
-    lines = {**COLLECTOR_COMMANDS, **{name: base.help for name, base in BASE_COMMANDS.items()}}
+    lines = {**COLLECTOR_COMMANDS, **BASE_COMMANDS}
     for point in entry_points(group=ENTRY_POINT_GROUP):
         package = point.module.partition(".")[0]
         lines.setdefault(point.name, f"Added by the package {package}.")
     return lines
+
+
+def module_of(name: str) -> str:
+    """Return the module of a command of the base install."""
+    return f"{__package__}.{_MODULES.get(name, name)}"
 
 
 def load(name: str) -> Command:
@@ -75,13 +68,17 @@ def load(name: str) -> Command:
     Raises:
         CommandUnavailableError: the command belongs to a package or extra that is not installed.
     """
-    if (base := BASE_COMMANDS.get(name)) is not None:
-        command: Command = importlib.import_module(base.module).COMMAND
-        return command
+    if name in BASE_COMMANDS:
+        module = importlib.import_module(module_of(name))
+        return Command(name, BASE_COMMANDS[name], module.configure, module.run)
     points = tuple(entry_points(group=ENTRY_POINT_GROUP, name=name))
     if not points:
         raise CommandUnavailableError(_needs(name))
-    return _load_entry_point(points[0])
+    try:
+        command: Command = points[0].load()
+    except ImportError as error:
+        raise unavailable(name, error) from error
+    return command
 
 
 def missing_package(error: ImportError) -> bool:
@@ -98,14 +95,6 @@ def unavailable(name: str, error: ImportError) -> CommandUnavailableError:
     if missing_package(error):
         return CommandUnavailableError(_needs(name))
     return CommandUnavailableError(f"tracereel {name} cannot be loaded: {error}")
-
-
-def _load_entry_point(point: EntryPoint) -> Command:
-    try:
-        command: Command = point.load()
-    except ImportError as error:
-        raise unavailable(point.name, error) from error
-    return command
 
 
 def _needs(name: str) -> str:

@@ -1,26 +1,35 @@
 """`tracereel replay`: show a recorded run, play it back, or re-execute it."""
 
 import argparse
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from tracereel.cli import replayed, rerun
-from tracereel.cli.asking import add_options, asked, print_json, print_lines
-from tracereel.cli.command import Command
+from tracereel.cli import rerun
+from tracereel.cli.asking import (
+    EXIT_NO_ANSWER,
+    add_options,
+    asked,
+    failed,
+    print_json,
+    print_lines,
+)
 from tracereel.cli.connection import there, times
+from tracereel.cli.diff import override_text
 from tracereel.cli.progress import progress
-from tracereel.cli.registry import BASE_COMMANDS
-from tracereel.cli.steps import count, duration, money
+from tracereel.cli.steps import count, duration, joined, money, some, tokens
 from tracereel.cli.tail import line_of
-from tracereel.cli.terminal import Terminal, clean, quoted
+from tracereel.cli.terminal import Terminal, quoted
 from tracereel.cli.timeline import render
-from tracereel.cli.tree import branches, line_of_step
+from tracereel.cli.trace import drawn
 from tracereel.client import Client, ClientError, Replayable, RunState
 
+MAX_SHOWN: Final = 5
+_REPLAYABLE: Final = {"yes": "can be run again", "partly": "can be run again in part"}
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument(
         "trace_id", metavar="TRACE_ID", help="The run; the file of a tape can be run again."
     )
@@ -41,25 +50,18 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Show, play back or re-execute a run."""
     if unread := _unread(args):
         args.complain(unread)
     if rerun.is_asked_for(args):
         return rerun.run(args)
     if Path(args.trace_id).is_file():
-        print(
-            f"tracereel replay: {clean(args.trace_id)} is a file, which can only be run again:"
-            f" tracereel replay {quoted(args.trace_id)} --run",
-            file=sys.stderr,
-        )
-        return rerun.EXIT_COULD_NOT
-
-    def show(client: Client, terminal: Terminal) -> int:
-        if args.play:
-            return _play(args, client, terminal)
-        return _state(args, client, terminal) if args.at else _replay(args, client, terminal)
-
-    return asked(args, show)
+        again = f"tracereel replay {quoted(args.trace_id)} --run"
+        said = f"{args.trace_id} is a file, which can only be run again: {again}"
+        return failed(args.command, said, EXIT_NO_ANSWER)
+    show = _play if args.play else _state if args.at else _replay
+    return asked(args, lambda client, terminal: show(args, client, terminal))
 
 
 def _unread(args: argparse.Namespace) -> str | None:
@@ -83,7 +85,7 @@ def _replay(args: argparse.Namespace, client: Client, terminal: Terminal) -> int
         return 0
     print_lines(render(replay, terminal))
     if found is not None:
-        print_lines(replayed.lines(found, terminal, there(args)))
+        print_lines(about_tape(found, terminal, there(args)))
     return 0
 
 
@@ -123,30 +125,59 @@ def _lines(state: RunState, terminal: Terminal) -> Iterator[str]:
         f"{state.under_way} under way",
         f"{state.finished} finished",
         f"{state.to_come} to come",
-        count(state.errors_so_far, "error", "errors") if state.errors_so_far else "",
+        some(state.errors_so_far, "error", "errors"),
     ]
     rows = [
-        ("trace", clean(state.trace_id)),
+        ("trace", state.trace_id),
         ("after", duration(state.offset_ms)),
-        ("state", clean(state.state or "")),
-        ("steps", " · ".join(filter(None, counts))),
-        ("used", " · ".join(filter(None, [_tokens(state), money(state.cost_usd)]))),
+        ("state", state.state or ""),
+        ("steps", joined(counts)),
+        ("used", joined([tokens(state.tokens), money(state.cost_usd)])),
     ]
-    for label, value in rows:
-        if value:
-            shown = terminal.fit(terminal.shown(value), terminal.width - 10)
-            yield f"{terminal.paint(f'{label:<9}', 'dim')} {shown}"
+    yield from terminal.rows(rows)
     yield ""
     depths: dict[str, int] = {}
     for step in state.steps:
         depths[step.id] = depths.get(step.parent_id or "", -1) + 1
-    drawn = branches([depths[step.id] for step in state.steps], terminal)
-    for step, branch in zip(state.steps, drawn, strict=True):
-        yield line_of_step(step, branch, terminal)
+    yield from drawn(state.steps, [depths[step.id] for step in state.steps], terminal)
 
 
-def _tokens(state: RunState) -> str:
-    return f"{state.tokens:,} tokens" if state.tokens else ""
+def about_tape(found: Replayable, terminal: Terminal, there: str = "") -> Iterator[str]:
+    """Yield the lines below a run that has a tape: feasibility, re-executions, branches.
+
+    `there` is the endpoint option for suggested commands.
+    """
+    if found.recorded:
+        yield ""
+        yield from terminal.rows(_tape_rows(found, there))
 
 
-COMMAND: Final = Command("replay", BASE_COMMANDS["replay"].help, _configure, _run)
+def _tape_rows(found: Replayable, there: str) -> Iterator[tuple[str, str]]:
+    said = _REPLAYABLE.get(found.replayable, "cannot be run again")
+    yield "tape", joined([said, count(found.calls, "call", "calls")])
+    for reason in found.reasons[:MAX_SHOWN]:
+        yield "", reason
+    if found.command:
+        yield "", f"{found.command}{there}"
+    # Forks are shown below as branches.
+    replays = [each for each in found.replays if not each.get("branch")]
+    for replay in replays[-MAX_SHOWN:]:
+        said = "as recorded" if replay.get("identical") else "another way"
+        yield "replayed", joined([str(replay.get("time"))[:19], said])
+        for each in (replay.get("divergences") or ())[:MAX_SHOWN]:
+            where = f" at {each['location']}" if each.get("location") else ""
+            yield "", f"{each.get('kind')}: {each.get('path')}{where}"
+            for difference in each.get("differences") or ():
+                yield "", f"  {difference}"
+    if found.branches:
+        yield from _branch_rows(found.branches, found.trace_id, 0)
+
+
+def _branch_rows(node: Mapping[str, Any], here: str, depth: int) -> Iterator[tuple[str, str]]:
+    mark = " (this run)" if node.get("trace_id") == here else ""
+    at = f" from call {node['at']} on" if node.get("at") else ""
+    changes = "; ".join(map(override_text, node.get("overrides") or ()))
+    text = f"{'  ' * depth}{node.get('trace_id')}{mark}{at}{': ' if changes else ''}{changes}"
+    yield "branches" if depth == 0 else "", text
+    for each in node.get("branches") or ():
+        yield from _branch_rows(each, here, depth + 1)

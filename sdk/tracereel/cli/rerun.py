@@ -9,39 +9,56 @@ from typing import Any, Final
 
 import tracereel
 from tracereel.cli import connection
-from tracereel.cli.asking import TIMEOUT
-from tracereel.cli.connection import positive
+from tracereel.cli.asking import EXIT_NO, client_of, failed, reported
 from tracereel.cli.terminal import clean, quoted
-from tracereel.client import (
-    Client,
-    ClientError,
-    CollectorUnavailableError,
-    TraceNotFoundError,
-)
-from tracereel.tape import DivergenceError, NotAllowedError, Override, TapeEndedError, TapeError
-from tracereel.tape import fork as make_fork
+from tracereel.client import Client
+from tracereel.config import Config
 from tracereel.tape import format as tape_format
-from tracereel.tape import replay as make_replay
 from tracereel.tape.choosing import choice_like
+from tracereel.tape.divergence import DivergenceError, NotAllowedError, TapeEndedError
 from tracereel.tape.entry import entry_point, load_function
-from tracereel.tape.format import Tape
+from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.guards import NetworkBlockedError
-from tracereel.tape.overrides import result_like
-from tracereel.tape.replaying import check, fetched
+from tracereel.tape.overrides import Override, result_like
+from tracereel.tape.player import MODES
+from tracereel.tape.replaying import Replaying, check, fetched, fork, replay
 
-EXIT_DIVERGED: Final = 1
-EXIT_COULD_NOT: Final = 2
-MODES: Final = ("strict", "report", "live-after")
 _NEXT: Final = {
     "strict": "All differences: --mode report. Real calls from the first one on: --mode live-after.",
     "report": "Real calls from the first difference on: --mode live-after, or --fork.",
 }
-_OVERRIDES: Final = {
-    "--result": "What a call gives instead: its name or number, and a value (a text needs no quotes;"
-    " of an object, the fields that change).",
-    "--choose": "What a decision comes out as instead: one of its candidates, if it was recorded with any.",
-    "--choose-any": "The same, also with a value that was no candidate.",
-    "--argument": "What a live call is given instead, as in model-small.temperature=0.",
+_FLAGS: Final = {
+    "--fork": "Record what comes of it as a run of its own: calls are served up to where a change"
+    " leads elsewhere, and made for real from there on.",
+    "--no-keep": "Do not tell the collector what came of it.",
+    "--freeze": "Time, random numbers and UUIDs as in every replay.",
+}
+_CHANGE: Final = "TARGET=JSON"
+_REPEATABLE: Final = {
+    "--allow": (
+        "TOOL",
+        "A tool that may run for real although it changes something; may be given again.",
+    ),
+    "--allow-network": (
+        "HOST",
+        "A host that may be reached; may be given again. A fork may reach all, if none is named.",
+    ),
+    "--result": (
+        _CHANGE,
+        (
+            "What a call gives instead: its name or number, and a value (a text needs no quotes;"
+            " of an object, the fields that change)."
+        ),
+    ),
+    "--choose": (
+        _CHANGE,
+        "What a decision comes out as instead: one of its candidates, if it was recorded with any.",
+    ),
+    "--choose-any": (_CHANGE, "The same, also with a value that was no candidate."),
+    "--argument": (
+        _CHANGE,
+        "What a live call is given instead, as in model-small.temperature=0.",
+    ),
 }
 
 
@@ -58,91 +75,49 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--mode", choices=MODES, default="strict", help="What a divergence does.")
     group.add_argument(
-        "--fork",
-        action="store_true",
-        help="Record what comes of it as a run of its own: calls are served up to where a change"
-        " leads elsewhere, and made for real from there on.",
-    )
-    group.add_argument(
         "--fork-at",
-        type=positive,
+        type=connection.positive,
         metavar="N",
-        help="The same, with the calls from the N-th on made for real.",
+        help="As --fork, with the calls from the N-th on made for real.",
     )
-    group.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="TOOL",
-        help="A tool that may run for real although it changes something; may be given again.",
-    )
-    group.add_argument(
-        "--allow-network",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="A host that may be reached; may be given again. A fork may reach all, if none is named.",
-    )
-    for option, what in _OVERRIDES.items():
-        group.add_argument(option, action="append", default=[], metavar="TARGET=JSON", help=what)
-    group.add_argument(
-        "--no-keep",
-        action="store_true",
-        help="Do not tell the collector what came of it.",
-    )
-    group.add_argument(
-        "--freeze", action="store_true", help="Time, random numbers and UUIDs as in every replay."
-    )
+    for option, text in _FLAGS.items():
+        group.add_argument(option, action="store_true", help=text)
+    for option, (metavar, text) in _REPEATABLE.items():
+        group.add_argument(option, action="append", default=[], metavar=metavar, help=text)
 
 
-def tape_of(args: argparse.Namespace) -> "Tape":
-    """Return the tape that a command names.
-
-    Raises:
-        TracereelError: there is none.
-    """
-    return _found(args)[0]
-
-
-def _found(args: argparse.Namespace) -> "tuple[Tape, Client | None]":
-    """Return the tape that a command names, and its collector's client, if any.
-
-    Raises:
-        TracereelError: there is none.
-    """
+def tape_of(args: argparse.Namespace) -> tuple[Tape, Client | None]:
+    """Return the tape that a command names, and its collector's client, if any."""
     if Path(args.trace_id).is_file():
         return tape_format.load(args.trace_id), None
     if Path(args.trace_id).suffix or "/" in args.trace_id:
-        raise tape_format.TapeError(f"there is no file {args.trace_id}, and it is no id of a run")
-    settings = connection.config_of(args)
-    client = Client(settings.endpoint, settings.api_key or "", TIMEOUT)
+        raise TapeError(f"there is no file {args.trace_id}, and it is no id of a run")
+    client = client_of(args)
     return fetched(client, args.trace_id), client
 
 
-def _overrides(args: argparse.Namespace, tape: "Tape") -> "list[Override]":
-    """Return the overrides from the options.
-
-    Raises:
-        TapeError: an option is malformed.
-    """
+def _overrides(args: argparse.Namespace, tape: Tape) -> list[Override]:
     made = []
     for given, value in map(_pair, args.result):
-        target = int(given) if given.isdigit() else given
+        target = _number_or_name(given)
         made.append(Override(target, result=result_like(tape, target, value)))
-    for target, value in map(_pair, args.choose):
-        made.append(Override(target, chosen=choice_like(tape, target, value)))
-    for target, value in map(_pair, args.choose_any):
-        chosen = choice_like(tape, target, value)
-        made.append(Override(target, chosen=chosen, any_value=True))
+    for option, any_value in ((args.choose, False), (args.choose_any, True)):
+        for name, value in map(_pair, option):
+            chosen = choice_like(tape, name, value)
+            made.append(Override(name, chosen=chosen, any_value=any_value))
     for given, value in map(_pair, args.argument):
-        target, _, name = given.rpartition(".")
-        if not target:
+        call, _, name = given.rpartition(".")
+        if not call:
             raise TapeError(
                 f"{given!r} names no call; expected CALL.ARGUMENT=JSON, as in"
                 " --argument model-small.temperature=0"
             )
-        made.append(Override(int(target) if target.isdigit() else target, arguments={name: value}))
+        made.append(Override(_number_or_name(call), arguments={name: value}))
     return made
+
+
+def _number_or_name(target: str) -> int | str:
+    return int(target) if target.isdigit() else target
 
 
 def _pair(given: str) -> tuple[str, Any]:
@@ -157,91 +132,99 @@ def _pair(given: str) -> tuple[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Re-execute a run, print the report and return the exit status."""
+    return reported(args, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> int:
     try:
-        tape, client = _found(args)
-        check(tape)
-        if _forks(args) and args.mode != MODES[0]:
-            raise TapeError(
-                f"a fork has no --mode {args.mode}: what is different in it is made for real"
-            )
-        if _forks(args) and client is not None:
-            # Record the branch in the run's collector, unless the program configures another.
-            settings = connection.config_of(args)
-            tracereel.configure(endpoint=settings.endpoint, api_key=settings.api_key)
-            # For programs that configure themselves from the environment.
-            os.environ["TRACEREEL_ENDPOINT"] = settings.endpoint
-            if settings.api_key:
-                os.environ["TRACEREEL_API_KEY"] = settings.api_key
-        # Load before the replay starts: import-time work is not part of the run.
-        function = load_function(args.run) if args.run else entry_point(tape, _announce)
-        overrides = _overrides(args, tape)
-        if _forks(args):
-            again = make_fork(
-                tape,
-                at=args.fork_at,
-                freeze=args.freeze,
-                allow=args.allow,
-                allow_network=args.allow_network or True,
-                overrides=overrides,
-            )
-        else:
-            again = make_replay(
-                tape,
-                mode=args.mode,
-                freeze=args.freeze,
-                allow=args.allow,
-                allow_network=args.allow_network,
-                overrides=overrides,
-            )
-    except (TraceNotFoundError, TapeError) as error:
-        return _fail(str(error), EXIT_DIVERGED)
-    except CollectorUnavailableError as error:
-        hint = connection.start_hint(connection.config_of(args).endpoint)
-        return _fail(f"{error}; {hint}", EXIT_COULD_NOT)
-    except ClientError as error:
-        return _fail(str(error), EXIT_COULD_NOT)
-    if client is not None and not args.no_keep:
-        again.keep_in(client)
-    refused = ""
+        tape, client = tape_of(args)
+        again, function = _prepared(args, tape, client)
+        if client is not None and not args.no_keep:
+            again.keep_in(client)
+        refused = _executed(again, function)
+    except TapeError as error:
+        return failed(args.command, str(error), EXIT_NO)
+    for line in str(again.report).splitlines():
+        print(" " * (len(line) - len(line.lstrip())) + clean(line))
+    if _forks(args):
+        return _forked(args, again, client, refused)
+    if refused:
+        return failed(args.command, refused, EXIT_NO)
+    if again.report.divergences and _changes(args):
+        print("To see what comes of a change, and record it as a run of its own: --fork.")
+    elif again.report.divergences and args.mode in _NEXT:
+        print(_NEXT[args.mode])
+    return 0 if again.report.identical else EXIT_NO
+
+
+def _prepared(args: argparse.Namespace, tape: Tape, client: Client | None) -> tuple[Replaying, Any]:
+    """Return the re-execution and the function to call in it."""
+    check(tape)
+    if _forks(args) and args.mode != MODES[0]:
+        raise TapeError(
+            f"a fork has no --mode {args.mode}: what is different in it is made for real"
+        )
+    if _forks(args) and client is not None:
+        _record_in_collector(connection.config_of(args))
+    # Load before the replay starts: import-time work is not part of the run.
+    function = load_function(args.run) if args.run else entry_point(tape, _announce)
+    options = {
+        "freeze": args.freeze,
+        "allow": args.allow,
+        "overrides": _overrides(args, tape),
+    }
+    if _forks(args):
+        allowed = args.allow_network or True
+        return fork(tape, at=args.fork_at, allow_network=allowed, **options), function
+    return replay(tape, mode=args.mode, allow_network=args.allow_network, **options), function
+
+
+def _record_in_collector(settings: Config) -> None:
+    """Record a branch in the run's collector, unless the program configures another."""
+    tracereel.configure(endpoint=settings.endpoint, api_key=settings.api_key)
+    # For programs that configure themselves from the environment.
+    os.environ["TRACEREEL_ENDPOINT"] = settings.endpoint
+    if settings.api_key:
+        os.environ["TRACEREEL_API_KEY"] = settings.api_key
+
+
+def _executed(again: Replaying, function: Any) -> str:
+    """Run the function against the tape; return why it was stopped, if it was not allowed to go on."""
     try:
         with again:
             result = again.call(function)
         print(f"result: {clean(repr(result))[:2000]}")
     except (DivergenceError, TapeEndedError):
         pass
-    except TapeError as error:
-        return _fail(str(error), EXIT_DIVERGED)
+    except TapeError:
+        raise
     except (NotAllowedError, NetworkBlockedError) as error:
-        refused = str(error)
+        return str(error)
     except Exception as error:  # noqa: BLE001 - raised by the program, maybe also when recorded
         print(f"raised: {clean(repr(error))[:2000]}")
-    for line in str(again.report).splitlines():
-        print(" " * (len(line) - len(line.lstrip())) + clean(line))
-    if _forks(args):
-        try:
-            branch = again.tape.trace_id
-        except TapeError as error:
-            return _fail(refused or str(error), EXIT_DIVERGED)
-        print(f"recorded as {clean(branch)}")
-        if client is not None:
-            runs = f"{quoted(tape.trace_id)} {quoted(branch)}"
-            print(f"compare: {connection.program()} diff {runs}{connection.there(args)}")
-    if refused:
-        return _fail(refused, EXIT_DIVERGED)
-    if _forks(args):
-        return 0
-    if again.report.divergences and overrides:
-        print("To see what comes of a change, and record it as a run of its own: --fork.")
-    elif again.report.divergences and args.mode in _NEXT:
-        print(_NEXT[args.mode])
-    return 0 if again.report.identical else EXIT_DIVERGED
+    return ""
+
+
+def _forked(args: argparse.Namespace, again: Replaying, client: Client | None, refused: str) -> int:
+    try:
+        branch = again.tape.trace_id
+    except TapeError as error:
+        return failed(args.command, refused or str(error), EXIT_NO)
+    print(f"recorded as {clean(branch)}")
+    if client is not None:
+        runs = f"{quoted(again.original.trace_id)} {quoted(branch)}"
+        print(f"compare: {connection.program()} diff {runs}{connection.there(args)}")
+    return failed(args.command, refused, EXIT_NO) if refused else 0
 
 
 def is_asked_for(args: argparse.Namespace) -> bool:
     """Return whether any option requests a re-execution."""
-    changes = args.result or args.choose or args.choose_any or args.argument
     others = args.allow or args.allow_network or args.freeze or args.mode != MODES[0]
-    return bool(args.run is not None or _forks(args) or changes or others)
+    return bool(args.run is not None or _forks(args) or _changes(args) or others)
+
+
+def _changes(args: argparse.Namespace) -> bool:
+    return bool(args.result or args.choose or args.choose_any or args.argument)
 
 
 def _forks(args: argparse.Namespace) -> bool:
@@ -250,8 +233,3 @@ def _forks(args: argparse.Namespace) -> bool:
 
 def _announce(line: str) -> None:
     print(f"tracereel replay: {clean(line)}", file=sys.stderr, flush=True)
-
-
-def _fail(message: str, status: int) -> int:
-    print(f"tracereel replay: {clean(message)}", file=sys.stderr)
-    return status

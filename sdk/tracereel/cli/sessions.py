@@ -1,22 +1,25 @@
 """`tracereel sessions`: list conversations, or show one with its turns."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote
 
-from tracereel.cli.asking import add_options, add_window, asked, print_json, print_lines
-from tracereel.cli.command import Command
-from tracereel.cli.connection import positive
+from tracereel.cli.asking import (
+    add_limit,
+    add_options,
+    add_window,
+    asks_collector,
+    print_json,
+    print_lines,
+)
 from tracereel.cli.progress import progress
-from tracereel.cli.registry import BASE_COMMANDS
-from tracereel.cli.steps import duration, money
+from tracereel.cli.steps import duration, joined, money
 from tracereel.cli.tables import Cell, TableColumn, table
 from tracereel.cli.terminal import Terminal, clean
 from tracereel.cli.traces import STATUS_STYLES, moment
 from tracereel.client import Client, Conversation, Session, Turn
 
-LIMIT: Final = 20
 _COLUMNS: Final = (
     TableColumn("last active", needed=6, least=19),
     TableColumn("turns", right=True, least=9, needed=7),
@@ -29,37 +32,32 @@ _COLUMNS: Final = (
 )
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument(
         "session_id", nargs="?", metavar="ID", help="One conversation (default: all)."
     )
     add_options(parser, json_help="Print JSON: one conversation, or one a line.")
     add_window(parser)
     parser.add_argument("--user", metavar="USER", help="Only those of a user.")
-    parser.add_argument(
-        "--limit", type=positive, default=LIMIT, metavar="N", help=f"Most conversations ({LIMIT})."
-    )
+    add_limit(parser, 20, "conversations")
 
 
-def _run(args: argparse.Namespace) -> int:
-    return asked(args, lambda client, terminal: _show(args, client, terminal))
-
-
-def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+@asks_collector
+def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    """Show one conversation, or a table of all."""
     if args.session_id:
         return _one(args, client, terminal)
+    sessions = client.find_sessions(
+        since=args.since, until=args.until, user=args.user, most=args.limit
+    )
     with progress("searching") as shown:
-        found = []
-        for session in client.find_sessions(
-            since=args.since, until=args.until, user=args.user, most=args.limit
-        ):
-            found.append(session)
-            shown.told(len(found), args.limit)
+        found = shown.collect(sessions, args.limit)
     if args.json:
         for session in found:
             print_json(session.model_dump(mode="json"))
     else:
-        print_lines(lines_of(found, terminal))
+        print_lines(table(_COLUMNS, map(_row, found), terminal, empty="no conversations"))
     return 0
 
 
@@ -69,16 +67,8 @@ def _one(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     if args.json:
         print_json(answer.body)
     else:
-        print_lines(turns_of(client.parsed(Conversation, answer.body), terminal))
+        print_lines(_turns(client.parsed(Conversation, answer.body), terminal))
     return 0
-
-
-def lines_of(sessions: Sequence[Session], terminal: Terminal) -> Iterator[str]:
-    """Yield one table line per conversation."""
-    if not sessions:
-        yield "no conversations"
-        return
-    yield from table(_COLUMNS, [_row(session) for session in sessions], terminal)
 
 
 def _row(session: Session) -> list[Cell | str]:
@@ -94,10 +84,10 @@ def _row(session: Session) -> list[Cell | str]:
     ]
 
 
-def turns_of(conversation: Conversation, terminal: Terminal) -> Iterator[str]:
+def _turns(conversation: Conversation, terminal: Terminal) -> Iterator[str]:
     """Yield prompts and responses of a conversation, turn by turn."""
     head = [f"session {conversation.session_id}", ", ".join(conversation.users)]
-    yield _fitted(" · ".join(filter(None, head)), 0, terminal, "bold")
+    yield _fitted(joined(head), 0, terminal, "bold")
     for number, turn in enumerate(conversation.turns, 1):
         yield ""
         yield from _turn(number, turn, terminal)
@@ -123,8 +113,8 @@ def _turn(number: int, turn: Turn, terminal: Terminal) -> Iterator[str]:
         tools = one.get("tools") or []
         names = [str(tool.get("tool")) for tool in tools if isinstance(tool, dict)]
         words = [str(one.get("model") or ""), f"used {', '.join(names)}" if names else ""]
-        who = str(one.get("agent") or "")
-        yield _fitted(f"round     {' · '.join(filter(None, [who, *words]))}", 3, terminal, "dim")
+        agent = str(one.get("agent") or "")
+        yield _fitted(f"round     {joined([agent, *words])}", 3, terminal, "dim")
     if turn.answer:
         yield _fitted(f"answered  {turn.answer}", 3, terminal)
 
@@ -136,6 +126,3 @@ def _fitted(value: str, indent: int, terminal: Terminal, *styles: str) -> str:
         clean(label) + gap + " " * (len(rest) - len(rest.lstrip())) + clean(rest)
     )
     return " " * indent + terminal.paint(terminal.fit(shown, terminal.width - indent), *styles)
-
-
-COMMAND: Final = Command("sessions", BASE_COMMANDS["sessions"].help, _configure, _run)

@@ -3,22 +3,21 @@
 import argparse
 import logging
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tracereel._export.leftovers import ship_leftovers
 from tracereel._export.shipper import FlushResult
 from tracereel.cli import connection
-from tracereel.cli.command import Command
-from tracereel.cli.registry import BASE_COMMANDS
+from tracereel.cli.progress import progress
 from tracereel.cli.spool_checks import waiting
 
 DEFAULT_TIMEOUT: Final = 30.0
 EXIT_COULD_NOT: Final = 2
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     connection.add_options(parser)
     parser.add_argument(
         "--spool-dir",
@@ -43,7 +42,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Deliver what waits and report what became of it."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     settings = connection.config_of(args)
     if args.spool_dir is not None and not settings.spool_dir.is_dir():
@@ -61,9 +61,13 @@ def _run(args: argparse.Namespace) -> int:
     _, dead = waiting(directory)
     if dead.events:
         print(f"shipping {dead} to {settings.endpoint}", file=sys.stderr)
-    result = ship_leftovers(
-        settings, timeout=args.timeout, progress=_progress(), source=args.source
-    )
+    with progress("shipping") as shown:
+
+        def update(so_far: FlushResult) -> None:
+            done = so_far.delivered + so_far.dropped
+            shown.update(done, done + so_far.spooled)
+
+        result = ship_leftovers(settings, timeout=args.timeout, progress=update, source=args.source)
     print(f"delivered {result.delivered}, spooled {result.spooled}, dropped {result.dropped}")
     if result.spooled:
         print(
@@ -79,19 +83,3 @@ def _run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 1 if result.spooled or result.dropped else 0
-
-
-def _progress() -> "Callable[[FlushResult], None] | None":
-    """Return a progress callback for a terminal; None for other outputs."""
-    if not sys.stderr.isatty():
-        return None
-
-    def show(so_far: "FlushResult") -> None:
-        end = "\n" if so_far.spooled == 0 else ""
-        done = so_far.delivered + so_far.dropped
-        print(f"\r{done} of {done + so_far.spooled} events", end=end, file=sys.stderr, flush=True)
-
-    return show
-
-
-COMMAND: Final = Command("ship", BASE_COMMANDS["ship"].help, _configure, _run)

@@ -5,7 +5,7 @@ Input is unvalidated: any field may be missing, of another type, or hostile.
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -95,6 +95,21 @@ def money(dollars: float | None) -> str:
 def count(amount: float | None, unit: str, units: str) -> str:
     """Format a whole number with its unit, singular or plural."""
     return "" if amount is None else f"{amount:.0f} {unit if amount == 1 else units}"
+
+
+def some(amount: float | None, unit: str, units: str) -> str:
+    """Format a number as `count` does; empty for 0."""
+    return count(amount, unit, units) if amount else ""
+
+
+def tokens(amount: int | None) -> str:
+    """Format a number of tokens; empty for 0."""
+    return f"{amount:,} tokens" if amount else ""
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Join the parts that are not empty for display."""
+    return " · ".join(filter(None, parts))
 
 
 def _confidence(details: Details, key: str = "confidence") -> str:

@@ -1,6 +1,6 @@
 """Tables that fit the terminal: unimportant columns are left out, wide ones are narrowed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,9 +30,17 @@ class Cell:
 
 
 def table(
-    columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell | str]], terminal: Terminal
+    columns: Sequence[TableColumn],
+    rows: Iterable[Sequence[Cell | str]],
+    terminal: Terminal,
+    *,
+    empty: str = "",
 ) -> Iterator[str]:
-    """Yield the lines of a table with a header, fitted to the terminal."""
+    """Yield the lines of a table with a header, fitted to the terminal; `empty` without rows."""
+    rows = list(rows)
+    if empty and not rows:
+        yield empty
+        return
     cells = [[_shown(cell, terminal) for cell in row] for row in rows]
     kept = _kept(columns, cells, terminal.width)
     widths = _widths(

@@ -5,22 +5,20 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from tracereel.cli.asking import add_filters, add_options, asked, filters_of, print_json
-from tracereel.cli.command import Command
+from tracereel.cli.asking import add_filters, add_options, asks_collector, filters_of, print_json
 from tracereel.cli.connection import positive
-from tracereel.cli.registry import BASE_COMMANDS
-from tracereel.cli.steps import kind_of, words_of
+from tracereel.cli.steps import joined, kind_of, words_of
 from tracereel.cli.terminal import Terminal, clean, display_width
 from tracereel.cli.timeline import local_time
 from tracereel.client import Client, Step
 from tracereel.client.streams import Message
 
-_SEPARATOR: Final = " · "
 _NAME_WIDTH: Final = 22
 _STATUSES: Final = ("success", "partial_success", "failed", "cancelled")
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add_options(parser, json_help="Print each record as JSON, one a line.")
     add_filters(parser, status=f"{', '.join(_STATUSES)}, or what else a record says of itself.")
     parser.add_argument("--type", action="append", metavar="TYPE", help="Event type, or `agent.`.")
@@ -31,11 +29,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
-    return asked(args, lambda client, terminal: _follow(args, client, terminal))
-
-
-def _follow(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+@asks_collector
+def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    """Print records as they arrive."""
     filters = filters_of(args, "type", "trace")
     left = args.count
     _doubt(args.status or ())
@@ -78,7 +74,7 @@ def line_of(step: Step, terminal: Terminal) -> str:
     name = terminal.fit(terminal.shown(words.name), min(_NAME_WIDTH, max(1, room // 2)))
     padding = " " * max(0, min(_NAME_WIDTH, room // 2) - display_width(name))
     left = max(0, room - display_width(name) - len(padding) - 1)
-    said = terminal.fit(terminal.shown(_SEPARATOR.join(words.parts)), left)
+    said = terminal.fit(terminal.shown(joined(words.parts)), left)
     fill = " " * (left - display_width(said))
     painted = terminal.paint(said, "red") if kind.style == "red" else said
     return (
@@ -94,6 +90,3 @@ def _notice(message: Message) -> None:
         "end": "the collector ended the stream",
     }.get(message.event, message.event)
     print(f"tracereel tail: {clean(said)} ({clean(message.data)})", file=sys.stderr)
-
-
-COMMAND: Final = Command("tail", BASE_COMMANDS["tail"].help, _configure, _run)

@@ -5,8 +5,9 @@ import re
 import shlex
 import shutil
 import unicodedata
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, TextIO
 
 DEFAULT_WIDTH: Final = 120
 PIPE_WIDTH: Final = 240
@@ -42,14 +43,6 @@ _COLOURS: Final = {
 }
 
 
-class TerminalStream(Protocol):
-    """Stream attributes that are used."""
-
-    @property
-    def encoding(self) -> str | None: ...
-    def isatty(self) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Terminal:
     """Capabilities of the output."""
@@ -59,7 +52,7 @@ class Terminal:
     unicode: bool = True
 
     @classmethod
-    def of(cls, stream: TerminalStream) -> "Terminal":
+    def of(cls, stream: TextIO) -> "Terminal":
         """Return the capabilities of a stream; colour only on a terminal and without NO_COLOR.
 
         A pipe or a file has no width, so lines may be long.
@@ -95,6 +88,13 @@ class Terminal:
             for c in plain
             if unicodedata.category(c) not in _WIDTHLESS
         )
+
+    def rows(self, rows: Iterable[tuple[str, str]], label_width: int = 9) -> Iterator[str]:
+        """Yield a line for each label and value, except for empty values."""
+        for label, value in rows:
+            if value:
+                shown = self.fit(self.shown(clean(value)), self.width - label_width - 1)
+                yield f"{self.paint(label.ljust(label_width), 'dim')} {shown}"
 
     def fit(self, text: str, width: int) -> str:
         """Return the text cut to a number of columns, with an ellipsis if shortened."""

@@ -1,6 +1,6 @@
 """Timeline of a recorded run: a header, then events indented by span depth."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ from tracereel.cli.steps import (
     Words,
     count,
     duration,
+    joined,
     kind_of,
     money,
     number,
@@ -21,7 +22,6 @@ from tracereel.client import Replay, Step
 MAX_INDENT: Final = 8
 """Maximum indentation level, so that lines keep room for text."""
 _NAME_WIDTH: Final = 22
-_SEPARATOR: Final = " · "
 _COUNTS: Final = {
     "total_events": ("event", "events"),
     "agents_executed": ("agent", "agents"),
@@ -35,9 +35,7 @@ _COUNTS: Final = {
 
 def render(replay: Replay, terminal: Terminal) -> Iterator[str]:
     """Yield the lines to print for a run."""
-    for label, value in header(replay):
-        shown = terminal.fit(terminal.shown(value), terminal.width - 10)
-        yield f"{terminal.paint(f'{label:<9}', 'dim')} {shown}"
+    yield from terminal.rows(header(replay))
     yield ""
     offsets = _offsets(replay.timeline)
     column = max(map(len, offsets), default=0)
@@ -54,15 +52,15 @@ def header(replay: Replay) -> list[tuple[str, str]]:
     pipeline = text(summary, "pipeline_type") or text(started, "pipeline_type")
     status = text(ended, "status") or text(summary, "status")
     status = status or ("not finished" if pipeline else "")
-    rows.append(("pipeline", _joined([pipeline, status, text(ended, "final_outcome")])))
+    rows.append(("pipeline", joined([pipeline, status, text(ended, "final_outcome")])))
     rows.append(("prompt", text(started, "user_prompt")))
     taken = number(ended, "total_execution_time_ms")
     rows.append(("duration", duration(number(summary, "total_time_ms") or taken)))
     counted = [count(number(summary, key), *units) for key, units in _COUNTS.items()]
-    rows.append(("counts", _joined(counted)))
+    rows.append(("counts", joined(counted)))
     tokens = _usage(summary, steps, "llm_tokens_used")
     cost = _usage(summary, steps, "llm_cost_usd")
-    rows.append(("model", _joined([count(tokens, "token", "tokens"), money(cost)])))
+    rows.append(("model", joined([count(tokens, "token", "tokens"), money(cost)])))
     if summary.get("truncated") is True:
         rows.append(("note", f"only the first {len(steps)} events are shown"))
     return [(label, value) for label, value in rows if value]
@@ -122,15 +120,11 @@ def _fitted(words: Words, room: int, terminal: Terminal, *, name_width: int) -> 
     name = terminal.fit(terminal.shown(words.name), max(name_width, room // 3))
     padding = " " * max(0, name_width - display_width(name))
     left = max(0, room - display_width(name) - len(padding))
-    return name + padding, terminal.fit(terminal.shown(_joined(words.parts)), left)
+    return name + padding, terminal.fit(terminal.shown(joined(words.parts)), left)
 
 
 def _painted(value: str, kind: StepKind, terminal: Terminal, *, only: str | None = None) -> str:
     return terminal.paint(value, kind.style) if only in (None, kind.style) else value
-
-
-def _joined(parts: Iterable[str]) -> str:
-    return _SEPARATOR.join(part for part in parts if part)
 
 
 def _offsets(steps: Sequence[Step]) -> list[str]:

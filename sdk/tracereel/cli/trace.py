@@ -1,18 +1,34 @@
-"""`tracereel trace`: show a run as a tree."""
+"""`tracereel trace`: show a run as a tree, with branches and a description of each step."""
 
 import argparse
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tracereel.cli.asking import add_options, asked, print_json, print_lines
-from tracereel.cli.command import Command
+from tracereel.cli.asking import add_options, asks_collector, print_json, print_lines
 from tracereel.cli.progress import progress
-from tracereel.cli.registry import BASE_COMMANDS
-from tracereel.cli.terminal import Terminal
-from tracereel.cli.tree import render
-from tracereel.client import Client
+from tracereel.cli.steps import duration, joined, money, number, text, tokens
+from tracereel.cli.terminal import Terminal, clean, display_width
+from tracereel.cli.traces import STATUS_STYLES, moment
+from tracereel.client import Client, Trace, TreeStep
+
+MAX_DEPTH: Final = 12
+"""Maximum depth that is drawn, so that lines keep room for text."""
+_SYMBOLS: Final = {
+    "pipeline": ("◇", "o"),
+    "agent": ("▶", ">"),
+    "llm": ("✦", "@"),
+    "tool": ("⚙", "#"),
+    "retrieval": ("⌕", "?"),
+    "attempt": ("↻", "~"),
+    "retry": ("↻", "~"),
+    "fallback": ("↪", "^"),
+}
+_OTHER: Final = ("─", "-")
+_TURN, _LAST, _PASS, _NONE = ("├─ ", "|- "), ("└─ ", "`- "), ("│  ", "|  "), ("   ", "   ")
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("trace_id", metavar="TRACE_ID", help="The run to show.")
     add_options(parser, json_help="Print the collector's JSON.")
     parser.add_argument("--step", metavar="ID", help="Only this step and what is below it.")
@@ -21,11 +37,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
-    return asked(args, lambda client, terminal: _show(args, client, terminal))
-
-
-def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+@asks_collector
+def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    """Show the tree of a run."""
     with progress("reading"):
         trace = client.trace(args.trace_id, step=args.step, linked=not args.alone)
     if args.json:
@@ -35,4 +49,104 @@ def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     return 0
 
 
-COMMAND: Final = Command("trace", BASE_COMMANDS["trace"].help, _configure, _run)
+def render(trace: Trace, terminal: Terminal) -> Iterator[str]:
+    """Yield the lines to print for a run."""
+    yield from terminal.rows(_header(trace))
+    yield ""
+    yield from drawn(trace.steps, [step.depth for step in trace.steps], terminal)
+
+
+def drawn(steps: Sequence[TreeStep], depths: Sequence[int], terminal: Terminal) -> Iterator[str]:
+    """Yield one line per step, after its branches."""
+    for step, branch in zip(steps, branches(depths, terminal), strict=True):
+        yield _line(step, branch, terminal)
+
+
+def branches(depths: Sequence[int], terminal: Terminal) -> list[str]:
+    """Return the branch prefix of each step, for depths in depth-first order."""
+    at = 0 if terminal.unicode else 1
+    deepest = min(MAX_DEPTH, terminal.width // 8)
+    more = [False] * (MAX_DEPTH + 2)  # whether a level continues below
+    drawn: list[str] = []
+    for given in reversed(depths):
+        depth = min(max(0, given), deepest)
+        parts = [(_PASS if more[level] else _NONE)[at] for level in range(1, depth)]
+        if depth:
+            parts.append((_TURN if more[depth] else _LAST)[at])
+        drawn.append("".join(parts))
+        more[depth] = True
+        more[depth + 1 :] = [False] * (len(more) - depth - 1)
+    return drawn[::-1]
+
+
+def _header(trace: Trace) -> Iterator[tuple[str, str]]:
+    summary = trace.summary
+    yield "trace", trace.trace_id
+    yield "state", joined([trace.state or "", text(summary, "pipeline_type")])
+    yield "started", moment(trace.time)
+    yield "took", duration(number(summary, "total_time_ms"))
+    yield "session", trace.session_id or ""
+    yield "user", trace.user_id or ""
+    yield "parent", trace.parent_trace_id or ""
+    wasted = summary.get("wasted")
+    if isinstance(wasted, dict) and wasted.get("step_count"):
+        yield (
+            "wasted",
+            joined([duration(number(wasted, "time_ms")), money(number(wasted, "cost_usd"))]),
+        )
+    error = summary.get("fatal_error") or summary.get("first_error")
+    if isinstance(error, dict):
+        yield "error", _error(error)
+        if isinstance(cause := error.get("cause"), dict):
+            yield "cause", _error(cause)
+    complete = summary.get("completeness")
+    if isinstance(complete, dict):
+        yield "complete", text(complete, "verdict")
+    if summary.get("truncated") is True:
+        yield "note", f"only the first {len(trace.steps)} steps are shown"
+
+
+def _line(step: TreeStep, branch: str, terminal: Terminal) -> str:
+    at = 0 if terminal.unicode else 1
+    symbol = _SYMBOLS.get(step.kind, _OTHER)[at]
+    style = STATUS_STYLES.get(step.status)
+    room = terminal.width - len(branch) - display_width(symbol) - 2
+    name = terminal.fit(terminal.shown(clean(step.name or step.kind)), max(8, room // 2))
+    words = clean(joined(_words(step)))
+    said = terminal.fit(terminal.shown(words), max(0, room - display_width(name)))
+    painted = terminal.paint(symbol, style) if style else symbol
+    bad = style == "red"
+    return (
+        f"{terminal.paint(branch, 'dim')}{painted} {terminal.paint(name, 'bold')} "
+        f"{terminal.paint(said, 'red') if bad else said}"
+    ).rstrip()
+
+
+def _words(step: TreeStep) -> list[str]:
+    return [
+        step.status if step.status != "success" else "",
+        duration(step.duration_ms),
+        clean(step.model),
+        tokens(step.tokens),
+        money(step.cost_usd) if step.cost_usd else "",
+        f"confidence {step.confidence:.2f}" if step.confidence is not None else "",
+        _error(step.error) if step.error else "",
+        clean(step.decision) or _decided(step),
+        clean(step.reasoning or step.outcome or step.output or step.input),
+    ]
+
+
+def _decided(step: TreeStep) -> str:
+    """Describe the last decision in a step that is not a decision itself."""
+    if not step.decisions:
+        return ""
+    last = step.decisions[-1]
+    chosen = text(last, "chosen")
+    what = f"decided {text(last, 'type')}"
+    return joined([f"{what}: {chosen}" if chosen else what, text(last, "reasoning")])
+
+
+def _error(error: Mapping[str, object]) -> str:
+    parts = [text(error, key) for key in ("type", "message", "category")]
+    where = text(error, "name")
+    return joined([": ".join(filter(None, parts[:2])), parts[2], f"in {where}" if where else ""])

@@ -1,30 +1,26 @@
 """`tracereel traces`: list runs that match filters."""
 
 import argparse
-from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
 from tracereel.cli.asking import (
     add_filters,
+    add_limit,
     add_options,
     add_run_filters,
     add_window,
-    asked,
+    asks_collector,
     filters_of,
     print_json,
     print_lines,
 )
-from tracereel.cli.command import Command
-from tracereel.cli.connection import positive
 from tracereel.cli.progress import progress
-from tracereel.cli.registry import BASE_COMMANDS
 from tracereel.cli.steps import duration, money
 from tracereel.cli.tables import Cell, TableColumn, table
 from tracereel.cli.terminal import Terminal
 from tracereel.client import Client, Run
 
-LIMIT: Final = 20
 _SORTS: Final = (
     "started_at",
     "duration_ms",
@@ -58,24 +54,20 @@ _COLUMNS: Final = (
 )
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add_options(parser, json_help="Print the runs as JSON, one a line.")
     add_filters(parser)
     add_run_filters(parser)
     add_window(parser)
     parser.add_argument("--sort", choices=_SORTS, default="started_at", help="What to sort by.")
     parser.add_argument("--reverse", action="store_true", help="The least or oldest first.")
-    parser.add_argument(
-        "--limit", type=positive, default=LIMIT, metavar="N", help=f"Most runs ({LIMIT})."
-    )
+    add_limit(parser, 20, "runs")
 
 
-def _run(args: argparse.Namespace) -> int:
-    return asked(args, lambda client, terminal: _show(args, client, terminal))
-
-
-def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
-    runs: list[Run] = []
+@asks_collector
+def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
+    """Show a table of the runs that match the filters."""
     found = client.find(
         most=args.limit,
         sort=args.sort,
@@ -83,29 +75,20 @@ def _show(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
         **filters_of(args, "since", "until"),
     )
     with progress("searching") as shown:
-        for run in found:
-            runs.append(run)
-            shown.told(len(runs), args.limit)
+        runs = shown.collect(found, args.limit)
     if args.json:
-        for run in runs:
-            print_json(run.model_dump(mode="json"))
+        for each in runs:
+            print_json(each.model_dump(mode="json"))
     else:
-        print_lines(lines_of(runs, terminal))
+        print_lines(table(_COLUMNS, map(_row, runs), terminal, empty="no runs"))
     return 0
 
 
-def lines_of(runs: Sequence[Run], terminal: Terminal) -> Iterator[str]:
-    """Yield one table line per run."""
-    if not runs:
-        yield "no runs"
-        return
-    yield from table(_COLUMNS, [_row(run) for run in runs], terminal)
-
-
 def _row(run: Run) -> list[Cell | str]:
+    style = STATUS_STYLES.get(run.status or "")
     return [
         Cell(moment(run.started_at), ("dim",)),
-        status_cell(run.status),
+        Cell(run.status or "", (style,) if style else ()),
         duration(run.duration_ms),
         run.name or run.pipeline_type or "",
         ", ".join(run.agents),
@@ -118,15 +101,6 @@ def _row(run: Run) -> list[Cell | str]:
     ]
 
 
-def status_cell(status: str | None) -> Cell:
-    """Return a status in its colour."""
-    style = STATUS_STYLES.get(status or "")
-    return Cell(status or "", (style,) if style else ())
-
-
 def moment(when: datetime | None) -> str:
     """Format a time as local date and time, to the second."""
     return "" if when is None else when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-COMMAND: Final = Command("traces", BASE_COMMANDS["traces"].help, _configure, _run)

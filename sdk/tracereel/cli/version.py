@@ -2,10 +2,6 @@
 
 import argparse
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
-
-from tracereel.cli.command import Command
-from tracereel.cli.registry import BASE_COMMANDS
 
 
 def installed_version(distribution: str) -> str | None:
@@ -16,14 +12,13 @@ def installed_version(distribution: str) -> str | None:
         return None
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
-    del parser  # no options
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add no options."""
+    del parser
 
 
-def _run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Print the version."""
     del args
     print(f"tracereel {installed_version('tracereel') or '(version unknown: not installed)'}")
     return 0
-
-
-COMMAND: Final = Command("version", BASE_COMMANDS["version"].help, _configure, _run)

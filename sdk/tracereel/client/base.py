@@ -37,12 +37,15 @@ class Asking:
         self.endpoint = self.transport.endpoint
 
     def fetch(self, method: str, path: str, params: Params | None = None) -> Answer:
+        """Send a request and return its successful response."""
         return self.transport.fetch(method, path, params=params)
 
     def of_trace(self, path: str, trace_id: str, params: Params | None = None) -> Answer:
+        """Request something of one trace."""
         return self.of_traces(path, (trace_id,), params)
 
     def of_traces(self, path: str, ids: Sequence[str], params: Params | None = None) -> Answer:
+        """Request something of traces; name those that are missing."""
         try:
             return self.fetch("GET", path, params)
         except NotFoundError as error:
@@ -55,6 +58,7 @@ class Asking:
             ) from error
 
     def stream(self, path: str, params: Params, seen: str | None) -> ResponseStream:
+        """Open an event stream behind the last seen event."""
         headers = {"Accept": "text/event-stream"}
         if seen:
             headers["Last-Event-ID"] = seen
@@ -69,6 +73,7 @@ class Asking:
         return opened
 
     def post_json(self, path: str, document: Any) -> Mapping[str, Any]:
+        """Send a JSON document and return the JSON response."""
         answer = self.transport.fetch(
             "POST",
             path,
@@ -78,6 +83,7 @@ class Asking:
         return self.document(answer.body)
 
     def document(self, body: bytes) -> dict[str, Any]:
+        """Parse a response as a JSON object."""
         try:
             document = json.loads(body)
         except (ValueError, RecursionError):
@@ -90,9 +96,11 @@ class Asking:
         return document
 
     def parsed(self, kind: type[Found], body: bytes) -> Found:
+        """Parse a response as a model."""
         return self.validated(kind, self.document(body))
 
     def validated(self, kind: type[Found], document: Any) -> Found:
+        """Check a document as a model."""
         try:
             return kind.model_validate(document)
         except (ValidationError, RecursionError) as error:

@@ -66,11 +66,7 @@ _RENAMED: Final = {"since": "from", "until": "to"}
 
 
 def checked(filters: Mapping[str, Any], kind: type[Filters]) -> Mapping[str, Any]:
-    """Return the filters if all are known; an older collector would ignore a misspelt one.
-
-    Raises:
-        TypeError: a filter does not exist.
-    """
+    """Return the filters if all are known; an older collector would ignore a misspelt one."""
     known = kind.__annotations__.keys()
     if unknown := sorted(set(filters) - known):
         raise TypeError(f"there is no filter {unknown[0]!r}; expected {', '.join(sorted(known))}")

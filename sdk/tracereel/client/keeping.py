@@ -234,7 +234,7 @@ class Counting:
         self.total = total
         self.rows = 0
         self._expected = expected_bytes
-        self._bytes = 0
+        self.size = 0
         self._in_line = False
 
     @classmethod
@@ -245,12 +245,12 @@ class Counting:
 
     def add(self, chunk: bytes) -> None:
         """Count a received chunk."""
-        self._bytes += len(chunk)
+        self.size += len(chunk)
         if self._expected is None:
             self.rows += chunk.count(b"\n")
             self._in_line = not chunk.endswith(b"\n") if chunk else self._in_line
         else:
-            share = min(1.0, self._bytes / self._expected)
+            share = min(1.0, self.size / self._expected)
             self.rows = int((self.total or 0) * share)
 
     def end(self) -> int:

@@ -129,11 +129,7 @@ class ReadingMethods(Asking):
 
 
 def parse_replay(body: bytes, endpoint: str) -> Replay:
-    """Parse a response as a replay.
-
-    Raises:
-        UnexpectedAnswerError: the response is not a replay.
-    """
+    """Parse a response as a replay."""
     try:
         document = json.loads(body)
         timeline = tuple(

@@ -155,11 +155,7 @@ def _nobody_is_there(error: ClientError) -> bool:
 
 
 def step_of(message: Message) -> Step:
-    """Parse a message of a stream as a step.
-
-    Raises:
-        UnexpectedAnswerError: the message is not a step.
-    """
+    """Parse a message of a stream as a step."""
     try:
         entry = json.loads(message.data)
         more = {key: value for key, value in entry.items() if key not in _OWN}

@@ -53,11 +53,7 @@ class ResponseStream:
         self.close()
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the body in chunks.
-
-        Raises:
-            ConnectionLostError: the connection broke before the end.
-        """
+        """Yield the body in chunks."""
         try:
             yield from self._opened.chunks()
         except HTTP_ERRORS as error:

@@ -1,6 +1,7 @@
 """Fork session: serves calls from a tape, then runs live, and records everything."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tracereel._core.tape_session import Live
@@ -12,35 +13,23 @@ if TYPE_CHECKING:
 
 
 class Branch:
-    """`Session` that plays a tape and records the result as a new run."""
+    """`TapeSession` that plays a tape and records the result as a new run."""
 
     def __init__(self, player: Player, recordings: Recordings) -> None:
         self._player = player
         self._recordings = recordings
+        self.begins_block = player.begins_block
+        self.ended_block = recordings.ended_block
+        self.decide = player.decide
 
     def begin(self, execution: "Execution | None", **about: Any) -> Any:
         """Begin a call in the recording and in the player."""
         recorded = self._recordings.begin(execution, **about)
-        try:
+        with _reporting(recorded):
             played = self._player.begin(execution, **about)
-        except BaseException as error:
-            recorded.raised(error)
-            raise
         if isinstance(played, Live):
             return _BothLive(recorded, played)
         return _BothServed(recorded, played)
-
-    def begins_block(self, execution: "Execution", effect: str) -> None:
-        """Check whether a `with` block may run."""
-        self._player.begins_block(execution, effect)
-
-    def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
-        """Record the end of a `with` block."""
-        self._recordings.ended_block(execution, error)
-
-    def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
-        """Return whether a decision is forced, and its value."""
-        return self._player.decide(execution, decision_type)
 
     def decided(
         self, execution: "Execution | None", decision_type: str, result: Any, candidates: Any
@@ -48,6 +37,16 @@ class Branch:
         """Record a decision and compare it with the tape."""
         self._recordings.decided(execution, decision_type, result, candidates)
         self._player.decided(execution, decision_type, result, candidates)
+
+
+@contextmanager
+def _reporting(recorded: Live) -> Iterator[None]:
+    """Record an exception of the block as the end of the call."""
+    try:
+        yield
+    except BaseException as error:
+        recorded.raised(error)
+        raise
 
 
 class _BothLive(Live):
@@ -87,20 +86,14 @@ class _BothServed:
         self.awaited = served.awaited
 
     def give(self) -> Any:
-        try:
+        with _reporting(self._recorded):
             result = self._served.give()
-        except BaseException as error:
-            self._recorded.raised(error)
-            raise
         self._recorded.returned(result)
         return result
 
     async def give_async(self) -> Any:
-        try:
+        with _reporting(self._recorded):
             result = await self._served.give_async()
-        except BaseException as error:
-            self._recorded.raised(error)
-            raise
         self._recorded.returned(result)
         return result
 

@@ -8,9 +8,10 @@ from tracereel._redact import safe_access
 from tracereel._redact.event_redaction import Privacy
 from tracereel.tape import codec
 from tracereel.tape.differences import shown
-from tracereel.tape.format import Tape, TapeDecision, TapeError
+from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.overrides import NOTHING, Override
 from tracereel.tape.payloads import MissingPayloadError, pack, same
+from tracereel.tape.shapes import TapeDecision
 
 MAX_CANDIDATES: Final = 1000
 _NAMED: Final = 20
@@ -18,10 +19,7 @@ _NAMED: Final = 20
 
 
 def taken(candidates: object) -> codec.EncodedValue | None:
-    """Encode candidates for a tape.
-
-    Return `None` if there are no candidates, too many, or any that cannot be encoded.
-    """
+    """Encode candidates for a tape; None for none, too many, or any that cannot be encoded."""
     items = safe_access.items(candidates, MAX_CANDIDATES + 1)
     if not items or len(items) > MAX_CANDIDATES:
         return None
@@ -30,11 +28,7 @@ def taken(candidates: object) -> codec.EncodedValue | None:
 
 
 def check(tape: "Tape", overrides: Iterable[Override], privacy: "Privacy | None") -> None:
-    """Check that forced decisions are among the recorded candidates.
-
-    Raises:
-        TapeError: a value is not among the recorded candidates.
-    """
+    """Check that forced decisions are among the recorded candidates."""
     for each in overrides:
         if each.chosen is NOTHING or each.any_value:
             continue
@@ -73,10 +67,7 @@ def choice_like(tape: "Tape", target: str, value: Any) -> Any:
 
 
 def _candidates(tape: "Tape", target: str | int) -> list[Any] | None:
-    """Return the encoded candidates of a decision type, or `None` if they are unknown.
-
-    They are also unknown if a recorded outcome is not among its own candidates.
-    """
+    """Return the encoded candidates of a decision type; None if any outcome is not among them."""
     found: list[Any] = []
     for decision in tape.decisions:
         if decision.type != target:

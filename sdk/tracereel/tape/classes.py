@@ -35,10 +35,7 @@ def _stem(file: str) -> str:
 
 @lru_cache(maxsize=1)
 def folder_of_program() -> str:
-    """Return the started file's folder, relative to the working directory.
-
-    Return an empty string if it is the working directory itself or outside of it.
-    """
+    """Return the started file's folder below the working directory, or an empty string."""
     module = sys.modules.get("__main__")
     file = getattr(module, "__file__", None)
     if getattr(module, "__spec__", None) is not None or _stem(str(file or "")) == "__main__":

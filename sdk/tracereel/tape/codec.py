@@ -92,25 +92,21 @@ def register(
     Example:
         register(Money, encode=lambda money: (money.amount, money.currency), decode=lambda v: Money(*v))
     """
-    name = tag or classes.path_of(kind)
     add(
-        Codec(
-            name,
-            lambda given: given is kind,
-            lambda value, pack: {"v": pack(encode(value))},
-            lambda data, unpack: decode(unpack(data["v"])),
-        ),
+        tag or classes.path_of(kind),
+        lambda given: given is kind,
+        lambda value, pack: {"v": pack(encode(value))},
+        lambda data, unpack: decode(unpack(data["v"])),
         first=True,
     )
 
 
-def add(codec: Codec, *, first: bool = False) -> None:
-    """Add a codec; the first one that accepts a type is used."""
-    if first:
-        _codecs.insert(0, codec)
-    else:
-        _codecs.append(codec)
-    _by_tag[codec.tag] = codec
+def add(
+    tag: str, takes: Callable[[type], bool], encode: Encode, decode: Decode, *, first: bool = False
+) -> None:
+    """Add a codec for the types that `takes` accepts; the first one that accepts a type is used."""
+    codec = _by_tag[tag] = Codec(tag, takes, encode, decode)
+    _codecs.insert(0 if first else len(_codecs), codec)
     _by_type.clear()
 
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Final
 
 from tracereel.tape import classes
-from tracereel.tape.codec import Codec, Data, Opaque, add
+from tracereel.tape.codec import Data, Opaque, add
 from tracereel.tape.codec_types import TypeRecord
 
 _MAX_CAUSES: Final = 3
@@ -67,7 +67,7 @@ def _is_opaque(data: Data) -> bool:
     return type(data) is dict and data.get("$") == "opaque"
 
 
-add(Codec("model", _is_pydantic, _pydantic, _from_pydantic), first=True)
+add("model", _is_pydantic, _pydantic, _from_pydantic, first=True)
 
 
 def _exception(value: BaseException, pack: Any, depth: int = 0) -> dict[str, Data]:
@@ -105,10 +105,7 @@ def _arguments(value: BaseException) -> tuple[Any, ...]:
 
 
 def _quietly(pack: Any, item: Any) -> Data:
-    """Encode a value attached to an exception without reporting problems.
-
-    A response or client that cannot be encoded does not make the run less replayable.
-    """
+    """Encode a value attached to an exception; an opaque one keeps the run replayable."""
     owner = getattr(pack, "__self__", None)
     before = len(owner.problems) if owner is not None else 0
     data = pack(item)
@@ -161,10 +158,7 @@ def _built(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
 
 
 def _class_of(data: dict[str, Data]) -> type[BaseException]:
-    """Return the exception class, or a substitute if it is not loaded.
-
-    The substitute has the same name and the nearest loaded base, so that `except` clauses match.
-    """
+    """Return the exception class, or a substitute with its name and nearest loaded base."""
     found = classes.resolve(data["c"], BaseException)
     if found is not None:
         return found
@@ -183,12 +177,10 @@ def _may_derive(base: type) -> bool:
 
 
 add(
-    Codec(
-        "exception",
-        lambda given: issubclass(given, BaseException),
-        _exception,
-        _from_exception,
-    ),
+    "exception",
+    lambda given: issubclass(given, BaseException),
+    _exception,
+    _from_exception,
     first=True,
 )
 
@@ -219,4 +211,4 @@ def _from_numpy(data: dict[str, Data], _unpack: Any) -> Any:
     return array[()] if data.get("x") else array
 
 
-add(Codec("numpy", _is_numpy, _numpy, _from_numpy), first=True)
+add("numpy", _is_numpy, _numpy, _from_numpy, first=True)

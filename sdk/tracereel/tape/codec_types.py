@@ -16,49 +16,37 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from tracereel.tape import classes
-from tracereel.tape.codec import Codec, Data, Opaque, UndecodableError, add
+from tracereel.tape.codec import Data, Decode, Encode, Opaque, UndecodableError, add
 
 _FACTORIES: Final = {
     kind.__name__: kind for kind in (list, dict, set, int, float, str, bool, tuple)
 }
 
 
-def _exactly(*kinds: type) -> Any:
-    return lambda given: any(given is kind for kind in kinds)
+def _type(kind: type, tag: str, encode: Encode, decode: Decode) -> None:
+    """Add a codec for exactly this type."""
+    add(tag, lambda given: given is kind, encode, decode)
 
 
-def _simple(tag: str, kind: type, to: Any, back: Any) -> None:
-    add(
-        Codec(
-            tag,
-            _exactly(kind),
-            lambda value, _pack: {"v": to(value)},
-            lambda data, _unpack: back(data["v"]),
-        )
-    )
+def _simple(kind: type, tag: str, to: Any, back: Any) -> None:
+    """Add a codec for a type that is converted without nested values."""
+    _type(kind, tag, lambda v, _pack: {"v": to(v)}, lambda d, _unpack: back(d["v"]))
 
 
-def _items(tag: str, kind: type, *, ordered: bool = True) -> None:
+def _items(kind: type, *, ordered: bool = True) -> None:
     def encode(value: Any, pack: Any) -> dict[str, Data]:
         packed = [pack(item) for item in value]
         # The order of a set differs between processes.
         return {"v": packed if ordered else sorted(packed, key=_order)}
 
-    add(
-        Codec(
-            tag,
-            _exactly(kind),
-            encode,
-            lambda data, unpack: kind(unpack(item) for item in data["v"]),
-        )
-    )
+    _type(kind, kind.__name__, encode, lambda d, unpack: kind(unpack(item) for item in d["v"]))
 
 
 def _order(data: Data) -> str:
     return f"{type(data).__name__}{data}"
 
 
-def _bytes(value: Any) -> dict[str, Data]:
+def _bytes(value: Any, _pack: Any) -> dict[str, Data]:
     try:
         text = bytes(value).decode()
     except UnicodeDecodeError:
@@ -66,54 +54,43 @@ def _bytes(value: Any) -> dict[str, Data]:
     return {"u": text}  # readable, and visible to redaction
 
 
-def _from_bytes(data: dict[str, Data]) -> bytes:
+def _from_bytes(data: dict[str, Data], _unpack: Any) -> bytes:
     return data["u"].encode() if "u" in data else base64.b64decode(data["b"])
 
 
-_items("tuple", tuple)
-_items("set", set, ordered=False)
-_items("frozenset", frozenset, ordered=False)
-add(
-    Codec("bytes", _exactly(bytes), lambda v, _p: _bytes(v), lambda d, _u: _from_bytes(d)),
+_items(tuple)
+_items(set, ordered=False)
+_items(frozenset, ordered=False)
+_type(bytes, "bytes", _bytes, _from_bytes)
+_type(bytearray, "bytearray", _bytes, lambda d, unpack: bytearray(_from_bytes(d, unpack)))
+_type(
+    deque,
+    "deque",
+    lambda v, pack: {"v": [pack(item) for item in v], "n": v.maxlen},
+    lambda d, unpack: deque((unpack(item) for item in d["v"]), d["n"]),
 )
-add(
-    Codec(
-        "bytearray",
-        _exactly(bytearray),
-        lambda v, _p: _bytes(v),
-        lambda d, _u: bytearray(_from_bytes(d)),
-    )
-)
-add(
-    Codec(
-        "deque",
-        _exactly(deque),
-        lambda v, pack: {"v": [pack(item) for item in v], "n": v.maxlen},
-        lambda d, unpack: deque((unpack(item) for item in d["v"]), d["n"]),
-    )
-)
-_simple("complex", complex, lambda v: [repr(v.real), repr(v.imag)], lambda v: _complex(*v))
-_simple("decimal", Decimal, str, Decimal)
-_simple("fraction", Fraction, str, lambda v: _fraction(v))
-_simple("uuid", UUID, str, UUID)
-_simple("range", range, lambda v: [v.start, v.stop, v.step], lambda v: range(*v))
-_simple("date", date, date.isoformat, date.fromisoformat)
+_simple(complex, "complex", lambda v: [repr(v.real), repr(v.imag)], lambda v: _complex(*v))
+_simple(Decimal, "decimal", str, Decimal)
+_simple(Fraction, "fraction", str, lambda v: _fraction(v))
+_simple(UUID, "uuid", str, UUID)
+_simple(range, "range", lambda v: [v.start, v.stop, v.step], lambda v: range(*v))
+_simple(date, "date", date.isoformat, date.fromisoformat)
 _simple(
-    "timedelta",
     timedelta,
+    "timedelta",
     lambda v: [v.days, v.seconds, v.microseconds],
     lambda v: timedelta(*v),
 )
-_simple("zone", ZoneInfo, lambda v: v.key, ZoneInfo)
+_simple(ZoneInfo, "zone", lambda v: v.key, ZoneInfo)
 _simple(
-    "timezone",
     timezone,
+    "timezone",
     lambda v: v.utcoffset(None).total_seconds(),
     lambda v: UTC if v == 0 else timezone(timedelta(seconds=v)),
 )
-_simple("ellipsis", type(...), lambda _v: None, lambda _v: ...)
+_simple(type(...), "ellipsis", lambda _v: None, lambda _v: ...)
 for _path in (PurePosixPath, PureWindowsPath, PurePath, Path, type(Path())):
-    _simple(f"path.{_path.__name__}", _path, str, _path)
+    _simple(_path, f"path.{_path.__name__}", str, _path)
 
 
 def _fraction(text: str) -> Fraction:
@@ -127,8 +104,7 @@ def _complex(real: str, imag: str) -> complex:
 
 
 def _moment(value: Any, pack: Any) -> dict[str, Data]:
-    plain = value.replace(tzinfo=None, fold=0).isoformat()
-    found: dict[str, Data] = {"v": plain}
+    found: dict[str, Data] = {"v": value.replace(tzinfo=None, fold=0).isoformat()}
     if value.tzinfo is not None:
         found["tz"] = pack(value.tzinfo)
     if value.fold:
@@ -146,15 +122,13 @@ def _moment_of(kind: Any) -> Any:
     return back
 
 
-add(Codec("datetime", _exactly(datetime), _moment, _moment_of(datetime)))
-add(Codec("time", _exactly(time), _moment, _moment_of(time)))
-add(
-    Codec(
-        "pattern",
-        _exactly(re.Pattern),
-        lambda v, pack: {"v": pack(v.pattern), "f": v.flags & ~re.UNICODE.value},
-        lambda d, unpack: re.compile(unpack(d["v"]), d["f"]),
-    )
+_type(datetime, "datetime", _moment, _moment_of(datetime))
+_type(time, "time", _moment, _moment_of(time))
+_type(
+    re.Pattern,
+    "pattern",
+    lambda v, pack: {"v": pack(v.pattern), "f": v.flags & ~re.UNICODE.value},
+    lambda d, unpack: re.compile(unpack(d["v"]), d["f"]),
 )
 
 
@@ -162,43 +136,30 @@ def _pairs(value: Any, pack: Any) -> list[Data]:
     return [[pack(key), pack(item)] for key, item in value.items()]
 
 
+def _from_pairs(data: dict[str, Data], unpack: Any) -> dict[Any, Any]:
+    return {unpack(key): unpack(item) for key, item in data["v"]}
+
+
 for _kind in (OrderedDict, Counter):
-    add(
-        Codec(
-            _kind.__name__,
-            _exactly(_kind),
-            lambda v, pack: {"v": _pairs(v, pack)},
-            lambda d, unpack, kind=_kind: kind(  # type: ignore[misc]
-                {unpack(key): unpack(item) for key, item in d["v"]}
-            ),
-        )
+    _type(
+        _kind,
+        _kind.__name__,
+        lambda v, pack: {"v": _pairs(v, pack)},
+        lambda d, unpack, kind=_kind: kind(_from_pairs(d, unpack)),  # type: ignore[misc]
     )
-add(
-    Codec(
-        "defaultdict",
-        _exactly(defaultdict),
-        lambda v, pack: {
-            "v": _pairs(v, pack),
-            "f": getattr(v.default_factory, "__name__", None),
-        },
-        lambda d, unpack: defaultdict(
-            _FACTORIES.get(d["f"]), {unpack(key): unpack(item) for key, item in d["v"]}
-        ),
-    )
+_type(
+    defaultdict,
+    "defaultdict",
+    lambda v, pack: {"v": _pairs(v, pack), "f": getattr(v.default_factory, "__name__", None)},
+    lambda d, unpack: defaultdict(_FACTORIES.get(d["f"]), _from_pairs(d, unpack)),
 )
 
 
-def _is_kind(base: type) -> Any:
-    return lambda given: issubclass(given, base)
-
-
 add(
-    Codec(
-        "enum",
-        _is_kind(Enum),
-        lambda v, pack: {"c": classes.path_of(type(v)), "n": v.name, "v": pack(v.value)},
-        lambda d, unpack: _enum(d, unpack),
-    )
+    "enum",
+    lambda given: issubclass(given, Enum),
+    lambda v, pack: {"c": classes.path_of(type(v)), "n": v.name, "v": pack(v.value)},
+    lambda d, unpack: _enum(d, unpack),
 )
 
 
@@ -281,21 +242,17 @@ def _namedtuple(data: dict[str, Data], unpack: Any) -> Any:
 
 
 add(
-    Codec(
-        "namedtuple",
-        _is_namedtuple,
-        lambda v, pack: {"c": classes.path_of(type(v)), "v": [pack(item) for item in v]},
-        _namedtuple,
-    )
+    "namedtuple",
+    _is_namedtuple,
+    lambda v, pack: {"c": classes.path_of(type(v)), "v": [pack(item) for item in v]},
+    _namedtuple,
 )
-add(Codec("dataclass", is_dataclass, _fields, _dataclass))
-add(
-    Codec(
-        "namespace",
-        _exactly(SimpleNamespace),
-        lambda v, pack: {"v": pack(dict(vars(v)))},
-        lambda d, unpack: SimpleNamespace(**unpack(d["v"])),
-    )
+add("dataclass", is_dataclass, _fields, _dataclass)
+_type(
+    SimpleNamespace,
+    "namespace",
+    lambda v, pack: {"v": pack(dict(vars(v)))},
+    lambda d, unpack: SimpleNamespace(**unpack(d["v"])),
 )
 
 
@@ -305,22 +262,17 @@ def _record(value: Any, pack: Any) -> dict[str, Data]:
     return {"c": path, "v": {name: pack(item) for name, item in values.items()}}
 
 
-add(Codec("record", _exactly(TypeRecord), _record, _dataclass))
-add(
-    Codec(
-        "opaque",
-        _exactly(Opaque),
-        lambda v, _pack: {"type": v.type, "reason": v.reason},
-        lambda d, _unpack: Opaque(d["type"], d.get("reason", "")),
-    )
+_type(TypeRecord, "record", _record, _dataclass)
+_type(
+    Opaque,
+    "opaque",
+    lambda v, _pack: {"type": v.type, "reason": v.reason},
+    lambda d, _unpack: Opaque(d["type"], d.get("reason", "")),
 )
 
 
 def _subclass(base: type) -> None:
-    """Add a codec for subclasses of a plain type.
-
-    A value is decoded as its class if that is loaded, else as the plain type.
-    """
+    """Add a codec for subclasses of a plain type; without its class a value is decoded as plain."""
 
     def back(data: dict[str, Data], unpack: Any) -> Any:
         kind: Any = classes.resolve(data["c"], base)
@@ -328,12 +280,10 @@ def _subclass(base: type) -> None:
         return value if kind is None else base.__new__(kind, value)
 
     add(
-        Codec(
-            f"sub.{base.__name__}",
-            _is_kind(base),
-            lambda v, pack: {"c": classes.path_of(type(v)), "v": pack(base(v))},
-            back,
-        )
+        f"sub.{base.__name__}",
+        lambda given: issubclass(given, base),
+        lambda v, pack: {"c": classes.path_of(type(v)), "v": pack(base(v))},
+        back,
     )
 
 

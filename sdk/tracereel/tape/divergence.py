@@ -4,13 +4,14 @@ import linecache
 import re
 import sys
 import sysconfig
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal
 
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel.tape.differences import ValueDifference, is_new_in_every_run
+from tracereel.tape.payloads import Packed
 from tracereel.tape.text import printable
 
 Kind = Literal[
@@ -24,6 +25,7 @@ Kind = Literal[
     "network",
     "stalled",
 ]
+MAX_NOTES: Final = 20
 _LOCATION: Final = re.compile(r"(.+):(\d+) in .+")
 _OWN: Final = str(Path(__file__).parent.parent)
 _STDLIB: Final = sysconfig.get_paths()["stdlib"]
@@ -61,15 +63,7 @@ class Divergence:
 
     def as_record(self) -> dict[str, Any]:
         """Return the divergence as plain data."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "path": self.path,
-            "position": self.position,
-            "differences": [str(difference) for difference in self.differences],
-            "location": self.location,
-            "detail": self.detail,
-        }
+        return {**asdict(self), "differences": list(map(str, self.differences))}
 
 
 _SENTENCES: Final[dict[str, str]] = {
@@ -140,6 +134,17 @@ class Report:
         """Whether the whole run matched the tape."""
         return not self.divergences and not self.ended_early and not self.refused
 
+    def note_unread(self, what: str, packed: Packed) -> None:
+        """Add a note for objects that are compared by type only."""
+        for problem in packed.problems:
+            if problem.startswith("builtins:"):
+                continue  # functions and generators have nothing to compare
+            note = (
+                f"Note: {what} is compared by its type only: {problem} (tracereel.tape.register)."
+            )
+            if note not in self.notes and len(self.notes) < MAX_NOTES:
+                self.notes.append(note)
+
     def __str__(self) -> str:
         trace_id = printable(self.trace_id)
         served = f"{self.served} {'call' if self.served == 1 else 'calls'} served, {self.live} made"
@@ -162,11 +167,7 @@ class Report:
 
 
 def location(function: Any = None) -> str | None:
-    """Return the program's source line that makes the current call.
-
-    For a call made by a library, return the line that calls the library. In a new task or thread,
-    return the line of its function.
-    """
+    """Return the program's line that makes or leads to the current call, or starts its task."""
     library: str | None = None
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to get caller frames
     while frame is not None:

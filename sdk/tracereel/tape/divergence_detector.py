@@ -5,7 +5,7 @@ from the tape, so the decision is deferred: the next call that fits only one exp
 or the end of the run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -34,9 +34,13 @@ class Suspicion:
 class Judge:
     """Compares the calls of the main thread with the order on the tape."""
 
-    def __init__(self, tape: Tape, found: Callable[[Divergence], None]) -> None:
+    def __init__(
+        self, tape: Tape, found: Callable[[Divergence], None], made: Container[int]
+    ) -> None:
         self._tape = tape
         self._found = found
+        self._made = made
+        """Numbers of the calls of the tape that the run has made."""
         self._expected = [call for call in tape.boundaries() if call.lane == 0]
         self._position = {call.number: index for index, call in enumerate(self._expected)}
         self._seen: set[int] = set()
@@ -57,16 +61,11 @@ class Judge:
             came = path
             if call.name == expected.name:
                 came = f"{path}, as {shown_call(call.name, self._arguments(call))},"
-            detail = f"{came} was called in its place\n"
-            missing = self._missing(expected, detail=detail, location=location())
-            self.suspicion = Suspicion(missing, expected)
+            self.suspicion = Suspicion(self._in_its_place(expected, came, location()), expected)
         self._seen.add(call.number)
 
     def comes_after_all(self, call: Call) -> None:
-        """Resolve the suspicion if its call is made later.
-
-        A call that seemed missing is out of order. A call that seemed changed is extra.
-        """
+        """Resolve the suspicion if its call is made later: it is out of order, or was extra."""
         suspicion = self.suspicion
         if suspicion is None or suspicion.call is not call:
             return
@@ -74,7 +73,8 @@ class Judge:
         detail = suspicion.divergence.detail
         if kind == "extra":
             detail = f"it was called as {shown_call(call.name, suspicion.arguments)}"
-        self._settle(replace(suspicion.divergence, kind=kind, differences=(), detail=detail))
+        self.suspicion = None
+        self._found(replace(suspicion.divergence, kind=kind, differences=(), detail=detail))
 
     def changed(
         self, call: Call, path: str, arguments: Any, location: Callable[[], str | None]
@@ -82,15 +82,8 @@ class Judge:
         """Handle a call that is on the tape only with other arguments."""
         self._count += 1
         self.certain()
-        recorded = self._arguments(call)
-        divergence = Divergence(
-            "changed",
-            call.name,
-            path,
-            self._count,
-            differences(recorded, arguments),
-            location(),
-        )
+        differing = differences(self._arguments(call), arguments)
+        divergence = Divergence("changed", call.name, path, self._count, differing, location())
         skipped = self._skipped(call)
         self._seen.add(call.number)
         self.suspicion = Suspicion(divergence, call, arguments, skipped)
@@ -111,16 +104,8 @@ class Judge:
         """Report an extra call; `lost` if its thread has no run context."""
         self._count += 1
         self.certain()
-        self._found(
-            Divergence(
-                "extra",
-                name,
-                path,
-                self._count,
-                location=location,
-                detail=f"it was called as {shown_call(name, arguments)}" + (_LOST if lost else ""),
-            )
-        )
+        detail = f"it was called as {shown_call(name, arguments)}{_LOST if lost else ''}"
+        self._found(Divergence("extra", name, path, self._count, location=location, detail=detail))
 
     def certain(self) -> None:
         """Report the pending suspicion unchanged."""
@@ -131,40 +116,31 @@ class Judge:
                 if call.number not in self._seen:
                     # The changed arguments were probably computed from the result of this call.
                     self._seen.add(call.number)
-                    detail = f"{suspicion.divergence.path} was called in its place\n"
-                    where = suspicion.divergence.location
-                    self._found(self._missing(call, detail=detail, location=where))
+                    first = suspicion.divergence
+                    self._found(self._in_its_place(call, first.path, first.location))
             self._found(suspicion.divergence)
 
-    def at_the_end(self, asked: Callable[[Call], bool]) -> None:
+    def at_the_end(self) -> None:
         """Report all calls of the tape that were not made, in order."""
         self.certain()
-        for position, call in enumerate(self._tape.boundaries(), 1):
-            if call.number not in self._seen and not asked(call):
-                self._seen.add(call.number)
-                self._found(self._missing(call, position))
+        for divergence in self.missing():
+            self._found(divergence)
 
-    def first_missing(self, asked: Callable[[Call], bool]) -> Divergence | None:
-        """Return the next missing call of the tape, or `None`; each only once."""
+    def missing(self) -> Iterator[Divergence]:
+        """Yield the calls of the tape that were not made, in order and each only once."""
         for position, call in enumerate(self._tape.boundaries(), 1):
-            if call.number not in self._seen and not asked(call):
+            if call.number not in self._seen and call.number not in self._made:
                 self._seen.add(call.number)
-                return self._missing(call, position)
-        return None
+                yield self._missing(call, position, "", None)
 
-    def _missing(
-        self,
-        call: Call,
-        position: int | None = None,
-        *,
-        detail: str = "",
-        location: str | None = None,
-    ) -> Divergence:
-        if position is None:
-            position = self._position[call.number] + 1
-        detail += self._recorded(call)
-        path = _path(self._tape, call)
+    def _missing(self, call: Call, position: int, detail: str, location: str | None) -> Divergence:
+        path, detail = _path(self._tape, call), f"{detail}{self._recorded(call)}"
         return Divergence("missing", call.name, path, position, location=location, detail=detail)
+
+    def _in_its_place(self, call: Call, came: str, location: str | None) -> Divergence:
+        """Return that a call is missing where another one was made."""
+        position = self._position[call.number] + 1
+        return self._missing(call, position, f"{came} was called in its place\n", location)
 
     def _arguments(self, call: Call) -> Any:
         try:
@@ -174,19 +150,13 @@ class Judge:
 
     def _recorded(self, call: Call) -> str:
         """Return a short description of a call on the tape."""
-        made = shown_call(call.name, self._arguments(call))
-        end = call.end
-        if end is None or end.value is None:
-            return f"on the tape it was {made}"
+        made = f"on the tape it was {shown_call(call.name, self._arguments(call))}"
+        if call.end is None or call.end.value is None:
+            return made
         try:
-            gave = shown(self._tape.data(end.value))
+            return f"{made}, and {call.end.how} {shown(self._tape.data(call.end.value))}"
         except ValueError:
-            return f"on the tape it was {made}"
-        return f"on the tape it was {made}, and {end.how} {gave}"
-
-    def _settle(self, divergence: Divergence) -> None:
-        self.suspicion = None
-        self._found(divergence)
+            return made
 
     def _next(self) -> Call | None:
         while self._at < len(self._expected) and self._expected[self._at].number in self._seen:
@@ -195,10 +165,7 @@ class Judge:
 
 
 def _together(expected: Call, call: Call) -> bool:
-    """Return whether two calls are unordered.
-
-    Calls of several tasks are unordered if no result was delivered between them.
-    """
+    """Return whether two calls of different tasks have no result delivered between them."""
     if expected is call:
         return True
     return expected.after == call.after and expected.task != call.task

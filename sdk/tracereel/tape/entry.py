@@ -72,9 +72,6 @@ def load_function(path: str) -> Any:
     """Load `module:function` or `module:object.method`; for names typed by the user.
 
     The working directory is searched too. Names from a tape go through `entry_point`.
-
-    Raises:
-        TapeError: the function does not exist.
     """
     module_name, name = _split(path)
     if str(Path.cwd()) not in sys.path:
@@ -91,11 +88,7 @@ def load_function(path: str) -> Any:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Split `module:name` into two dotted identifiers.
-
-    Raises:
-        TapeError: the path has another form.
-    """
+    """Split `module:name` into two dotted identifiers."""
     module_name, _, name = path.partition(":")
     if "<locals>" in name:
         raise TapeError(
@@ -120,9 +113,6 @@ def entry_point(tape: Tape, announce: modules.Announce | None = None) -> Any:
 
     Args:
         announce: callback that receives a line of text before a module is imported.
-
-    Raises:
-        TapeError: there is no such function, or a tape may not call it.
     """
     given = tape.header.get("entry")
     if not given:

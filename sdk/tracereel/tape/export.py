@@ -91,12 +91,7 @@ def redacted(tape: Tape) -> Tape:
 
 
 def export(tape: Tape, folder: str | Path, *, name: str | None = None) -> ExportedTest:
-    """Write the tape and its test into a folder.
-
-    Raises:
-        TapeError: the tape alone cannot replay the run, it contains a secret, or a file with that
-            name exists and is not an export.
-    """
+    """Write the tape and its test into a folder."""
     if tape.state == "no" or not tape.header.get("entry") or not tape.complete:
         why = "; ".join(tape.reasons) or "it began with a block, not with a function"
         raise TapeError(f"the run {tape.trace_id} cannot be made a test: {why}")
@@ -120,11 +115,7 @@ def _label(text: str) -> str:
 
 
 def _check_free(test: Path) -> None:
-    """Refuse to overwrite a file that is not an export, because senders choose run names.
-
-    Raises:
-        TapeError: such a file exists.
-    """
+    """Refuse to overwrite a file that is not an export, because senders choose run names."""
     if test.is_symlink() or (
         test.exists() and MADE_BY not in test.read_text(encoding="utf-8", errors="replace")
     ):

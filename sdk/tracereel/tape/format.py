@@ -17,14 +17,16 @@ On the wire and in files a tape is NDJSON. Each line is a part: `{"tape_id", "pa
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import field
 
 from tracereel.errors import TracereelError
 from tracereel.tape import payloads, shapes
+from tracereel.tape.shapes import GivenRecord, OpenRecord
 
 VERSION: Final = 1
 BOUNDARIES: Final = frozenset({"llm", "tool", "retrieval"})
@@ -35,63 +37,32 @@ class TapeError(TracereelError):
     """The tape is missing or cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """Stream item or end of a call."""
+class Given(GivenRecord, eq=False, kw_only=True):
+    """Stream item or end of a call, and its place on the tape."""
 
-    order: int
-    turn: tuple[int, int] | None
-    at: int
-    how: str
-    value: str | None
-    waited: bool
-    awaited: bool
-    call: int
     index: int
     """Index of the stream item; -1 for the end."""
     after: int
     """Highest number of the calls that began before it."""
 
 
-@dataclass(slots=True)
-class Call:
+class Call(OpenRecord, eq=False, kw_only=True):
     """Call on the tape."""
 
-    number: int
-    parent: int
-    kind: str
-    name: str
-    function: str
-    form: str
-    arguments: str | None
-    arguments_hash: str
-    lane: int
-    at: int
-    inner: bool
-    effect: str
-    task: int
-    """Number of the task that made the call; 0 without a task."""
     after: int
     """Number of results delivered before the call began."""
     chunks: list[Given] = field(default_factory=list)
     end: Given | None = None
     children: list["Call"] = field(default_factory=list)
 
+    def results(self) -> list[Given]:
+        """Return the items of its stream, and its end if it has one."""
+        return [*self.chunks, *([self.end] if self.end is not None else ())]
+
     @property
     def served(self) -> bool:
         """Whether a re-execution serves its result instead of running it."""
         return self.kind in BOUNDARIES and not self.inner and self.form != "block"
-
-
-@dataclass(slots=True)
-class TapeDecision:
-    """Decision on the tape and its outcome."""
-
-    parent: int
-    type: str
-    value: str | None
-    among: str | None
-    """Candidates, if known."""
 
 
 @dataclass(slots=True)
@@ -101,7 +72,7 @@ class Tape:
     tape_id: str
     header: Mapping[str, Any]
     calls: dict[int, Call]
-    decisions: list[TapeDecision]
+    decisions: list[shapes.TapeDecision]
     blobs: Mapping[str, str]
     closed: Mapping[str, Any] | None
     problems: tuple[tuple[State, str], ...]
@@ -148,10 +119,7 @@ class Tape:
         return [self.calls[number] for number in sorted(self.calls) if self.calls[number].served]
 
     def items_read(self) -> int | None:
-        """Return how many items of the run's stream were read before it was closed.
-
-        Return `None` if the run did not end by closing its stream.
-        """
+        """Return how many items of the run's stream were read, if it was closed early."""
         if self.closed is None or self.closed["how"] != "closed" or not self.closed.get("v"):
             return None
         ended = self.data(self.closed["v"])
@@ -197,7 +165,7 @@ def parse(lines: Iterable[bytes | str | Mapping[str, Any]], *, where: str = "thi
     found: dict[str, dict[int, list[Mapping[str, Any]]]] = {}
     for line in lines:
         body = _body(line)
-        if body is not None and not _tells_of_a_replay(body):
+        if body is not None and not _is_outcome(body):
             # Keep the first of duplicate parts.
             found.setdefault(str(body["tape_id"]), {}).setdefault(_part(body), body["records"])
     if not found:
@@ -233,7 +201,7 @@ def _part(body: Mapping[str, Any]) -> int:
     return part
 
 
-def _tells_of_a_replay(body: Mapping[str, Any]) -> bool:
+def _is_outcome(body: Mapping[str, Any]) -> bool:
     """Return whether a part holds the outcome of a re-execution instead of the tape."""
     first = body["records"][0] if body["records"] else None
     return isinstance(first, Mapping) and first.get("r") == "replayed"
@@ -247,25 +215,26 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
             # Stop at a gap: later records may depend on the missing ones.
             problems.append(("partly", f"part {expected} of the tape is missing"))
             break
-        records += map(shapes.check, parts[expected])
+        records += parts[expected]
     header: Mapping[str, Any] = {}
     closed: Mapping[str, Any] | None = None
     calls: dict[int, Call] = {}
-    decisions: list[TapeDecision] = []
+    decisions: list[shapes.TapeDecision] = []
     begun = given = 0
     for record in records:
-        kind = record.get("r")
+        found = shapes.read(record)
+        kind = record["r"]
         if kind == "run":
             header = header or record
         elif kind == "open":
-            calls[record["n"]] = _call(record, given)
-            begun = max(begun, record["n"])
+            calls[found.number] = _call(found, given)
+            begun = max(begun, found.number)
         elif kind in ("end", "chunk"):
             given += 1
-            _give(calls, record, begun)
+            if (call := calls.get(found.call)) is not None:
+                _give(call, found, begun, chunk=kind == "chunk")
         elif kind == "decision":
-            value, among = record.get("v"), record.get("among")
-            decisions.append(TapeDecision(record["p"], record["type"], value, among))
+            decisions.append(found)
         elif kind == "problem":
             problems.append((record["state"], record["reason"]))
         elif kind == "closed":
@@ -277,50 +246,17 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
     return Tape(tape_id, header, calls, decisions, blobs, closed, tuple(problems), tuple(records))
 
 
-def _call(record: Mapping[str, Any], given: int) -> Call:
-    return Call(
-        number=record["n"],
-        parent=record["p"],
-        kind=record["k"],
-        name=record["name"],
-        function=record.get("f", ""),
-        form=record["c"],
-        arguments=record.get("a"),
-        arguments_hash=record.get("h") or _hash(record.get("a")),
-        lane=record.get("l", 0),
-        at=record["t"],
-        inner=bool(record.get("i")),
-        effect=record.get("e", ""),
-        task=record.get("j", 0),
-        after=given,
-    )
+def _call(found: shapes.OpenRecord, given: int) -> Call:
+    if not found.arguments_hash and found.arguments is not None and found.arguments[:1] == "=":
+        # The hash of inline arguments is not recorded.
+        found.arguments_hash = payloads.hash_of(payloads.read(found.arguments, {}))
+    return Call(**msgspec.structs.asdict(found), after=given)
 
 
-def _hash(arguments: str | None) -> str:
-    """Return the hash of inline arguments."""
-    if arguments is None or not arguments.startswith("="):
-        return ""
-    return payloads.hash_of(payloads.read(arguments, {}))
-
-
-def _give(calls: dict[int, Call], record: Mapping[str, Any], begun: int) -> None:
-    call = calls.get(record["n"])
-    if call is None:
-        return
-    turn = record.get("g")
-    given = Given(
-        order=record["q"],
-        turn=(turn[0], turn[1]) if turn else None,
-        at=record["t"],
-        how=record.get("how", "chunk"),
-        value=record.get("v"),
-        waited=bool(record.get("s")),
-        awaited=bool(record.get("w")),
-        call=call.number,
-        index=len(call.chunks) if record["r"] == "chunk" else -1,
-        after=begun,
-    )
-    if record["r"] == "chunk":
+def _give(call: Call, found: shapes.GivenRecord, begun: int, *, chunk: bool) -> None:
+    index = len(call.chunks) if chunk else -1
+    given = Given(**msgspec.structs.asdict(found), index=index, after=begun)
+    if chunk:
         call.chunks.append(given)
     else:
         call.end = given

@@ -16,21 +16,18 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Final
 
 from tracereel.tape.loops import Clock
-from tracereel.tape.patches import ReplayPatches
 from tracereel.tape.thread_ownership import Members
 
 _in_force: Final[list["Freeze"]] = []
 _lock: Final = threading.Lock()
-_patches: Final = ReplayPatches()
+_undo: Final = ExitStack()
+"""Restores what was replaced."""
 _DATETIME: Final[Any] = dt.datetime
-_TIME, _TIME_NS, _LOCALTIME, _GMTIME = time.time, time.time_ns, time.localtime, time.gmtime
-_CTIME, _ASCTIME, _STRFTIME = time.ctime, time.asctime, time.strftime
-_MONOTONIC, _MONOTONIC_NS = time.monotonic, time.monotonic_ns
-_COUNTER, _COUNTER_NS = time.perf_counter, time.perf_counter_ns
-_UUID1, _UUID4 = uuid.uuid1, uuid.uuid4
+_STEADY: Final = (time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns)
 PATIENCE: Final = 1.0
 """Seconds for which time may stand still; then it advances for polling programs."""
 
@@ -47,7 +44,7 @@ class Freeze:
         self._seed = seed
         self._members = members
         self._draw = random.Random(seed)  # noqa: S311 - must be reproducible
-        self._steady = {real: real() for real in (_MONOTONIC, _MONOTONIC_NS, _COUNTER, _COUNTER_NS)}
+        self._steady: dict[Any, float] = {real: real() for real in _STEADY}
         self._latest = 0.0
         self._reading = threading.Lock()
 
@@ -68,7 +65,7 @@ class Freeze:
             if self in _in_force:
                 _in_force.remove(self)
                 if not _in_force:
-                    _patches.undo()
+                    _undo.close()
 
     def is_here(self) -> bool:
         """Return whether the calling code belongs to this re-execution."""
@@ -79,12 +76,11 @@ class Freeze:
         return self._begin + self._elapsed()
 
     def steady(self, real: Callable[[], Any]) -> float:
-        """Return the value of a monotonic clock in seconds, continued from its real value."""
-        return self._steady[real] + self._elapsed()
-
-    def steady_ns(self, real: Callable[[], Any]) -> int:
-        """Return the value of a monotonic clock in nanoseconds."""
-        return int(self._steady[real]) + round(self._elapsed() * 1e9)
+        """Return the value of a monotonic clock, continued from its real value."""
+        begin = self._steady[real]
+        if isinstance(begin, int):
+            return begin + round(self._elapsed() * 1e9)  # one of the clocks in nanoseconds
+        return begin + self._elapsed()
 
     def _elapsed(self) -> float:
         """Return seconds since the beginning of the run; never decreases."""
@@ -104,70 +100,41 @@ def _here() -> Freeze | None:
     return next((each for each in reversed(_in_force) if each.is_here()), None)
 
 
-def _time() -> float:
-    found = _here()
-    return found.now() if found is not None else _TIME()
+def _frozen(real: Callable[..., Any], read: Callable[[Freeze], Any]) -> Callable[..., Any]:
+    """Return a function that reads from the caller's freeze, if it belongs to one."""
+
+    def read_or_call(*args: Any, **kwargs: Any) -> Any:
+        found = _here()
+        return read(found) if found is not None else real(*args, **kwargs)
+
+    return read_or_call
 
 
-def _time_ns() -> int:
-    found = _here()
-    return round(found.now() * 1e9) if found is not None else _TIME_NS()
+_time: Final = _frozen(time.time, Freeze.now)
 
 
-def _localtime(seconds: float | None = None) -> time.struct_time:
-    return _LOCALTIME(_time() if seconds is None else seconds)
+def _of_now(real: Callable[..., Any], now: Callable[[], Any], given: int = 0) -> Callable[..., Any]:
+    """Return a time function whose optional argument, after `given` others, defaults to `now`."""
+
+    def convert(*args: Any) -> Any:
+        rest = args[given:]
+        return real(*args) if rest and rest[0] is not None else real(*args[:given], now())
+
+    return convert
 
 
-def _gmtime(seconds: float | None = None) -> time.struct_time:
-    return _GMTIME(_time() if seconds is None else seconds)
+_localtime: Final = _of_now(time.localtime, _time)
 
 
-def _ctime(seconds: float | None = None) -> str:
-    return _CTIME(_time() if seconds is None else seconds)
+def _steady(real: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a monotonic clock; modules that wait in real time get the real one."""
 
+    def read() -> Any:
+        caller = str(sys._getframe(1).f_globals.get("__name__"))  # noqa: SLF001 - documented
+        found = None if caller.partition(".")[0] in _KEEP_REAL_TIME else _here()
+        return found.steady(real) if found is not None else real()
 
-def _asctime(moment: Any = None) -> str:
-    return _ASCTIME(_localtime() if moment is None else moment)
-
-
-def _strftime(form: str, moment: Any = None) -> str:
-    return _STRFTIME(form, _localtime() if moment is None else moment)
-
-
-def _reader() -> Freeze | None:
-    """Return `_here()`, or `None` if the calling module needs real time."""
-    name = str(sys._getframe(2).f_globals.get("__name__"))  # noqa: SLF001 - the caller's caller
-    return None if name.partition(".")[0] in _KEEP_REAL_TIME else _here()
-
-
-def _monotonic() -> float:
-    found = _reader()
-    return found.steady(_MONOTONIC) if found is not None else _MONOTONIC()
-
-
-def _monotonic_ns() -> int:
-    found = _reader()
-    return found.steady_ns(_MONOTONIC_NS) if found is not None else _MONOTONIC_NS()
-
-
-def _counter() -> float:
-    found = _reader()
-    return found.steady(_COUNTER) if found is not None else _COUNTER()
-
-
-def _counter_ns() -> int:
-    found = _reader()
-    return found.steady_ns(_COUNTER_NS) if found is not None else _COUNTER_NS()
-
-
-def _uuid1(*given: Any, **named: Any) -> uuid.UUID:
-    found = _here()
-    return found.uuid(1) if found is not None else _UUID1(*given, **named)
-
-
-def _uuid4() -> uuid.UUID:
-    found = _here()
-    return found.uuid(4) if found is not None else _UUID4()
+    return read
 
 
 class _Kind(type):
@@ -200,20 +167,16 @@ class _Datetime(_DATETIME, metaclass=_Kind):  # type: ignore[misc]
 _Datetime.__name__ = _Datetime.__qualname__ = "datetime"
 _FROZEN: Final[dict[tuple[Any, str], Any]] = {
     (time, "time"): _time,
-    (time, "time_ns"): _time_ns,
+    (time, "time_ns"): _frozen(time.time_ns, lambda freeze: round(freeze.now() * 1e9)),
     (time, "localtime"): _localtime,
-    (time, "gmtime"): _gmtime,
-    (time, "ctime"): _ctime,
-    (time, "asctime"): _asctime,
-    (time, "strftime"): _strftime,
-    (time, "monotonic"): _monotonic,
-    (time, "monotonic_ns"): _monotonic_ns,
-    (time, "perf_counter"): _counter,
-    (time, "perf_counter_ns"): _counter_ns,
-    (uuid, "uuid1"): _uuid1,
-    (uuid, "uuid4"): _uuid4,
+    (time, "gmtime"): _of_now(time.gmtime, _time),
+    (time, "ctime"): _of_now(time.ctime, _time),
+    (time, "asctime"): _of_now(time.asctime, _localtime),
+    (time, "strftime"): _of_now(time.strftime, _localtime, 1),
+    (uuid, "uuid1"): _frozen(uuid.uuid1, lambda freeze: freeze.uuid(1)),
+    (uuid, "uuid4"): _frozen(uuid.uuid4, lambda freeze: freeze.uuid(4)),
     (dt, "datetime"): _Datetime,
-}
+} | {(time, real.__name__): _steady(real) for real in _STEADY}
 _UNTOUCHED: Final = frozenset({"tracereel", "datetime", "_datetime", *sys.stdlib_module_names}) | {
     "pydantic", "pydantic_core", "msgspec", "opentelemetry", "pytest", "_pytest", "hypothesis", "numpy"
 }  # fmt: skip
@@ -224,30 +187,23 @@ _KEEP_REAL_TIME: Final = _UNTOUCHED | {
 """The same, and event loops, which wait in real time."""
 
 
-class _State:
-    """Adapter that restores random state through attribute assignment."""
-
-    _put: Any
-
-    def __init__(self, put: Any) -> None:
-        object.__setattr__(self, "_put", put)
-
-    def __setattr__(self, _name: str, value: Any) -> None:
-        self._put(value)
+def _replace(owner: Any, name: str, value: Any) -> None:
+    _undo.callback(setattr, owner, name, getattr(owner, name))
+    setattr(owner, name, value)
 
 
 def _put_in_place() -> None:
     """Replace functions in their modules and wherever the program has imported them."""
     known = {id(getattr(owner, name)): value for (owner, name), value in _FROZEN.items()}
     for (owner, name), value in _FROZEN.items():
-        _patches.put(owner, name, value)
+        _replace(owner, name, value)
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in _UNTOUCHED or module is None:
             continue
         for attribute, value in list(vars(module).items()):
             if (found := known.get(id(value))) is not None:
-                _patches.put(module, attribute, found)
-    _patches.restore_later(_State(random.setstate), "state", random.getstate())
+                _replace(module, attribute, found)
+    _undo.callback(random.setstate, random.getstate())
     numbers: Any = sys.modules.get("numpy.random")
     if numbers is not None:
-        _patches.restore_later(_State(numbers.set_state), "state", numbers.get_state())
+        _undo.callback(numbers.set_state, numbers.get_state())

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from tracereel._runtime.compat import running_loop_or_none
 from tracereel.tape.format import Given
 from tracereel.tape.loop_ticks import HOPS
 from tracereel.tape.result_order import Reel
@@ -102,11 +103,9 @@ class Loops:
         """Take control of a loop (default: the running one) until `restore`."""
         if self._over:
             return
+        loop = loop or running_loop_or_none()
         if loop is None:
-            try:
-                loop = asyncio.get_running_loop()
-            except RuntimeError:
-                return
+            return
         selector = getattr(loop, "_selector", None)
         if selector is None:
             self._pump(loop)
@@ -124,10 +123,7 @@ class Loops:
     def reach(self, microseconds: int) -> None:
         """Advance to the recorded start of a call, but not past a timer."""
         ahead = microseconds / 1e6 - self._clock.elapsed()
-        try:
-            loop: Any = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
+        loop: Any = running_loop_or_none()
         timers = getattr(loop, "_scheduled", None)
         if timers:
             # The timer was set just before, and a busy machine delayed the recorded call.

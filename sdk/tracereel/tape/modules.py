@@ -48,9 +48,6 @@ def for_tape(path: str, folder: str = "", announce: Announce | None = None) -> M
     Args:
         folder: folder of the program, relative to the directory where it was started.
         announce: callback that is called before anything is imported.
-
-    Raises:
-        TapeError: there is no such module, it may not be imported, or the import fails.
     """
     module_name = path.partition(":")[0]
     loaded = classes.loaded(module_name)
@@ -66,11 +63,7 @@ def for_tape(path: str, folder: str = "", announce: Announce | None = None) -> M
 
 
 def imported(path: str) -> ModuleType:
-    """Import the module of `module:function`.
-
-    Raises:
-        TapeError: the import fails, for whatever reason.
-    """
+    """Import the module of `module:function`."""
     module_name = path.partition(":")[0]
     try:
         return importlib.import_module(module_name)
@@ -105,11 +98,7 @@ def _folders(folder: str) -> list[str]:
 
 
 def _find(path: str, folders: Sequence[str]) -> Found:
-    """Find a module and its parent packages without importing them.
-
-    Raises:
-        TapeError: there is no such module, or it may not be imported.
-    """
+    """Find a module and its parent packages without importing them."""
     module_name = path.partition(":")[0]
     name, inside, file, first = "", None, "", ""
     for part in module_name.split("."):
@@ -196,11 +185,7 @@ def _below(file: str, folder: str) -> bool:
 
 
 def member(owner: Any, name: str) -> Any:
-    """Return a member of a module or class without running its code.
-
-    Raises:
-        KeyError: there is no such member, or the owner is neither a module nor a class.
-    """
+    """Return a member of a module or class without running its code."""
     # `isinstance` would consult the object's `__class__`.
     if not issubclass(type(owner), (type, ModuleType)):
         raise KeyError(name)

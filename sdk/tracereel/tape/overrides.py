@@ -113,11 +113,7 @@ class Overrides:
 
 
 def result_like(tape: "Tape", target: str | int, changes: Any) -> Any:
-    """Convert JSON data to a result; of a recorded object, change these fields.
-
-    Raises:
-        TapeError: the object has no such field.
-    """
+    """Convert JSON data to a result; of a recorded object, change these fields."""
     made = tape.boundaries()
     call = next((c for n, c in enumerate(made, 1) if target in (c.name, n)), None)
     if not isinstance(changes, dict) or call is None or call.end is None or call.end.value is None:

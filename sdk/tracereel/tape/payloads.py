@@ -140,11 +140,7 @@ class MissingPayloadError(ValueError):
 
 
 def read(reference: str | None, blobs: Mapping[str, str]) -> Any:
-    """Return the data of a reference.
-
-    Raises:
-        MissingPayloadError: the data is not on the tape, or is malformed.
-    """
+    """Return the data of a reference."""
     if reference is None:
         raise MissingPayloadError("the value was too long to be kept")
     try:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tracereel._core.tape_session import Live
 from tracereel.tape import codec
-from tracereel.tape.comparing import ends_alike, note_unread
-from tracereel.tape.differences import differences
+from tracereel.tape.differences import differences, ends_alike
 from tracereel.tape.divergence import (
     Divergence,
     DivergenceError,
@@ -25,6 +24,7 @@ from tracereel.tape.overrides import Override, Overrides
 from tracereel.tape.payloads import hash_of, pack, same
 from tracereel.tape.result_order import Reel
 from tracereel.tape.serving import Forced, LiveCall, RepeatedCall, RootCall, ServedCall
+from tracereel.tape.sessions import RUNS, PlainSession
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 Mode = Literal["strict", "report", "live-after"]
 MODES: Final = ("strict", "report", "live-after")
 HARMLESS: Final = ("pure", "read")
+UNDECLARED: Final = "no effect, so it may write"
 _EXPECTED: Final = frozenset({"changed", "extra", "missing", "out of order", "decision", "output"})
 """Kinds of divergence that are expected in a branch."""
-_RUNS: Final = Live()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,23 @@ class Options:
     compare_output: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class _MadeCall:
+    """Call that the program makes; the fields are those of `TapeSession.begin`."""
+
+    execution: "Execution | None"
+    around: "Execution | None"
+    kind: str
+    name: str
+    function: Any
+    arguments: Any
+    form: str
+    effect: str
+
+
 @dataclass(slots=True)
-class Player:
-    """Serves one tape."""
+class Player(PlainSession):
+    """Session that serves calls from one tape."""
 
     tape: Tape
     options: Options
@@ -90,36 +104,25 @@ class Player:
         self.loops = Loops(
             self.reel,
             self.clock,
-            stalled=self._stalled,
+            stalled=self.stalled,
             stall_seconds=stall_seconds,
             has_threads=self.has_threads,
         )
-        self._judge = Judge(self.tape, self.diverged)
+        self._judge = Judge(self.tape, self.diverged, self._asked)
         self._overrides = Overrides(self.options.overrides)
         self._root = CallPosition.root(self.tape)
 
-    def begin(
-        self,
-        execution: "Execution | None",
-        *,
-        around: "Execution | None",
-        kind: str,
-        name: str,
-        function: Any,
-        arguments: Any,
-        form: str,
-        effect: str,
-    ) -> Any:
+    def begin(self, execution: "Execution | None", **about: Any) -> Any:
         """Begin a call; return an object that serves it or lets it run."""
         self.loops.adopt()
-        given = arguments.items() if isinstance(arguments, dict) else arguments
-        packed = pack(dict(given), self.privacy)
-        data = packed.data
+        made = _MadeCall(execution, **about)
+        given = made.arguments
+        packed = pack(dict(given.items() if isinstance(given, dict) else given), self.privacy)
         with self._lock:
-            parent = self._place_of(around)
-            path = parent.step(kind, name)
-            if kind not in BOUNDARIES or form == "block" or parent.inside:
-                return self._scope(parent, execution, path, kind, name, data)
+            parent = self._place_of(made.around)
+            path = parent.step(made.kind, made.name)
+            if made.kind not in BOUNDARIES or made.form == "block" or parent.inside:
+                return self._scope(made, parent, path, packed.data)
             if self.over and not self.live:
                 raise NotAllowedError(
                     f"{path} is not called: the replay of {self.tape.trace_id} is over, and this"
@@ -128,40 +131,46 @@ class Player:
             if self._stopped():
                 # The program caught the divergence, or other tasks still run: stop them here.
                 raise DivergenceError(self.report.divergences[0])
-            note_unread(self.report, f"an argument of {name}", packed)
-            digest = hash_of(data)
-            call = parent.exact(kind, name, digest)
-            if call is None:
-                call = self._displaced.pop((kind, name, digest), None)
-            if call is None and not self.live:
-                call = parent.moved(kind, name, digest)
-            lane = int(threading.get_ident() != self._first_thread)
-            self._begun += 1
-            forked = self._forks_here(name)
-            if not self.live and not forked:
-                if call is not None:
-                    self._judge.called(call, path, lambda: location(function), lane)
-                    self._go_on_live()
-                else:
-                    call = self._unknown(parent, kind, name, path, data, function)
-            elif not self.live:
-                self._leave_tape()
-            elif call is not None:
-                self._judge.comes_after_all(call)
-            forced = self._overrides.result_of(name, self._begun)
+            self.report.note_unread(f"an argument of {made.name}", packed)
+            call = self._matching(made, parent, path, packed.data)
+            forced = self._overrides.result_of(made.name, self._begun)
             if forced is not None:
                 if call is not None:
                     self._pass_over(call, parent)
                 return Forced(forced)
             if self.live:
-                return self._run_live(execution, name, path, kind, effect, function)
+                return self._run_live(made, path)
             if call is None:
-                return self._repeat(parent, kind, name, path)
+                return self._repeat(made, parent, path)
             self._asked[call.number] = parent
             self.reel.begun(call.number)
             self.report.served += 1
             self.loops.reach(call.at)
             return ServedCall(self, call)
+
+    def _matching(
+        self, made: "_MadeCall", parent: CallPosition, path: str, data: dict[str, Any]
+    ) -> Call | None:
+        """Return the call of the tape that this one stands for; leave the tape where it forks."""
+        digest = hash_of(data)
+        call = parent.exact(made.kind, made.name, digest)
+        if call is None:
+            call = self._displaced.pop((made.kind, made.name, digest), None)
+        if call is None and not self.live:
+            call = parent.moved(made.kind, made.name, digest)
+        lane = int(threading.get_ident() != self._first_thread)
+        self._begun += 1
+        forked = self._forks_here(made.name)
+        if not self.live and not forked:
+            if call is None:
+                return self._unknown(made, parent, path, data)
+            self._judge.called(call, path, lambda: location(made.function), lane)
+            self._go_on_live()
+        elif not self.live:
+            self._leave_tape()
+        elif call is not None:
+            self._judge.comes_after_all(call)
+        return call
 
     def _forks_here(self, name: str) -> bool:
         """Return whether live execution starts at the current call."""
@@ -180,27 +189,22 @@ class Player:
         """Mark the results of a call as delivered, because an override replaces them."""
         self._asked[call.number] = parent
         self.reel.begun(call.number)
-        for given in (*call.chunks, *([call.end] if call.end is not None else ())):
+        for given in call.results():
             self.reel.done(given)
 
     def _scope(
-        self,
-        parent: CallPosition,
-        execution: "Execution | None",
-        path: str,
-        kind: str,
-        name: str,
-        data: dict[str, Any],
+        self, made: "_MadeCall", parent: CallPosition, path: str, data: dict[str, Any]
     ) -> Live:
         call = None
         if not parent.inside:
-            call = parent.exact(kind, name, hash_of(data)) or parent.nearest(kind, name)
+            exact = parent.exact(made.kind, made.name, hash_of(data))
+            call = exact or parent.nearest(made.kind, made.name)
         place = CallPosition(call, path, around=parent, inside=parent.inside)
-        if execution is not None:
-            execution.place = place
+        if made.execution is not None:
+            made.execution.place = place
         root = parent is self._root and not self._rooted and call is not None
         self._rooted = self._rooted or root
-        return RootCall(self) if root else _RUNS
+        return RootCall(self) if root else RUNS
 
     def _place_of(self, around: "Execution | None") -> CallPosition:
         if around is None:
@@ -215,18 +219,9 @@ class Player:
         return found
 
     def _unknown(
-        self,
-        parent: CallPosition,
-        kind: str,
-        name: str,
-        path: str,
-        data: dict[str, Any],
-        function: Any,
+        self, made: "_MadeCall", parent: CallPosition, path: str, data: dict[str, Any]
     ) -> Call | None:
-        """Handle a call that is not on the tape.
-
-        Return the nearest remaining call to serve instead, or `None`.
-        """
+        """Handle a call that is not on the tape; return the nearest one to serve instead, if any."""
         threaded = threading.get_ident() != self._first_thread
         if not self.tape.complete and (threaded or self._tape_used_up()):
             # Threads and tasks begin in any order, so the missing part may precede the recorded
@@ -235,30 +230,26 @@ class Player:
         if self.options.branch:
             self._leave_tape()
             return None
-        near = parent.nearest(kind, name)
+        near = parent.nearest(made.kind, made.name)
         if near is None:
             lost = threaded and parent is self._root and self._rooted
-            self._judge.not_there(name, path, data, location(function), lost=lost)
+            self._judge.not_there(made.name, path, data, location(made.function), lost=lost)
         else:
-            self._judge.changed(near, path, data, lambda: location(function))
+            self._judge.changed(near, path, data, lambda: location(made.function))
             # If the substituted call is made later, this one was an extra call.
-            self._displaced[kind, name, near.arguments_hash] = near
+            self._displaced[made.kind, made.name, near.arguments_hash] = near
         if self.options.mode == "live-after":
             self._leave_tape()
             return None
         return near
 
-    def _repeat(self, parent: CallPosition, kind: str, name: str, path: str) -> RepeatedCall:
-        """Serve the previous result of a call with the same name.
-
-        Raises:
-            DivergenceError: there is no previous result, so the run cannot continue.
-        """
+    def _repeat(self, made: "_MadeCall", parent: CallPosition, path: str) -> RepeatedCall:
+        """Serve the previous result of a call with the same name; without any, end the run."""
         before = [
             call
             for number, place in self._asked.items()
-            if (call := self.tape.calls[number]).kind == kind
-            and call.name == name
+            if (call := self.tape.calls[number]).kind == made.kind
+            and call.name == made.name
             and place is parent
             and self.reel.has_given(call.end)
         ]
@@ -269,30 +260,22 @@ class Player:
                     f"Note: the run went no further: the tape has nothing to give for {path}."
                 )
             raise DivergenceError(self.report.divergences[-1])
-        self.report.notes.append(f"Note: {path} was given what {name} gave before, to go on.")
+        self.report.notes.append(f"Note: {path} was given what {made.name} gave before, to go on.")
         self.report.served += 1
         return RepeatedCall(self, before[-1])
 
-    def _run_live(
-        self,
-        execution: "Execution | None",
-        name: str,
-        path: str,
-        kind: str,
-        effect: str,
-        function: Any,
-    ) -> Live:
-        if changes_something(kind, effect) and name not in self.options.allow:
-            said = effect or "no effect, so it may write"
+    def _run_live(self, made: "_MadeCall", path: str) -> Live:
+        name = made.name
+        if changes_something(made.kind, made.effect) and name not in self.options.allow:
             raise NotAllowedError(
-                f"{path} would run for real (it declares {said});"
+                f"{path} would run for real (it declares {made.effect or UNDECLARED});"
                 f" allow it by name (allow=[{name!r}], --allow {name}), or say what it gives"
                 f" (Override({name!r}, result=…), --result {name}=JSON)"
             )
         self.report.live += 1
-        if execution is not None:
-            execution.place = CallPosition(None, path, inside=True)
-        return LiveCall(self._overrides.arguments_of(name, self._begun), function)
+        if made.execution is not None:
+            made.execution.place = CallPosition(None, path, inside=True)
+        return LiveCall(self._overrides.arguments_of(name, self._begun), made.function)
 
     def _go_on_live(self, *, after: bool = False) -> None:
         """Continue live after a difference, if the mode is `live-after`."""
@@ -331,7 +314,7 @@ class Player:
         """Return whether a divergence has stopped the run."""
         return self.options.mode == "strict" and bool(self.report.divergences)
 
-    def _stalled(self, given: Given | None, *, hopeless: bool = False) -> BaseException | None:
+    def stalled(self, given: Given | None, *, hopeless: bool = False) -> BaseException | None:
         """Return the error for a stalled run, or `None` to continue out of order."""
         if self._stopped():
             return DivergenceError(self.report.divergences[0])
@@ -345,13 +328,11 @@ class Player:
         if not self.tape.complete:
             self.report.ended_early = True
             return TapeEndedError(f"the tape of {self.tape.trace_id} ends here")
-        divergence = Divergence("stalled", "", "the run", 0, detail=self._awaits(given))
-        if given is not None:
-            call = self.tape.calls[given.call]
-            divergence = Divergence("stalled", call.name, call.name, 0, detail=self._awaits(given))
+        name = self.tape.calls[given.call].name if given is not None else ""
+        divergence = Divergence("stalled", name, name or "the run", 0, detail=self._awaits(given))
         missing = None
         if given is None or given.call not in self._asked:
-            missing = self._judge.first_missing(lambda call: call.number in self._asked)
+            missing = next(self._judge.missing(), None)
         found = [divergence] if missing is None else [missing, divergence]
         self.report.divergences += found[:1] if self.options.mode == "strict" else found
         return DivergenceError(found[0])
@@ -362,30 +343,24 @@ class Player:
         state = "was called and waits" if given.call in self._asked else "has not been called"
         return f"next on the tape is the end of {self.tape.calls[given.call].name}, which {state}"
 
-    def stall(self, given: Given) -> BaseException | None:
-        """Return the error for a thread whose wait has stalled, or `None` to continue."""
-        return self._stalled(given)
-
     def ended(self, how: str, value: Any) -> None:
         """Compare the end of the outermost call with the tape."""
         closed = self.tape.closed
         if closed is None or self.live or self._stopped():
             return
         with self._lock:
-            self._judge.at_the_end(lambda call: call.number in self._asked)
+            self._judge.at_the_end()
             if not self.options.compare_output or closed["how"] == "block":
                 return
             packed = pack(value, self.privacy)
-            now = packed.data
-            note_unread(self.report, "the result of the run", packed)
+            self.report.note_unread("the result of the run", packed)
             recorded = self.tape.data(closed["v"]) if closed.get("v") else None
-            if closed["how"] == how and ends_alike(how, now, recorded):
+            if closed["how"] == how and ends_alike(how, packed.data, recorded):
                 return
             name = str(self.tape.header.get("name"))
             detail = "" if closed["how"] == how else f"it {how}, and {closed['how']} on the tape"
-            self.diverged(
-                Divergence("output", name, name, 0, differences(recorded, now), detail=detail)
-            )
+            differing = differences(recorded, packed.data)
+            self.diverged(Divergence("output", name, name, 0, differing, detail=detail))
 
     def finish(self) -> None:
         """End the re-execution and report missing calls."""
@@ -394,7 +369,7 @@ class Player:
             if self.live:
                 self._judge.certain()
             elif not self.report.ended_early:
-                self._judge.at_the_end(lambda call: call.number in self._asked)
+                self._judge.at_the_end()
                 self._not_begun()
         self.loops.restore()
 
@@ -426,12 +401,9 @@ class Player:
         if unasked and not inside:
             raise NotAllowedError(
                 f"the block of {name} cannot be served and would run for real"
-                f" (it declares {effect or 'no effect, so it may write'}); make it a function, or"
+                f" (it declares {effect or UNDECLARED}); make it a function, or"
                 f" allow it by name (allow=[{name!r}], --allow {name})"
             )
-
-    def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
-        """Do nothing; blocks are not compared."""
 
     def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
         """Return whether a decision is forced, and its value."""
@@ -459,20 +431,12 @@ class Player:
             now = pack(result, self.privacy).data
             if not same(recorded, now):
                 self._judge.certain()
-                path = f"{place.path} / {decision_type}"
-                self.diverged(
-                    Divergence(
-                        "decision", decision_type, path, 0, differences(recorded, now), location()
-                    )
-                )
+                path, differing = f"{place.path} / {decision_type}", differences(recorded, now)
+                self.diverged(Divergence("decision", decision_type, path, 0, differing, location()))
                 self._go_on_live(after=True)
 
     def value(self, given: Given) -> Any:
-        """Decode the result of a call into a new value.
-
-        Raises:
-            BaseException: the exception that the call raised.
-        """
+        """Decode the result of a call into a new value."""
         if given.value is None:
             raise ValueError("the value of this call was not kept on the tape")
         found = codec.decode(self.tape.data(given.value))

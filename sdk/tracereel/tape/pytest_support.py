@@ -17,7 +17,7 @@ from tracereel.tape.export import redacted, relisted
 from tracereel.tape.format import BOUNDARIES, TapeError, load, parse
 from tracereel.tape.guards import NetworkBlockedError
 from tracereel.tape.null_recorder import QuietRecorder
-from tracereel.tape.player import changes_something
+from tracereel.tape.player import UNDECLARED, changes_something
 from tracereel.tape.recording import Recordings
 from tracereel.tape.replaying import Replaying, replay
 
@@ -28,11 +28,7 @@ _ENDS = (DivergenceError, NetworkBlockedError, NotAllowedError, TapeEndedError, 
 
 
 def run_of(item: Any, *, update: bool) -> "Replaying | Updating":
-    """Return the `tape_run` fixture of a marked test.
-
-    Raises:
-        pytest.UsageError: the marker names no tape.
-    """
+    """Return the `tape_run` fixture of a marked test."""
     marker = item.get_closest_marker("tracereel_tape")
     if marker is None or len(marker.args) != 1:
         raise pytest.UsageError(
@@ -123,9 +119,8 @@ class _Asking(Recordings):
 
     def _ask(self, around: "Execution | None", kind: str, name: str, effect: str) -> None:
         if changes_something(kind, effect) and name not in self._allow and not _inside(around):
-            said = effect or "no effect, so it may write"
             raise NotAllowedError(
-                f"{name} would run for real (it declares {said}); allow it by name:"
+                f"{name} would run for real (it declares {effect or UNDECLARED}); allow it by name:"
                 f" @pytest.mark.tracereel_tape({self._tape!r}, allow=[{name!r}])"
             )
 

@@ -16,6 +16,7 @@ from tracereel.tape import format as tape_format
 from tracereel.tape.codec import EncodedValue, encode
 from tracereel.tape.gate import ResultGate
 from tracereel.tape.run_tape import RunTape, TapeNode
+from tracereel.tape.sessions import RUNS, PlainSession
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -26,7 +27,7 @@ MAX_ITEMS: Final = 10_000
 """Stream items that are kept as the result of a run."""
 
 
-class RecordedCall(Live, TapeNode):
+class _RecordedCall(Live, TapeNode):
     """Call that runs and is recorded."""
 
     __slots__ = ("_awaited", "_boundary", "_gate", "_items", "_opened", "_root", "holds")
@@ -110,8 +111,8 @@ class RecordedCall(Live, TapeNode):
         tape.give(self, how, taken, turn, waited=waited, chunk=chunk, awaited=awaited)
 
 
-class Recordings:
-    """`Session` that runs every call and records it."""
+class Recordings(PlainSession):
+    """Session that runs every call and records it."""
 
     def __init__(self, settings: "header.TapeSettings") -> None:
         self._settings = settings
@@ -132,17 +133,17 @@ class Recordings:
         try:
             owner = execution if execution is not None else around
             if owner is None:
-                return _UNRECORDED
+                return RUNS
             known = getattr(around, "tape", None) if around is not None else None
             if known is None or around is None or around.trace is not owner.trace:
                 known = self._node_of(around, owner)
             if known is None:
-                return _UNRECORDED
+                return RUNS
             parent: TapeNode = known
             tape = parent.tape
             root = parent is tape.root and execution is not None
             boundary = kind in tape_format.BOUNDARIES
-            call = RecordedCall(
+            call = _RecordedCall(
                 tape,
                 boundary=boundary,
                 gate=self._settings.gate if boundary and not parent.inside else None,
@@ -167,10 +168,7 @@ class Recordings:
             return call
         except Exception as error:  # noqa: BLE001 - on an internal error the call runs unrecorded
             guard.report("tape", error)
-            return _UNRECORDED
-
-    def begins_block(self, execution: "Execution", effect: str) -> None:
-        """Do nothing; recording allows every `with` block."""
+            return RUNS
 
     def ended_block(self, execution: "Execution", error: BaseException | None) -> None:
         """Record the end of a `with` block, and of the run if outermost."""
@@ -194,18 +192,13 @@ class Recordings:
         recorded call.
         """
         node = self._node_of(execution, execution)
-        if isinstance(node, RecordedCall):
+        if isinstance(node, _RecordedCall):
             return
         around = getattr(execution.parent, "tape", None)
         covered = node is not None and (node.covered or getattr(around, "covered", False))
         if node is not None and not (execution.kind == "llm" and covered):
             reason = f"the block of {execution.kind} {execution.name!r} cannot be served"
             node.tape.problem("partly", reason)
-
-    def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
-        """Return that no decision is forced."""
-        del execution, decision_type
-        return False, None
 
     def decided(
         self, execution: "Execution | None", decision_type: str, result: Any, candidates: Any
@@ -264,5 +257,4 @@ def choice_of(config: Config) -> dict[str, Any]:
     return {"recording": config.record} if config.record == "errors" else {}
 
 
-_UNRECORDED: Final = Live()
 _NOT_RECORDED: Final = "not recorded"

@@ -32,11 +32,12 @@ from tracereel.tape.entry import entry_point, fitting
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.freezing import Freeze
 from tracereel.tape.loops import Clock
-from tracereel.tape.null_recorder import Apart, QuietRecorder
+from tracereel.tape.null_recorder import QuietRecorder
 from tracereel.tape.outcome import outcome, told
 from tracereel.tape.overrides import Override
 from tracereel.tape.player import MODES, Mode, Options, Player
 from tracereel.tape.recording import Recordings
+from tracereel.tape.sessions import Apart
 from tracereel.tape.thread_ownership import Members
 
 _STOPPED: Final = (
@@ -159,7 +160,8 @@ class Replaying:
         active = _recorder.active() if self._branch else None
         if active is not None:
             self._borrowed = active, active.tape
-            active.tape = Apart(self._branched(player, active), active.tape, is_here)
+            apart: Any = Apart(self._branched(player, active), active.tape, is_here)
+            active.tape = apart
             return
         quiet = QuietRecorder.made(content=self._branch)
         quiet.tape = self._branched(player, quiet) if self._branch else player
@@ -312,11 +314,7 @@ class Replaying:
 
     @staticmethod
     def entry_arguments(tape: Tape) -> dict[str, Any]:
-        """Return the arguments with which the recorded run began.
-
-        Raises:
-            TapeError: they cannot be read.
-        """
+        """Return the arguments with which the recorded run began."""
         root = tape.calls.get(tape.header.get("n", 1))
         if root is None or root.arguments is None:
             return {}
@@ -341,11 +339,7 @@ async def _all_of(stream: Any, items: int | None) -> list[Any]:
 
 
 def check(tape: Tape) -> None:
-    """Check that a tape can be replayed.
-
-    Raises:
-        TapeError: it cannot.
-    """
+    """Check that a tape can be replayed."""
     if tape.state == "no":
         why = "; ".join(tape.reasons)
         raise TapeError(f"the run {tape.trace_id} cannot be replayed: {why}")
@@ -355,10 +349,6 @@ def open_tape(source: "str | Path | Tape") -> "tuple[Tape, Client | None]":
     """Open a tape by `Tape`, file path, or trace id in the collector.
 
     Return the tape, and the client if it came from the collector.
-
-    Raises:
-        TapeError: there is no such tape.
-        ClientError: the collector did not return it.
     """
     if isinstance(source, Tape):
         return source, None
@@ -371,12 +361,7 @@ def open_tape(source: "str | Path | Tape") -> "tuple[Tape, Client | None]":
 
 
 def fetched(client: "Client", trace_id: str) -> Tape:
-    """Fetch the tape of a trace from the collector.
-
-    Raises:
-        TapeError: the run was not recorded.
-        ClientError: there is no such run, or the collector did not return the tape.
-    """
+    """Fetch the tape of a trace from the collector."""
     try:
         lines = client.tape(trace_id).splitlines()
     except TraceNotFoundError:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from tracereel._runtime.compat import running_loop_or_none
 from tracereel.tape.format import Given, Tape
 
 STALL_SECONDS: Final = 10.0
@@ -64,21 +65,18 @@ class Reel:
         stall_seconds: float = STALL_SECONDS,
         has_threads: Callable[[], bool] = lambda: False,
     ) -> None:
-        found: list[Given] = []
-        for call in tape.boundaries():
-            found += call.chunks
-            if call.end is not None:
-                found.append(call.end)
-        self.order: list[Given] = sorted(found, key=lambda given: given.order)
+        calls = tape.boundaries()
+        given = (each for call in calls for each in call.results())
+        self.order: list[Given] = sorted(given, key=lambda each: each.order)
         self.condition = threading.Condition()
         self.waiting: dict[Key, Waiter] = {}
         self.endless: list[Waiter] = []
         """Tasks whose call has no end on the tape."""
         self._begun: dict[int, _Begun] = {}
-        for call in tape.boundaries():
+        for call in calls:
             self._begun.setdefault(call.lane, _Begun()).expected.append(call.number)
-        self._lanes = {call.number: call.lane for call in tape.boundaries()}
-        self._times = {call.number: call.at / 1e6 for call in tape.boundaries()}
+        self._lanes = {call.number: call.lane for call in calls}
+        self._times = {call.number: call.at / 1e6 for call in calls}
         self._place = {(each.call, each.index): i for i, each in enumerate(self.order)}
         self._done = [False] * len(self.order)
         self._at = 0
@@ -164,16 +162,8 @@ class Reel:
         return self.free or all(self._done[self._at : self._place[given.call, given.index]])
 
     def wait(self, given: Given) -> None:
-        """Wait in a thread for the turn of a result.
-
-        Raises:
-            StalledError: there is no more progress.
-        """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
+        """Wait in a thread for the turn of a result."""
+        if running_loop_or_none() is not None:
             # The loop is blocked while a plain function runs in it, so waiting would deadlock.
             self.done(given)
             return
@@ -194,11 +184,7 @@ class Reel:
             self.done(given)
 
     async def wait_async(self, given: Given) -> None:
-        """Wait in a task for the turn of a result.
-
-        Raises:
-            StalledError: there is no more progress.
-        """
+        """Wait in a task for the turn of a result."""
         if self.free or not given.waited or self._done[self._place[given.call, given.index]]:
             # On the tape this result arrived without a loop iteration.
             self.done(given)

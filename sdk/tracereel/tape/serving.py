@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tracereel._core.tape_session import Live
+from tracereel._core.tape_session import Live, Served
 from tracereel.tape import codec
 from tracereel.tape.divergence import Divergence, DivergenceError
 from tracereel.tape.format import Call
@@ -27,11 +27,13 @@ class RootCall(Live):
         self._items: list[Any] | None = None
 
     def returned(self, result: Any) -> None:
+        """Compare the result of the run."""
         items = self._items
         whole = result if items is None else {"items": items, "result": result}
         self._player.ended("returned", whole)
 
     def raised(self, error: BaseException) -> None:
+        """Compare the exception of the run."""
         if isinstance(error, Exception):
             self._player.ended("raised", error)
         elif isinstance(error, GeneratorExit) and self._items is not None:
@@ -41,6 +43,7 @@ class RootCall(Live):
                 self._player.ended("closed", {"items": self._items, "result": None})
 
     def gave(self, item: Any) -> None:
+        """Collect an item of the run's stream."""
         self._items = self._items if self._items is not None else []
         if len(self._items) < MAX_ITEMS:
             self._items.append(item)
@@ -56,6 +59,7 @@ class LiveCall(Live):
         self._function = function
 
     def changed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the arguments with the overridden ones."""
         others = dict(self._arguments)
         if others and args and self._function is not None:
             # Replace positional arguments in place.
@@ -66,58 +70,54 @@ class LiveCall(Live):
         return args, {**kwargs, **others}
 
 
-class Forced:
-    """Call whose result an override sets."""
-
-    awaited = False
-
-    def __init__(self, override: Override) -> None:
-        self._override = override
-
-    def give(self) -> Any:
-        if self._override.raises is not None:
-            raise self._override.raises
-        return codec.decode(codec.encode(self._override.result).data)
+class _GivenAtOnce(Served):
+    """Call whose result does not wait for its turn on the tape."""
 
     async def give_async(self) -> Any:
         return self.give()
 
-    def stream(self) -> Iterator[Any]:
-        return iter(self.give())
-
     async def stream_async(self) -> AsyncIterator[Any]:
-        for item in self.give():
+        for item in self.stream():
             yield item
 
     def stopped(self, error: BaseException) -> None:
         """Do nothing."""
 
 
-class RepeatedCall:
+class Forced(_GivenAtOnce):
+    """Call whose result an override sets."""
+
+    def __init__(self, override: Override) -> None:
+        self._override = override
+        self.awaited = False
+
+    def give(self) -> Any:
+        """Return a copy of the value, or raise the exception of the override."""
+        if self._override.raises is not None:
+            raise self._override.raises
+        return codec.decode(codec.encode(self._override.result).data)
+
+    def stream(self) -> Iterator[Any]:
+        """Return the items of the override."""
+        return iter(self.give())
+
+
+class RepeatedCall(_GivenAtOnce):
     """Call that is not on the tape and returns an earlier result at once."""
 
     def __init__(self, player: "Player", call: Call) -> None:
         self._player = player
         self._chunks = call.chunks
         self._end: Any = call.end
-        self.awaited: bool = self._end is not None and self._end.awaited
+        self.awaited = self._end is not None and bool(self._end.awaited)
 
     def give(self) -> Any:
+        """Return the earlier result."""
         return self._player.value(self._end)
 
-    async def give_async(self) -> Any:
-        return self.give()
-
     def stream(self) -> Iterator[Any]:
-        for chunk in self._chunks:
-            yield self._player.value(chunk)
-
-    async def stream_async(self) -> AsyncIterator[Any]:
-        for chunk in self._chunks:
-            yield self._player.value(chunk)
-
-    def stopped(self, error: BaseException) -> None:
-        """Do nothing."""
+        """Return the items of the earlier stream."""
+        return map(self._player.value, self._chunks)
 
 
 class ServedCall:
@@ -126,9 +126,10 @@ class ServedCall:
     def __init__(self, player: "Player", call: Call) -> None:
         self._player = player
         self._call = call
-        self.awaited = call.end is not None and call.end.awaited
+        self.awaited = call.end is not None and bool(call.end.awaited)
 
     def give(self) -> Any:
+        """Return the recorded result in its turn."""
         end = self._call.end
         if end is None or end.how in NOT_GIVEN:
             self._without_end()
@@ -138,7 +139,7 @@ class ServedCall:
         try:
             self._player.reel.wait(given)
         except StalledError:
-            error = self._player.stall(given)
+            error = self._player.stalled(given)
             if error is not None:
                 raise error from None
             self._player.reel.done(given)
@@ -147,6 +148,7 @@ class ServedCall:
         return self._player.value(given)
 
     async def give_async(self) -> Any:
+        """Return the recorded result in its turn."""
         end, player = self._call.end, self._player
         if end is None:
             await player.reel.wait_for_ever()
@@ -168,10 +170,12 @@ class ServedCall:
         raise DivergenceError(player.report.divergences[-1])
 
     def stream(self) -> Iterator[Any]:
+        """Yield each recorded item in its turn."""
         for chunk in self._call.chunks:
             yield self._at_its_turn(chunk)
 
     async def stream_async(self) -> AsyncIterator[Any]:
+        """Yield each recorded item in its turn."""
         for chunk in self._call.chunks:
             await self._player.reel.wait_async(chunk)
             yield self._player.value(chunk)
@@ -179,8 +183,7 @@ class ServedCall:
     def stopped(self, _error: BaseException) -> None:
         """Handle a stream that the program closed early, and note a difference."""
         call, player = self._call, self._player
-        rest = [*call.chunks, *([call.end] if call.end is not None else [])]
-        for given in rest:
+        for given in call.results():
             player.reel.done(given)
         if call.end is not None and call.end.how == "returned" and not player.over:
             player.report.notes.append(

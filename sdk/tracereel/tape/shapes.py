@@ -1,13 +1,13 @@
-"""Validation of tape records; a tape is untrusted data."""
+"""Records of a tape and their validation; a tape is untrusted data."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import msgspec
+from msgspec import field
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-_Reference = str | None
 
 
 class _Redaction(TypedDict, total=False):
@@ -43,38 +43,47 @@ class _Run(TypedDict, total=False):
     forked_from: _Origin | None
 
 
-class _Open(TypedDict):
-    n: _Number
-    p: _Number
-    k: str
+class OpenRecord(msgspec.Struct, eq=False):
+    """Beginning of a call."""
+
+    number: _Number = field(name="n")
+    parent: _Number = field(name="p")
+    kind: str = field(name="k")
     name: str
-    c: str
-    t: _Number
-    f: NotRequired[str]
-    a: NotRequired[_Reference]
-    h: NotRequired[str]
-    l: NotRequired[_Number]  # noqa: E741 - a field name of the format
-    i: NotRequired[int]
-    e: NotRequired[str]
-    j: NotRequired[_Number]
+    form: str = field(name="c")
+    at: _Number = field(name="t")
+    function: str = field(name="f", default="")
+    arguments: str | None = field(name="a", default=None)
+    arguments_hash: str = field(name="h", default="")
+    lane: _Number = field(name="l", default=0)
+    inner: int = field(name="i", default=0)
+    """Whether it is inside another boundary."""
+    effect: str = field(name="e", default="")
+    task: _Number = field(name="j", default=0)
+    """Number of the task that made the call; 0 without a task."""
 
 
-class _Given(TypedDict):
-    n: _Number
-    q: _Number
-    t: _Number
-    v: NotRequired[_Reference]
-    how: NotRequired[Literal["returned", "raised", "cancelled", "closed", "chunk"]]
-    g: NotRequired[tuple[int, int] | None]
-    s: NotRequired[int]
-    w: NotRequired[int]
+class GivenRecord(msgspec.Struct, eq=False):
+    """Stream item or end of a call."""
+
+    call: _Number = field(name="n")
+    order: _Number = field(name="q")
+    at: _Number = field(name="t")
+    value: str | None = field(name="v", default=None)
+    how: Literal["returned", "raised", "cancelled", "closed", "chunk"] = "chunk"
+    turn: tuple[int, int] | None = field(name="g", default=None)
+    waited: int = field(name="s", default=0)
+    awaited: int = field(name="w", default=0)
 
 
-class _Decision(TypedDict):
-    p: _Number
+class TapeDecision(msgspec.Struct, eq=False):
+    """Decision on the tape and its outcome."""
+
+    parent: _Number = field(name="p")
     type: str
-    v: NotRequired[_Reference]
-    among: NotRequired[_Reference]
+    value: str | None = field(name="v", default=None)
+    among: str | None = None
+    """Candidates, if known."""
 
 
 class _Problem(TypedDict):
@@ -84,7 +93,7 @@ class _Problem(TypedDict):
 
 class _Closed(TypedDict):
     how: str
-    v: NotRequired[_Reference]
+    v: NotRequired[str | None]
 
 
 class _Blob(TypedDict):
@@ -96,22 +105,18 @@ class _Blob(TypedDict):
 
 _SHAPES: Final[dict[str, Any]] = {
     "run": _Run,
-    "open": _Open,
-    "chunk": _Given,
-    "end": _Given,
-    "decision": _Decision,
+    "open": OpenRecord,
+    "chunk": GivenRecord,
+    "end": GivenRecord,
+    "decision": TapeDecision,
     "problem": _Problem,
     "closed": _Closed,
     "blob": _Blob,
 }
 
 
-def check(record: Any) -> Mapping[str, Any]:
-    """Return a record after checking its fields; unknown kinds are not checked.
-
-    Raises:
-        ValueError: a field is missing or invalid.
-    """
+def read(record: Any) -> Any:
+    """Return a record as an object of its kind; unknown kinds are returned unchecked."""
     if not isinstance(record, Mapping) or not isinstance(record.get("r"), str):
         raise ValueError("a record is no object with a kind (`r`)")
     kind = record["r"]
@@ -119,11 +124,11 @@ def check(record: Any) -> Mapping[str, Any]:
     if shape is None:
         return record
     try:
-        msgspec.convert(record, shape)
+        found = msgspec.convert(record, shape)
     except msgspec.ValidationError as error:
         raise ValueError(f"a record of kind {kind}: {error}") from error
     if kind == "run" and "started" in record:
         datetime.fromisoformat(record["started"])
-    if kind == "open" and record["p"] >= record["n"]:
-        raise ValueError(f"call {record['n']} is inside of call {record['p']}, which began later")
-    return record
+    if kind == "open" and found.parent >= found.number:
+        raise ValueError(f"call {found.number} is inside of call {found.parent}, which began later")
+    return found

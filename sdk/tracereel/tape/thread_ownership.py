@@ -10,20 +10,20 @@ not made.
 """
 
 import _thread
-import asyncio
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from contextvars import ContextVar, Token
 from typing import Any, Final
 from weakref import WeakSet
 
 from tracereel._runtime import gevent_compat
+from tracereel._runtime.compat import running_loop_or_none
 from tracereel.tape.loops import Clock
-from tracereel.tape.patches import ReplayPatches
 
-_NOBODY: Final = "nobody"
+_FOREIGN: Final = "foreign"
 """Marker of a job that other code submitted to a thread of the replay."""
 _here: ContextVar["Members | str"] = ContextVar("tracereel_replay")
 _in_force: Final[list["Members"]] = []
@@ -33,7 +33,8 @@ _left: Final["WeakSet[Members]"] = WeakSet()
 LINGER: Final = 60.0
 """Seconds for which leftover tasks and threads are restricted."""
 _OF_THREAD: Final = "_tracereel_replay"
-_patches: Final = ReplayPatches()
+_undo: Final = ExitStack()
+"""Restores what `_watch_starts` replaced."""
 _real_sleep: Final = time.sleep
 
 
@@ -55,7 +56,7 @@ class Members:
         """Claim the current context."""
         self.around = _found()
         self._token = _here.set(self)
-        if not _in_a_loop():
+        if running_loop_or_none() is None:
             # Without a running loop there are no foreign tasks, so the whole thread belongs to the
             # replay.
             self._owner = threading.get_ident()
@@ -71,7 +72,7 @@ class Members:
             if self in _in_force:
                 _in_force.remove(self)
                 if not _in_force:
-                    _patches.undo()
+                    _undo.close()
         token, self._token = self._token, None
         try:
             if token is not None:
@@ -155,19 +156,11 @@ def _left_behind(found: Members | None) -> Members | None:
     return left if left is not None and left in _left and not left.forgotten else None
 
 
-def _in_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 def _bound(members: Members | None, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function so that it runs as part of the submitter's re-execution."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        token = _here.set(members if members is not None else _NOBODY)
+        token = _here.set(members if members is not None else _FOREIGN)
         try:
             return function(*args, **kwargs)
         finally:
@@ -208,7 +201,13 @@ def _watch_starts() -> None:
         else:
             members.sleep(seconds)
 
-    _patches.put(threading.Thread, "start", start)
-    _patches.put(ThreadPoolExecutor, "submit", submit)
-    _patches.put(_thread, "start_new_thread", start_new_thread)
-    _patches.put(time, "sleep", sleep)
+    replaced: tuple[tuple[Any, Any], ...] = (
+        (threading.Thread, start),
+        (ThreadPoolExecutor, submit),
+        (_thread, start_new_thread),
+        (time, sleep),
+    )
+    for owner, function in replaced:
+        name = function.__name__
+        _undo.callback(setattr, owner, name, getattr(owner, name))
+        setattr(owner, name, function)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.replay_trial import recording
 from tracereel import traced_agent
-from tracereel.cli import replayed
+from tracereel.cli.replay import about_tape
 from tracereel.cli.terminal import Terminal
 from tracereel.client import Replayable
 from tracereel.tape import format as tape_format
@@ -131,7 +131,7 @@ def test_replays_are_listed_despite_many_later_branches():
         }
     )
 
-    shown = list(replayed.lines(found, Terminal(width=100), " --endpoint http://box:1"))
+    shown = list(about_tape(found, Terminal(width=100), " --endpoint http://box:1"))
 
     assert shown == [
         "",

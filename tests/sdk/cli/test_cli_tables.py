@@ -10,7 +10,7 @@ from tests.support.waiting import wait_until
 from tracereel.cli.progress import Progress, progress
 from tracereel.cli.tables import Cell, TableColumn, table
 from tracereel.cli.terminal import Terminal, display_width
-from tracereel.cli.tree import branches, render
+from tracereel.cli.trace import branches, render
 from tracereel.client import Trace
 
 COLUMNS = (
@@ -133,7 +133,7 @@ def test_a_tree_tells_the_last_decision_of_a_step_that_says_none_of_itself():
 def test_progress_is_drawn_on_a_terminal_and_taken_away():
     stream = FakeTerminal()
     with progress("reading", stream) as shown:
-        shown.told(5, 10)
+        shown.update(5, 10)
         wait_until(lambda: "50%" in stream.getvalue())
 
     assert stream.getvalue().endswith("\r\x1b[K")
@@ -143,7 +143,7 @@ def test_progress_is_drawn_on_a_terminal_and_taken_away():
 def test_progress_is_not_written_to_a_pipe():
     stream = io.StringIO()
     shown = Progress("reading", stream)
-    shown.told(1, 2)
+    shown.update(1, 2)
     shown.stop()
 
     assert stream.getvalue() == ""
