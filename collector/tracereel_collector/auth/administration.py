@@ -11,7 +11,7 @@ from typing import Any, Final
 from tracereel_collector.auth.audit import AuditLog
 from tracereel_collector.auth.keys import Key, KeyScope
 from tracereel_collector.auth.keystore import FILE, KeyStore
-from tracereel_collector.errors import BadRequestError, ServiceUnavailableError
+from tracereel_collector.errors import BadRequestError
 from tracereel_collector.runtime.clock import TrustedClock
 
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
@@ -74,17 +74,8 @@ class Administration:
         return [key for key in self.keys.list() if tenant in (None, key.tenant)]
 
     def _write_down(self, event: str, key: Key, by: str) -> None:
-        try:
-            self.audit.act(
-                event,
-                key=key.id,
-                tenant=key.tenant,
-                name=key.name,
-                scopes=sorted(key.scopes),
-                by=by,
-            )
-        except OSError as error:
-            raise ServiceUnavailableError(f"the audit log cannot be written: {error}") from error
+        scopes = sorted(key.scopes)
+        self.audit.act(event, key=key.id, tenant=key.tenant, name=key.name, scopes=scopes, by=by)
 
 
 def described(key: Key, *, now_unix: float) -> dict[str, Any]:

@@ -24,10 +24,8 @@ RESOURCE_ATTRIBUTES: Final = frozenset({"tenant", "tenant.id", "tracereel.tenant
 HINT: Final = "leave the tenant out: it is the key's"
 
 
-class TenantClaimedError(ForbiddenError):
+class TenantClaimedError(ForbiddenError, code="tenant_mismatch"):
     """The request names another tenant than its key's."""
-
-    code = "tenant_mismatch"
 
 
 def refusal(where: str, claimed: object, tenant: str) -> str:

@@ -29,10 +29,8 @@ _TRIM: Final = (
 _COLUMNS: Final = "key TEXT, unit TEXT, level REAL, at REAL, PRIMARY KEY (key, unit)"
 
 
-class RateLimitedError(ThrottledError):
+class RateLimitedError(ThrottledError, code="rate_limited"):
     """The key has exceeded its rate limit."""
-
-    code = "rate_limited"
 
     def __init__(self, message: str, *, wait_seconds: float, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)

@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import os
 import secrets
 import sqlite3
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tracereel_collector.auth.shared_file import create_private
 from tracereel_collector.errors import ServiceUnavailableError
 
 FILE: Final = "sessions.sqlite"
@@ -32,10 +32,8 @@ _TRIM: Final = (
 )
 
 
-class SessionsUnreadableError(ServiceUnavailableError):
+class SessionsUnreadableError(ServiceUnavailableError, code="sessions_unreadable"):
     """The session file cannot be used."""
-
-    code = "sessions_unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +115,7 @@ class SessionStore:
     def _connected(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
         try:
             if create:
-                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                # Create it with private permissions: SQLite would use the umask.
-                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+                create_private(self._path)
             with closing(
                 sqlite3.connect(self._path, isolation_level=None, timeout=2)
             ) as connection:
