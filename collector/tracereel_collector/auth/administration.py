@@ -42,11 +42,7 @@ class Administration:
         expires: str | None = None,
         by: str,
     ) -> tuple[str, Key]:
-        """Create a key; return the secret and its record.
-
-        Raises:
-            BadRequestError: the tenant, name or expiry is invalid.
-        """
+        """Create a key; return the secret and its record."""
         return self.keys.create(
             tenant=tenant,
             scopes=scopes,
@@ -56,11 +52,7 @@ class Administration:
         )
 
     def revoke(self, key_id: str, *, tenant: str | None = None, by: str) -> Key:
-        """Revoke a key; revoking it again changes nothing.
-
-        Raises:
-            UnknownResourceError: there is no such key.
-        """
+        """Revoke a key; revoking it again changes nothing."""
         return self.keys.revoke(
             key_id, tenant=tenant, on_revoked=lambda key: self._write_down("key.revoked", key, by)
         )
@@ -93,11 +85,7 @@ def described(key: Key, *, now_unix: float) -> dict[str, Any]:
 
 
 def parse_expiry(text: str, *, now_unix: float) -> int:
-    """Parse `90d`, `12h`, or an ISO date or time into Unix seconds.
-
-    Raises:
-        BadRequestError: the format is invalid.
-    """
+    """Parse `90d`, `12h`, or an ISO date or time into Unix seconds."""
     found = _DURATION.fullmatch(text.strip())
     if found is not None:
         return int(now_unix) + int(found.group(1)) * _SECONDS[found.group(2)]

@@ -56,11 +56,7 @@ class PublicUrl:
 
 
 def parse_public_url(text: str, *, trust_forwarded_proto: bool = False) -> PublicUrl:
-    """Parse `TRACEREEL_PUBLIC_URL`.
-
-    Raises:
-        StartupError: it is not of the form https://host[:port].
-    """
+    """Parse `TRACEREEL_PUBLIC_URL`; refuse what is not of the form https://host[:port]."""
     text = text.strip().rstrip("/")
     if not text:
         return PublicUrl(trust_forwarded_proto=trust_forwarded_proto)
@@ -124,11 +120,7 @@ def _is_own_page(headers: Mapping[str, str], public: PublicUrl) -> bool:
 
 
 def parse_origins(text: str) -> tuple[str, ...]:
-    """Parse `https://a.example,https://b.example`.
-
-    Raises:
-        StartupError: an entry is not an origin.
-    """
+    """Parse `https://a.example,https://b.example`; refuse entries that are not origins."""
     origins = tuple(filter(None, (part.strip().rstrip("/") for part in text.split(","))))
     for origin in origins:
         parts = urlsplit(origin)
@@ -145,9 +137,6 @@ def check_origin(headers: Mapping[str, str], allowed: tuple[str, ...], public: P
     """Refuse requests from pages of other sites, including those without a preflight.
 
     Image and script tags send no `Origin`, so a configured origin does not permit them.
-
-    Raises:
-        OriginRefusedError: the page is neither the collector's own nor of a configured origin.
     """
     origin = headers.get("origin")
     if origin is not None and (origin in allowed or ANY in allowed):
@@ -166,11 +155,7 @@ def check_origin(headers: Mapping[str, str], allowed: tuple[str, ...], public: P
 
 
 def check_host(headers: Mapping[str, str]) -> None:
-    """Refuse DNS names while no key is required, against DNS rebinding.
-
-    Raises:
-        OriginRefusedError: the request names a host that an attacker may control.
-    """
+    """Refuse DNS names while no key is required, against DNS rebinding."""
     name = _name_of(headers.get("host", ""))
     if "." not in name or name.endswith(".localhost") or _is_address(name):
         return

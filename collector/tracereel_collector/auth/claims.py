@@ -34,11 +34,7 @@ def refusal(where: str, claimed: object, tenant: str) -> str:
 
 
 def check_request(headers: Mapping[str, str], query: str, tenant: str) -> None:
-    """Refuse a request whose headers or query name another tenant.
-
-    Raises:
-        TenantClaimedError: the message names the place and the tenant.
-    """
+    """Refuse a request whose headers or query name another tenant."""
     for name in HEADERS:
         claimed = headers.get(name)
         if claimed and claimed != tenant:

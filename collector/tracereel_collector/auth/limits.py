@@ -62,11 +62,7 @@ class KeyLimits:
         self._charges = 0
 
     def check(self, key_id: str, now: float) -> None:
-        """Check that a key may start a request.
-
-        Raises:
-            RateLimitedError: the key must wait; has the delay.
-        """
+        """Check that a key may start a request, else raise RateLimitedError with the delay."""
         for unit, rate in self._rates.items():
             rows = self._file.run(
                 "SELECT level, at FROM buckets WHERE key=? AND unit=?", key_id, unit

@@ -51,7 +51,8 @@ class LoginSession:
 class SessionStore:
     """Starts, finds and ends sessions; safe across threads and processes.
 
-    Every call opens the file again, so that a deleted or replaced file is noticed.
+    Every call opens the file again, so that a deleted or replaced file is noticed. A file that cannot be
+    used is a SessionsUnreadableError.
     """
 
     def __init__(self, path: Path, *, now_unix: Callable[[], float] = time.time) -> None:
@@ -59,11 +60,7 @@ class SessionStore:
         self._now = now_unix
 
     def begin(self, key_id: str, key_digest: bytes) -> str:
-        """Start a session of a key and return its token.
-
-        Raises:
-            SessionsUnreadableError: it cannot be stored.
-        """
+        """Start a session of a key and return its token."""
         token, now = secrets.token_urlsafe(TOKEN_BYTES), int(self._now())
         with self._connected(create=True) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -82,11 +79,7 @@ class SessionStore:
         return token
 
     def find(self, token: str) -> LoginSession | None:
-        """Return the session of a token; None if it has ended or never existed.
-
-        Raises:
-            SessionsUnreadableError: the file cannot be read.
-        """
+        """Return the session of a token; None if it has ended or never existed."""
         if len(token) > MAX_TOKEN_CHARS or not self._path.exists():
             return None
         with self._connected() as connection:
@@ -102,11 +95,7 @@ class SessionStore:
         return LoginSession(row[0], row[1])
 
     def end(self, token: str) -> bool:
-        """End a session; return whether it existed.
-
-        Raises:
-            SessionsUnreadableError: it cannot be ended.
-        """
+        """End a session; return whether it existed."""
         with self._connected() as connection:
             done = connection.execute("DELETE FROM sessions WHERE digest=?", (_digest(token),))
             return done.rowcount > 0

@@ -48,11 +48,9 @@ async def _known(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if error.status == 408:
         headers["Connection"] = "close"
+    status, code, hint = error.status, error.code, error.hint
     return error_response(
-        *(request, error.status, error.code, error.message),
-        hint=error.hint,
-        extra=extra,
-        headers=headers,
+        request, status, code, error.message, hint=hint, extra=extra, headers=headers
     )
 
 
