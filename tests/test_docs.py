@@ -9,27 +9,24 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from tracereel._core import recorder
 from tracereel.cli import build_parser, registry
-from tracereel_collector.auth.metrics import AccessMetrics
 from tracereel_collector.http.build import ROUTES
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.queue.queue import COUNTERS
 from tracereel_collector.runtime.clock.metrics import ClockMetrics
 from tracereel_collector.runtime.clock.trusted import ClockStatus
 from tracereel_collector.telemetry import (
+    SCRAPED,
+    AccessMetrics,
     AlertMetrics,
     DeliveryMetrics,
     ForwardMetrics,
     HttpMetrics,
     OtlpMetrics,
-    Pressure,
-    PressureMetrics,
-    QueueMetrics,
     RetentionMetrics,
+    ScrapedMetrics,
     SelfMetrics,
-    SessionMetrics,
     TailMetrics,
     ThrottleMetrics,
-    UnpricedModelMetric,
 )
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -56,7 +53,6 @@ def test_every_metric_is_described():
     HttpMetrics.register(metrics)
     AccessMetrics.register(metrics)
     Redactor(metrics)
-    metrics.register(SessionMetrics(lambda: 0))
     clock = ClockStatus(
         trusted="", wall="", state="", jump_seconds=0, held_seconds=0, corrections=0
     )
@@ -69,9 +65,7 @@ def test_every_metric_is_described():
     RetentionMetrics.register(metrics)
     SelfMetrics.register(metrics)
     counters = dict.fromkeys([(name, "events") for name in (*COUNTERS, "rejected:other")], 0)
-    metrics.register(QueueMetrics(lambda: counters, lambda: 0, lambda: 0))
-    metrics.register(PressureMetrics(lambda: Pressure()))
-    metrics.register(UnpricedModelMetric(lambda: 1))
+    metrics.register(ScrapedMetrics(lambda: counters, lambda: dict.fromkeys(SCRAPED, 0)))
     names = set(re.findall(r"(?m)^# TYPE (\S+)", generate_latest(metrics).decode()))
 
     def described(name):

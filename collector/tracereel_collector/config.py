@@ -1,10 +1,10 @@
 """Settings of the collector: name, environment variable, default and description of each."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tracereel_collector.errors import StartupError
 
@@ -23,6 +23,49 @@ def _setting(default: Any, doc: str) -> Any:
     if callable(default):
         return field(default_factory=default, metadata={"doc": doc})
     return field(default=default, metadata={"doc": doc})
+
+
+_EXPECTED: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
+    (
+        "a number above 0",
+        lambda value: value > 0,
+        (
+            "max_body_bytes max_body_objects max_event_bytes batch_bytes batch_records max_connections"
+            " header_seconds body_seconds tail_beat_seconds forward_queue_bytes forward_seconds"
+            " forward_age_seconds max_attributes max_attribute_bytes retention_seconds self_queue"
+        ),
+    ),
+    (
+        "0 or more",
+        lambda value: value >= 0,
+        "rate_records rate_bytes min_free_bytes retention_days tail_readers tail_readers_per_tenant",
+    ),
+    (
+        "'on' or 'off'",
+        lambda value: value in ("on", "off"),
+        "redact forward_events local_admin trust_forwarded_proto",
+    ),
+    ("0 to 65535", lambda value: 0 <= value <= 65535, "port grpc_port"),
+    (f"0 to {MAX_WORKERS}", lambda value: 0 <= value <= MAX_WORKERS, "workers"),
+    (
+        f"0, or at least {MIN_ENGINE_BYTES}",
+        lambda value: value == 0 or value >= MIN_ENGINE_BYTES,
+        "engine_memory_bytes",
+    ),
+    ("above 0, up to 1", lambda value: 0 < value <= 1, "tenant_share"),
+    ("0 to 1", lambda value: 0 <= value <= 1, "self_share"),
+    (
+        "http://… or https://…",
+        lambda value: not value or value.startswith(("http://", "https://")),
+        "jaeger_url",
+    ),
+    (
+        "'embedded', 'clickhouse://…' or 'clickhouses://…'",
+        lambda value: value == "embedded" or value.startswith(("clickhouse://", "clickhouses://")),
+        "store",
+    ),
+)
+"""What is expected of settings, the check of it, and the names of these settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +185,13 @@ class Settings:
                 continue
             if setting.name == "grpc_port" and raw == "off":
                 raw = "0"
-            kind = {"int": int, "float": float, "Path": Path}.get(_type_name(setting.type), str)
+            kind: Any = setting.type
             try:
-                values[setting.name] = (
-                    Path(raw).expanduser().resolve() if kind is Path else kind(raw)
-                )
+                value = kind(raw)
             except ValueError:
                 problems.append(f"{variable}={raw!r}: expected {kind.__name__}")
+                continue
+            values[setting.name] = value.expanduser().resolve() if kind is Path else value
         if problems:
             raise StartupError("; ".join(problems))
         settings = cls(**values)
@@ -158,70 +201,15 @@ class Settings:
     def check(self) -> None:
         """Raise one `StartupError` that lists all invalid values."""
         problems = [
-            f"{name}={getattr(self, name)!r}: expected a number above 0"
-            for name in (
-                "max_body_bytes",
-                "max_body_objects",
-                "max_event_bytes",
-                "batch_bytes",
-                "batch_records",
-            )
-            if getattr(self, name) <= 0
+            f"{name}={value!r}: expected {expected}"
+            for expected, is_valid, names in _EXPECTED
+            for name in names.split()
+            if not is_valid(value := getattr(self, name))
         ]
-        if not 0 <= self.workers <= MAX_WORKERS:
-            problems.append(f"workers={self.workers}: expected 0 to {MAX_WORKERS}")
-        problems += [
-            f"{name}={getattr(self, name)!r}: expected 0 or more"
-            for name in (
-                *("rate_records", "rate_bytes", "min_free_bytes", "retention_days"),
-                *("tail_readers", "tail_readers_per_tenant"),
-            )
-            if getattr(self, name) < 0
-        ]
-        problems += [
-            f"{name}={getattr(self, name)!r}: expected a number above 0"
-            for name in (
-                *("max_connections", "header_seconds", "body_seconds", "tail_beat_seconds"),
-                *("forward_queue_bytes", "forward_seconds", "forward_age_seconds"),
-                *("max_attributes", "max_attribute_bytes", "retention_seconds", "self_queue"),
-            )
-            if getattr(self, name) <= 0
-        ]
-        problems += [
-            f"{name}={getattr(self, name)!r}: expected 'on' or 'off'"
-            for name in ("redact", "forward_events", "local_admin", "trust_forwarded_proto")
-            if getattr(self, name) not in ("on", "off")
-        ]
-        problems += [
-            f"{name}={getattr(self, name)}: expected 0 to 65535"
-            for name in ("port", "grpc_port")
-            if not 0 <= getattr(self, name) <= 65535
-        ]
-        if self.engine_memory_bytes and self.engine_memory_bytes < MIN_ENGINE_BYTES:
-            problems.append(
-                f"engine_memory_bytes={self.engine_memory_bytes}: expected 0, or at least"
-                f" {MIN_ENGINE_BYTES}"
-            )
         if self.port and self.port == self.grpc_port:
             problems.append(
                 f"port={self.port} and grpc_port={self.grpc_port}: expected two ports, or"
                 " grpc_port=off"
             )
-        if self.jaeger_url and not self.jaeger_url.startswith(("http://", "https://")):
-            problems.append(f"jaeger_url={self.jaeger_url!r}: expected http://… or https://…")
-        if not 0 < self.tenant_share <= 1:
-            problems.append(f"tenant_share={self.tenant_share}: expected above 0, up to 1")
-        if not 0 <= self.self_share <= 1:
-            problems.append(f"self_share={self.self_share}: expected 0 to 1")
-        if self.store != "embedded" and not self.store.startswith(
-            ("clickhouse://", "clickhouses://")
-        ):
-            problems.append(
-                f"store={self.store!r}: expected 'embedded', 'clickhouse://…' or 'clickhouses://…'"
-            )
         if problems:
             raise StartupError("; ".join(problems))
-
-
-def _type_name(annotation: Any) -> str:
-    return annotation if isinstance(annotation, str) else annotation.__name__

@@ -5,11 +5,11 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
@@ -21,18 +21,18 @@ Counts = Callable[[], dict[tuple[str, str], int]]
 
 
 def _metric(
-    kind: Callable[..., Counter | Gauge | Histogram],
-    name: str,
-    text: str,
-    *labels: str,
-    **options: Any,
+    kind: type[Counter | Gauge | Histogram], name: str, text: str, *labels: str, **options: Any
 ) -> Any:
-    """Define one metric: type, name, help, labels, and options such as buckets."""
-    return field(metadata={"make": partial(kind, name, text, labels, **options)})
+    """Define one metric: type, name, help text, labels, and options such as buckets."""
+    make = partial(kind, f"tracereel_{name}", text, labels, **options)
+    return field(metadata={"make": make})
 
 
-class _MetricGroup:
-    """A dataclass in which each field defines a metric."""
+_counter = partial(_metric, Counter)
+
+
+class MetricGroup:
+    """A dataclass in which each field defines a metric: name, help text and labels."""
 
     __slots__ = ()
 
@@ -44,74 +44,81 @@ class _MetricGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryMetrics(_MetricGroup):
+class AccessMetrics(MetricGroup):
+    """Metrics of refused requests, connections ended early and lost audit lines."""
+
+    refused: Counter = _counter(
+        "access_refused_total", "Requests refused for who sent them, by reason.", "reason"
+    )
+    connections: Counter = _counter(
+        "connections_ended_total", "Connections ended by the collector, by reason.", "reason"
+    )
+    audit_lost: Counter = _counter(
+        "audit_lines_lost_total",
+        "Lines of the audit log that could not be written, by reason.",
+        "reason",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryMetrics(MetricGroup):
     """Metrics of inserts into the store."""
 
-    retries: Counter = _metric(
-        Counter,
-        "tracereel_insert_retries_total",
-        "Inserts tried again because the store did not take them.",
-        "kind",
+    retries: Counter = _counter(
+        "insert_retries_total", "Inserts retried because the store did not accept them.", "kind"
     )
     seconds: Histogram = _metric(
         Histogram,
-        "tracereel_insert_seconds",
+        "insert_seconds",
         "Time of one successful insert.",
         "kind",
         buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
     )
-    unknown: Counter = _metric(
-        Counter,
-        "tracereel_unknown_refusals_total",
+    unknown: Counter = _counter(
+        "unknown_refusals_total",
         "Batches taken apart because the store kept refusing them with a code that is not known;"
-        " because of some records, or because of the store, which took none.",
-        *("kind", "because_of"),
+        " because of some records, or because of the store, which accepted none.",
+        "kind",
+        "because_of",
     )
-    forgotten: Counter = _metric(
-        Counter,
-        "tracereel_forgotten_inserts_total",
+    forgotten: Counter = _counter(
+        "forgotten_inserts_total",
         "Records inserted again because the store knew their token and had no row of them.",
         "kind",
     )
 
 
 @dataclass(frozen=True, slots=True)
-class AlertMetrics(_MetricGroup):
+class AlertMetrics(MetricGroup):
     """Metrics of notifications to the webhook."""
 
-    sent: Counter = _metric(
-        Counter,
-        "tracereel_alert_notifications_total",
-        "Alerts told to the webhook, or not taken by it and to be told again.",
-        "outcome",
+    sent: Counter = _counter(
+        "alert_notifications_total", "Alerts sent to the webhook, by outcome.", "outcome"
     )
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottleMetrics(_MetricGroup):
+class ThrottleMetrics(MetricGroup):
     """Metrics of requests refused because a bounded resource was in use."""
 
-    refused: Counter = _metric(
-        Counter,
-        "tracereel_throttled_total",
+    refused: Counter = _counter(
+        "throttled_total",
         "Requests refused because a resource was in use: by its tenant's share, or all of it.",
-        *("resource", "reason"),
+        "resource",
+        "reason",
     )
 
 
 @dataclass(frozen=True, slots=True)
-class HttpMetrics(_MetricGroup):
+class HttpMetrics(MetricGroup):
     """Metrics of HTTP requests."""
 
-    requests: Counter = _metric(
-        Counter,
-        "tracereel_http_requests_total",
-        "Requests answered, by route and status code.",
-        *("route", "code"),
+    requests: Counter = _counter(
+        "http_requests_total", "Requests answered, by route and status code.", "route", "code"
     )
     seconds: Histogram = _metric(
         Histogram,
-        "tracereel_http_seconds",
+        "http_seconds",
         "Time from the first byte of a request to its answer.",
         "route",
         buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
@@ -119,88 +126,67 @@ class HttpMetrics(_MetricGroup):
 
 
 @dataclass(frozen=True, slots=True)
-class OtlpMetrics(_MetricGroup):
+class OtlpMetrics(MetricGroup):
     """Metrics of OTLP records that were refused or changed."""
 
-    refused: Counter = _metric(
-        Counter,
-        "tracereel_otlp_refused_total",
+    refused: Counter = _counter(
+        "otlp_refused_total",
         "Records of OTLP requests that were refused, by reason.",
-        *("kind", "reason"),
+        "kind",
+        "reason",
     )
-    mended: Counter = _metric(
-        Counter,
-        "tracereel_otlp_mended_total",
+    mended: Counter = _counter(
+        "otlp_mended_total",
         "What was changed in OTLP requests so that they could be stored.",
-        *("kind", "what"),
+        "kind",
+        "what",
     )
 
 
 @dataclass(frozen=True, slots=True)
-class TailMetrics(_MetricGroup):
+class TailMetrics(MetricGroup):
     """Metrics of the live tail."""
 
-    begun: Counter = _metric(Counter, "tracereel_tail_streams_total", "Live streams begun.")
-    ended: Counter = _metric(
-        Counter, "tracereel_tail_ended_total", "Live streams ended, by reason.", "reason"
+    begun: Counter = _counter("tail_streams_total", "Live streams begun.")
+    ended: Counter = _counter("tail_ended_total", "Live streams ended, by reason.", "reason")
+    refused: Counter = _counter(
+        "tail_refused_total", "Live streams refused because too many were open."
     )
-    refused: Counter = _metric(
-        Counter,
-        "tracereel_tail_refused_total",
-        "Live streams refused because as many as may are open.",
-    )
-    skipped: Counter = _metric(
-        Counter,
-        "tracereel_tail_skipped_bodies_total",
-        "Bodies not shown live because the tail could not follow; readers are told.",
+    skipped: Counter = _counter(
+        "tail_skipped_bodies_total", "Bodies not shown live because the tail could not keep up."
     )
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardMetrics(_MetricGroup):
+class ForwardMetrics(MetricGroup):
     """Metrics of copies forwarded to another endpoint."""
 
-    sent: Counter = _metric(
-        Counter,
-        "tracereel_forwarded_records_total",
-        "Records that the endpoint forwarded to has taken.",
-        "kind",
+    sent: Counter = _counter(
+        "forwarded_records_total", "Records that the forwarding endpoint accepted.", "kind"
     )
-    dropped: Counter = _metric(
-        Counter,
-        "tracereel_forward_dropped_total",
-        "Records that were not forwarded, by reason.",
-        *("kind", "reason"),
+    dropped: Counter = _counter(
+        "forward_dropped_total", "Records that were not forwarded, by reason.", "kind", "reason"
     )
-    retries: Counter = _metric(
-        Counter,
-        "tracereel_forward_retries_total",
-        "Requests to the endpoint forwarded to that are tried again.",
-        "kind",
+    retries: Counter = _counter(
+        "forward_retries_total", "Requests to the forwarding endpoint that were retried.", "kind"
     )
     queue_bytes: Gauge = _metric(
         Gauge,
-        "tracereel_forward_queue_bytes",
+        "forward_queue_bytes",
         "Bytes that wait to be forwarded.",
         multiprocess_mode="sum",
     )
 
 
 @dataclass(frozen=True, slots=True)
-class RetentionMetrics(_MetricGroup):
+class RetentionMetrics(MetricGroup):
     """Metrics of rows deleted because of their age."""
 
-    deleted: Counter = _metric(
-        Counter,
-        "tracereel_retention_deleted_rows_total",
-        "Rows removed because their tenant keeps none so old.",
-        "table",
+    deleted: Counter = _counter(
+        "retention_deleted_rows_total", "Rows deleted because of their age.", "table"
     )
-    sweeps: Counter = _metric(
-        Counter,
-        "tracereel_retention_sweeps_total",
-        "Times that what is too old was looked for, and whether that came to its end.",
-        "outcome",
+    sweeps: Counter = _counter(
+        "retention_sweeps_total", "Searches for rows that are too old, by outcome.", "outcome"
     )
 
 
@@ -209,65 +195,18 @@ SELF_HEADER = "x-tracereel-self"
 
 
 @dataclass(frozen=True, slots=True)
-class SelfMetrics(_MetricGroup):
+class SelfMetrics(MetricGroup):
     """Metrics of the export of the collector's own spans and log lines."""
 
-    sent: Counter = _metric(
-        Counter,
-        "tracereel_self_sent_total",
-        "Own spans and log lines that the endpoint named has taken.",
-        "signal",
+    sent: Counter = _counter(
+        "self_sent_total", "Own spans and log lines that the endpoint accepted.", "signal"
     )
-    dropped: Counter = _metric(
-        Counter,
-        "tracereel_self_dropped_total",
+    dropped: Counter = _counter(
+        "self_dropped_total",
         "Own spans and log lines that were not sent, by reason.",
-        *("signal", "reason"),
+        "signal",
+        "reason",
     )
-
-
-class QueueMetrics(Collector):
-    """Conservation counters, read from the queue at each scrape."""
-
-    def __init__(
-        self, counts: Counts, pending_bytes: Callable[[], int], engine_restarts: Callable[[], int]
-    ) -> None:
-        self._counts = counts
-        self._pending_bytes = pending_bytes
-        self._engine_restarts = engine_restarts
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield one family per counter with a sample per kind; rejections also by reason."""
-        counts = self._counts()
-        kinds = sorted({kind for _, kind in counts})
-        for name in sorted({name for name, _ in counts if ":" not in name} - {"rejected"}):
-            family = CounterMetricFamily(
-                f"tracereel_records_{name}",
-                f"Records {name}; kept in the queue, so it survives restarts.",
-                labels=["kind"],
-            )
-            for kind in kinds:
-                family.add_metric([kind], counts.get((name, kind), 0))
-            yield family
-        yield _rejected(counts)
-        pending = GaugeMetricFamily(
-            "tracereel_records_pending", "Records acknowledged and not yet stored.", labels=["kind"]
-        )
-        for kind in kinds:
-            gone = sum(counts.get((name, kind), 0) for name in ("stored", "duplicate"))
-            aside = counts.get(("quarantined", kind), 0) - counts.get(("retried", kind), 0)
-            pending.add_metric([kind], counts.get(("appended", kind), 0) - gone - aside)
-        yield pending
-        yield GaugeMetricFamily(
-            "tracereel_queue_pending_bytes",
-            "Bytes acknowledged and not yet stored.",
-            value=self._pending_bytes(),
-        )
-        yield CounterMetricFamily(
-            "tracereel_engine_restarts",
-            "Times the embedded engine was started again.",
-            value=self._engine_restarts(),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,51 +220,70 @@ class Pressure:
     disk_kept_bytes: int = 0
 
 
-class PressureMetrics(Collector):
-    """Delivery delay and free space, read at each scrape."""
+SCRAPED: Final = {
+    "queue_pending_bytes": (GaugeMetricFamily, "Bytes acknowledged and not yet stored."),
+    "queue_oldest_seconds": (GaugeMetricFamily, "Age of the oldest record not stored."),
+    "queue_quarantined_bytes": (GaugeMetricFamily, "Bytes in quarantine."),
+    "queue_limit_bytes": (GaugeMetricFamily, "Bytes that may wait, quarantine included."),
+    "disk_free_bytes": (GaugeMetricFamily, "Free bytes where the queue lives."),
+    "disk_kept_bytes": (GaugeMetricFamily, "Free bytes below which nothing is accepted."),
+    "engine_restarts": (CounterMetricFamily, "Restarts of the embedded engine."),
+    "session_user_mismatches": (
+        CounterMetricFamily,
+        "Events flagged session_user_mismatch; kept in the queue, so it survives restarts.",
+    ),
+    # Without a model label, because `/metrics` is public.
+    "unpriced_model_calls": (
+        GaugeMetricFamily,
+        "Model calls stored whose cost is unknown because no price is known for the model.",
+    ),
+}
+"""Type and help text of the metrics with one value that are read at each scrape."""
 
-    def __init__(self, pressure: Callable[[], Pressure]) -> None:
-        self._pressure = pressure
+
+class ScrapedMetrics(Collector):
+    """Conservation counters and the values of `SCRAPED`, read at each scrape."""
+
+    def __init__(self, counts: Counts, values: Callable[[], Mapping[str, float]]) -> None:
+        self._counts = counts
+        self._values = values
 
     def collect(self) -> Iterator[Metric]:
-        """Yield one gauge per value."""
-        now = self._pressure()
-        for name, doc, value in (
-            ("queue_oldest_seconds", "Age of the oldest record not stored.", now.oldest_seconds),
-            ("queue_quarantined_bytes", "Bytes in quarantine.", now.quarantined_bytes),
-            ("queue_limit_bytes", "Bytes that may wait, quarantine included.", now.limit_bytes),
-            ("disk_free_bytes", "Free bytes where the queue lives.", now.disk_free_bytes),
-            ("disk_kept_bytes", "Free bytes below which nothing is taken.", now.disk_kept_bytes),
-        ):
-            yield GaugeMetricFamily(f"tracereel_{name}", doc, value=value)
+        """Yield one family per counter with a sample per kind; rejections also by reason."""
+        yield from _record_counts(self._counts())
+        for name, value in self._values().items():
+            family, text = SCRAPED[name]
+            yield family(f"tracereel_{name}", text, value=value)
 
 
-class SessionMetrics(Collector):
-    """Count of events with another user's session, read from the queue."""
-
-    def __init__(self, mismatches: Callable[[], int]) -> None:
-        self._mismatches = mismatches
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the one sample."""
-        yield CounterMetricFamily(
-            "tracereel_session_user_mismatches",
-            "Events flagged session_user_mismatch; kept in the queue, so it survives restarts.",
-            value=self._mismatches(),
+def _record_counts(counts: dict[tuple[str, str], int]) -> Iterator[Metric]:
+    kinds = sorted({kind for _, kind in counts})
+    for name in sorted({name for name, _ in counts if ":" not in name} - {"rejected"}):
+        family = CounterMetricFamily(
+            f"tracereel_records_{name}",
+            f"Records {name}; kept in the queue, so it survives restarts.",
+            labels=["kind"],
         )
-
-
-def _rejected(counts: dict[tuple[str, str], int]) -> Metric:
-    family = CounterMetricFamily(
+        for kind in kinds:
+            family.add_metric([kind], counts.get((name, kind), 0))
+        yield family
+    rejected = CounterMetricFamily(
         "tracereel_records_rejected",
-        "Records rejected at the door, by reason; kept in the queue, so it survives restarts.",
+        "Records rejected by ingest, by reason; kept in the queue, so it survives restarts.",
         labels=["kind", "reason"],
     )
     for (name, kind), value in sorted(counts.items()):
-        what, _, reason = name.partition(":")
-        if what == "rejected" and reason:
-            family.add_metric([kind, reason], value)
-    return family
+        if name.startswith("rejected:"):
+            rejected.add_metric([kind, name.removeprefix("rejected:")], value)
+    yield rejected
+    pending = GaugeMetricFamily(
+        "tracereel_records_pending", "Records acknowledged and not yet stored.", labels=["kind"]
+    )
+    for kind in kinds:
+        gone = sum(counts.get((name, kind), 0) for name in ("stored", "duplicate"))
+        aside = counts.get(("quarantined", kind), 0) - counts.get(("retried", kind), 0)
+        pending.add_metric([kind], counts.get(("appended", kind), 0) - gone - aside)
+    yield pending
 
 
 def name_thread(name: str) -> None:
@@ -383,24 +341,6 @@ def _allocate(file: Path) -> None:
             os.posix_fallocate(descriptor, 0, size)
     finally:
         os.close(descriptor)
-
-
-class UnpricedModelMetric(Collector):
-    """Count of calls to models without a price.
-
-    It has no model label, because `/metrics` is public.
-    """
-
-    def __init__(self, calls: Callable[[], int]) -> None:
-        self._calls = calls
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the one sample."""
-        yield GaugeMetricFamily(
-            "tracereel_unpriced_model_calls",
-            "Model calls stored whose cost is unknown because no price is known for the model.",
-            value=self._calls(),
-        )
 
 
 _tap: Callable[[structlog.typing.EventDict], None] | None = None

@@ -10,7 +10,7 @@ import yaml
 
 from tests.support import grafana
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.auth.static_keys import read_static_keys
+from tracereel_collector.auth.keyring import read_static_keys
 
 ROOT = grafana.FOLDER.parent
 TEXT = (ROOT / "docker-compose.yml").read_text("utf-8")
@@ -111,7 +111,7 @@ def test_grafana_may_only_read():
     settings = SERVICES["collector"]["environment"]["TRACEREEL_API_KEYS"]
     for name, value in SECRETS.items():
         settings = settings.replace(f"${{{name}:?run `make secrets` first}}", value)
-    scopes = {each.key: each.scopes for each in read_static_keys(settings)}
+    scopes = {key: each.scopes for key, each in read_static_keys(settings).items()}
     grafanas = SERVICES["grafana"]["environment"]
 
     assert scopes[SECRETS["TRACEREEL_READ_KEY"]] == {KeyScope.READ}

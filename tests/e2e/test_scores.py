@@ -211,7 +211,9 @@ def test_tail_refuses_score_filters(collector):
 
         name = parameter.partition("=")[0]
         assert answer.status == 400, parameter
-        assert answer.json()["error"]["message"].startswith(f"{name}: nobody has scored yet")
+        assert answer.json()["error"]["message"].startswith(
+            f"{name}: records that were only now acknowledged have no scores"
+        )
         assert "GET /v1/traces" in answer.json()["error"]["hint"]
     others = http("GET", f"{collector.url}/v1/tail?nonsense=1").json()["error"]["message"]
     assert "score" not in others

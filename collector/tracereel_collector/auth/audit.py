@@ -49,21 +49,13 @@ class AuditLog:
         self._written_at: dict[Subject, float] = {}
 
     def act(self, event: str, **fields: Any) -> None:
-        """Write a record and sync it to disk.
-
-        Raises:
-            OSError: it cannot be written; the caller must not perform the act.
-        """
-        self._append([{"event": event, **fields}], sync=True)
-
-    def require(self, event: str, **fields: Any) -> None:
-        """Write a record before the act that it describes.
+        """Write a record and sync it to disk, before the act that it describes.
 
         Raises:
             ServiceUnavailableError: it cannot be written; the caller must not perform the act.
         """
         try:
-            self.act(event, **fields)
+            self._append([{"event": event, **fields}], sync=True)
         except OSError as error:
             raise ServiceUnavailableError(f"the audit log cannot be written: {error}") from error
 
@@ -119,11 +111,7 @@ class AuditLog:
             return
         for number in range(FILES - 1, 0, -1):
             older = self._path.with_name(f"{self._path.name}.{number}")
-            newer = (
-                self._path.with_name(f"{self._path.name}.{number - 1}")
-                if number > 1
-                else self._path
-            )
+            newer = self._path.with_name(f"{self._path.name}.{number - 1}".removesuffix(".0"))
             if newer.exists():
                 newer.replace(older)
 

@@ -24,10 +24,8 @@ RESOURCE_ATTRIBUTES: Final = frozenset({"tenant", "tenant.id", "tracereel.tenant
 HINT: Final = "leave the tenant out: it is the key's"
 
 
-class TenantClaimedError(ForbiddenError):
+class TenantClaimedError(ForbiddenError, code="tenant_mismatch"):
     """The request names another tenant than its key's."""
-
-    code = "tenant_mismatch"
 
 
 def refusal(where: str, claimed: object, tenant: str) -> str:
@@ -36,11 +34,7 @@ def refusal(where: str, claimed: object, tenant: str) -> str:
 
 
 def check_request(headers: Mapping[str, str], query: str, tenant: str) -> None:
-    """Refuse a request whose headers or query name another tenant.
-
-    Raises:
-        TenantClaimedError: the message names the place and the tenant.
-    """
+    """Refuse a request whose headers or query name another tenant."""
     for name in HEADERS:
         claimed = headers.get(name)
         if claimed and claimed != tenant:

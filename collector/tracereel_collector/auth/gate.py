@@ -5,13 +5,23 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from tracereel_collector.auth.audit import AuditLog
+from tracereel_collector.auth.browsers import (
+    ANY,
+    OriginRefusedError,
+    PublicUrl,
+    check_host,
+    check_origin,
+    parse_origins,
+    parse_public_url,
+    session_in,
+)
 from tracereel_collector.auth.claims import TenantClaimedError, check_request
-from tracereel_collector.auth.cookie import session_in
 from tracereel_collector.auth.guard import GuessingGuard
 from tracereel_collector.auth.keyring import (
     OPEN,
@@ -20,20 +30,22 @@ from tracereel_collector.auth.keyring import (
     Keyring,
     is_loopback,
     key_in,
+    parse_static,
 )
 from tracereel_collector.auth.keys import KeyScope, digest_of, id_in
+from tracereel_collector.auth.keystore import FILE as KEYS_FILE
 from tracereel_collector.auth.keystore import KeyStore
 from tracereel_collector.auth.limits import KeyLimits, RateLimitedError, Rates
-from tracereel_collector.auth.metrics import AccessMetrics
-from tracereel_collector.auth.origins import ANY, OriginRefusedError, check_host, check_origin
-from tracereel_collector.auth.public_url import PublicUrl
+from tracereel_collector.auth.sessions import FILE as SESSIONS_FILE
 from tracereel_collector.auth.sessions import SessionStore
+from tracereel_collector.config import Settings
 from tracereel_collector.errors import (
     CollectorError,
     ForbiddenError,
     StartupError,
     UnauthorizedError,
 )
+from tracereel_collector.telemetry import AccessMetrics
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +53,12 @@ REFRESH_SECONDS: Final = 0.5
 """Longest time that a revoked key continues to work."""
 LOOK_AGAIN_SECONDS: Final = 0.05
 """Shortest interval between file checks for an unknown key, which may be new."""
+_REASONS: Final = {
+    TenantClaimedError: "tenant",
+    RateLimitedError: "rate",
+    OriginRefusedError: "origin",
+}
+"""Metric labels of refusals."""
 _HINT: Final = "send x-api-key: KEY or Authorization: Bearer KEY"
 
 
@@ -87,10 +105,10 @@ class AccessGate:
         monotonic: Callable[[], float] = time.monotonic,
         now_unix: Callable[[], float] = time.time,
     ) -> None:
-        self._settings = settings
-        self._keys = keys
-        self._audit = audit
-        self._metrics = metrics
+        self.settings = settings
+        self.keys = keys
+        self.audit = audit
+        self.metrics = metrics
         self._monotonic = monotonic
         self._now = now_unix
         self._ring = Keyring(settings.static)
@@ -103,12 +121,41 @@ class AccessGate:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="access", daemon=True)
 
-    def start(self) -> None:
-        """Read the keys and start the thread that keeps them current.
+    @classmethod
+    def build(
+        cls, settings: Settings, registry: CollectorRegistry, *, now_unix: Callable[[], float]
+    ) -> Self:
+        """Build the gate of a collector; keys and sessions expire by `now_unix`.
 
         Raises:
-            StartupError: the keys cannot be read, or the collector is exposed without keys.
+            StartupError: a setting is invalid.
         """
+        metrics = AccessMetrics.register(registry)
+        public = parse_public_url(
+            settings.public_url, trust_forwarded_proto=settings.trust_forwarded_proto == "on"
+        )
+        return cls(
+            GateSettings(
+                host=settings.host,
+                static=parse_static(settings.api_keys),
+                local_admin=settings.local_admin == "on",
+                origins=parse_origins(settings.cors_origins),
+                public=public,
+                rates=Rates(records=settings.rate_records, bytes=settings.rate_bytes),
+                rates_file=settings.data_dir / "limits.sqlite",
+                sessions_file=settings.data_dir / SESSIONS_FILE,
+            ),
+            keys=KeyStore(settings.data_dir / KEYS_FILE, now_unix=now_unix),
+            audit=AuditLog(
+                settings.data_dir / "audit",
+                on_error=lambda lines: metrics.audit_lost.labels("unwritable").inc(lines),
+            ),
+            metrics=metrics,
+            now_unix=now_unix,
+        )
+
+    def start(self) -> None:
+        """Check the keys and start the thread that keeps them current."""
         self.check()
         self._thread.start()
 
@@ -122,13 +169,13 @@ class AccessGate:
             self.refresh()
         except CollectorError as error:
             raise StartupError(error.message) from error
-        if not self._ring.has_active(self._now()) and not is_loopback(self._settings.host):
+        if not self._ring.has_active(self._now()) and not is_loopback(self.settings.host):
             raise StartupError(
-                f"refusing to listen on {self._settings.host} without API keys",
+                f"refusing to listen on {self.settings.host} without API keys",
                 hint="make one with `tracereel keys create`, or set TRACEREEL_API_KEYS=tenant:key,"
                 " or listen on 127.0.0.1",
             )
-        if self._ring.open and ANY in self._settings.origins:
+        if self._ring.open and ANY in self.settings.origins:
             raise StartupError(
                 "refusing TRACEREEL_CORS_ORIGINS=* without API keys: every web page could read all",
                 hint="name the origins, or make a key with `tracereel keys create`",
@@ -139,8 +186,8 @@ class AccessGate:
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._audit.flush(everything=True)
-        self._keys.close()
+        self.audit.flush(everything=True)
+        self.keys.close()
         self._limits.close()
         self._guard.close()
 
@@ -153,13 +200,13 @@ class AccessGate:
         # Locked: a thread that sees no change must not use keys that another has yet to publish, and
         # an older read must not replace a newer one in which a key may have been revoked.
         with self._refreshing:
-            keys = self._keys.list_if_changed()
+            keys = self.keys.list_if_changed()
             if keys is None:
                 return
             stored = {key.id: key for key in keys}
             # A deleted file removes its keys but does not make the collector open.
             needed = bool(stored) or not self._ring.open
-            self._ring = Keyring(self._settings.static, stored, needed=needed)
+            self._ring = Keyring(self.settings.static, stored, needed=needed)
             self._has_several_tenants = self._ring.has_several_tenants(self._now())
 
     @property
@@ -180,7 +227,7 @@ class AccessGate:
         key_id = ""
         try:
             # First: a request that another site caused must not count as a guessed key of its user.
-            check_origin(headers, self._settings.origins, self._settings.public)
+            check_origin(headers, self.settings.origins, self.settings.public)
             identity = self._identify(headers, peer)
             key_id = identity.key_id
             if scope not in identity.scopes:
@@ -191,17 +238,11 @@ class AccessGate:
         except _CallerRefusedError as refusal:
             self._refused(refusal.reason, peer, key_id)
             raise refusal.error from None
-        except TenantClaimedError:
-            self._refused("tenant", peer, key_id)
-            raise
-        except RateLimitedError:
-            self._refused("rate", peer, key_id)
-            raise
-        except OriginRefusedError:
-            self._refused("origin", peer, key_id)
+        except (TenantClaimedError, RateLimitedError, OriginRefusedError) as error:
+            self._refused(_REASONS[type(error)], peer, key_id)
             raise
         if key_id:
-            self._audit.note(
+            self.audit.note(
                 "key.used", key=key_id, tenant=identity.tenant, scope=scope.value, peer=peer
             )
         return Caller(identity.tenant, identity.key_id, identity.scopes, peer)
@@ -216,9 +257,7 @@ class AccessGate:
         Raises:
             ServiceUnavailableError: the session or the audit log cannot be written.
         """
-        self._audit.require(
-            "session.created", key=caller.key_id, tenant=caller.tenant, peer=caller.peer
-        )
+        self.audit.act("session.created", key=caller.key_id, tenant=caller.tenant, peer=caller.peer)
         return self._sessions.begin(caller.key_id, digest_of(key))
 
     def end_session(self, headers: Mapping[str, str], *, peer: str) -> None:
@@ -229,14 +268,14 @@ class AccessGate:
             ServiceUnavailableError: the session cannot be ended.
         """
         try:
-            check_origin(headers, self._settings.origins, self._settings.public)
+            check_origin(headers, self.settings.origins, self.settings.public)
         except OriginRefusedError:
             self._refused("origin", peer, "")
             raise
-        token = session_in(headers, self._settings.public)
+        token = session_in(headers, self.settings.public)
         session = self._sessions.find(token) if token else None
         if session is not None and self._sessions.end(token):
-            self._audit.note("session.ended", key=session.key_id, peer=peer)
+            self.audit.note("session.ended", key=session.key_id, peer=peer)
 
     def charge(self, caller: Caller, *, records: int = 0, size: int = 0) -> None:
         """Charge a request's records and bytes to the limits of its key."""
@@ -246,9 +285,9 @@ class AccessGate:
         ring = self._ring
         if ring.open:
             check_host(headers)
-            return OPEN_ADMIN if self._settings.local_admin else OPEN
+            return OPEN_ADMIN if self.settings.local_admin else OPEN
         key = key_in(headers)
-        if not key and (token := session_in(headers, self._settings.public)):
+        if not key and (token := session_in(headers, self.settings.public)):
             return self._identify_session(token)
         if not key:
             raise _CallerRefusedError(
@@ -302,9 +341,9 @@ class AccessGate:
         return self._ring.identify(key, self._now())
 
     def _refused(self, reason: str, peer: str, key_id: str) -> None:
-        self._metrics.refused.labels(reason).inc()
+        self.metrics.refused.labels(reason).inc()
         known = {"key": key_id} if key_id else {}
-        self._audit.note("request.refused", reason=reason, peer=peer, **known)
+        self.audit.note("request.refused", reason=reason, peer=peer, **known)
 
     def _run(self) -> None:
         readable = True
@@ -316,7 +355,7 @@ class AccessGate:
                 if readable:
                     log.exception("keys_unreadable", reason=str(error))
                 readable = False
-            self._audit.flush()
+            self.audit.flush()
 
 
 class _CallerRefusedError(Exception):

@@ -1,7 +1,8 @@
-"""Lookup of a request's key among static and stored keys."""
+"""Lookup of a request's key among stored keys and static ones from `TRACEREEL_API_KEYS`."""
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,13 +14,17 @@ from tracereel_collector.auth.keys import (
     ORDINARY,
     Key,
     KeyScope,
+    check_tenant,
     digest_of,
     id_in,
+    parse_scopes,
 )
 from tracereel_collector.auth.sessions import LoginSession
-from tracereel_collector.auth.static_keys import read_static_keys
+from tracereel_collector.errors import BadRequestError, StartupError
 
-_NOBODY: Final = bytes(32)
+MIN_KEY_CHARS: Final = 20
+_KEY: Final = re.compile(r"[!-~]+")
+_NO_DIGEST: Final = bytes(32)
 NO_KEY: Final = "none"
 """Fingerprint of requests without a key."""
 
@@ -59,17 +64,45 @@ OPEN_ADMIN: Final = Identity("", DEFAULT_TENANT, GRANTABLE)
 """The same with administration allowed by the operator."""
 
 
-def parse_static(pairs: str) -> dict[bytes, Identity]:
-    """Read the keys of `TRACEREEL_API_KEYS`, by digest.
+def read_static_keys(pairs: str) -> dict[str, Identity]:
+    """Read `tenant:key` and `tenant/scopes:key` entries, separated by commas.
 
     Raises:
-        StartupError: an entry is invalid.
+        StartupError: an entry is malformed, or its key is too short.
     """
-    # Named by position: the digest of a weak key could be attacked offline.
-    return {
-        digest_of(each.key): Identity(f"static-{each.position}", each.tenant, each.scopes)
-        for each in read_static_keys(pairs)
-    }
+    found: dict[str, Identity] = {}
+    for position, pair in enumerate(filter(None, (part.strip() for part in pairs.split(","))), 1):
+        entry = f"TRACEREEL_API_KEYS: entry {position}"
+        owner, _, key = pair.partition(":")
+        tenant, slash, scopes = owner.partition("/")
+        if not (tenant and key):
+            raise StartupError(f"{entry} is not of the form tenant:key or tenant/scopes:key")
+        if not MIN_KEY_CHARS <= len(key) <= MAX_KEY_CHARS or _KEY.fullmatch(key) is None:
+            raise StartupError(
+                f"{entry} has a key of {len(key)} characters; expected {MIN_KEY_CHARS} to"
+                f" {MAX_KEY_CHARS} printable ASCII characters without spaces",
+                hint="make a random one with `openssl rand -hex 24`, or use `tracereel keys create`",
+            )
+        if key in found:
+            raise StartupError(f"{entry} has the key of another entry; expected keys of their own")
+        try:
+            granted = parse_scopes(scopes.replace("+", ",")) if slash else ORDINARY
+            # Named by position: the digest of a weak key could be attacked offline.
+            found[key] = Identity(f"static-{position}", check_tenant(tenant), granted)
+        except BadRequestError as error:
+            raise StartupError(f"{entry}: {error.message}") from error
+        if not granted <= ORDINARY:
+            raise StartupError(
+                f"{entry}: a key of the environment cannot have the scope admin;"
+                " expected read, write or read+write",
+                hint="make one with `tracereel keys create --scope admin`",
+            )
+    return found
+
+
+def parse_static(pairs: str) -> dict[bytes, Identity]:
+    """Read static keys, by digest."""
+    return {digest_of(key): identity for key, identity in read_static_keys(pairs).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +141,7 @@ class Keyring:
         given = digest_of(key)
         candidate = self.stored.get(id_in(key))
         found: Identity | None = None
-        if hmac.compare_digest(candidate.digest if candidate else _NOBODY, given) and candidate:
+        if hmac.compare_digest(candidate.digest if candidate else _NO_DIGEST, given) and candidate:
             found = Identity(
                 candidate.id, candidate.tenant, candidate.scopes, candidate.state(now_unix)
             )

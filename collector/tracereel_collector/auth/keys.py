@@ -80,11 +80,7 @@ def id_in(key: str) -> str:
 
 
 def parse_scopes(text: str) -> frozenset[KeyScope]:
-    """Parse scopes such as `write,read`.
-
-    Raises:
-        BadRequestError: a scope is unknown, or the list is empty.
-    """
+    """Parse scopes such as `write,read`; refuse unknown ones and an empty list."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     accepted = ", ".join(sorted(GRANTABLE))
     unknown = [name for name in names if name not in GRANTABLE]
@@ -96,11 +92,7 @@ def parse_scopes(text: str) -> frozenset[KeyScope]:
 
 
 def check_tenant(tenant: str) -> str:
-    """Return the tenant if its name is valid.
-
-    Raises:
-        BadRequestError: the name is invalid.
-    """
+    """Return the tenant if its name is valid, else raise BadRequestError."""
     if TENANT_PATTERN.fullmatch(tenant) is None:
         raise BadRequestError(
             f"tenant is {tenant[:80]!r}; expected 1 to 63 letters, digits and _ . -,"
@@ -110,11 +102,7 @@ def check_tenant(tenant: str) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return the name of a key if it is valid.
-
-    Raises:
-        BadRequestError: it is too long or has unprintable characters.
-    """
+    """Return the name of a key if it is short and printable, else raise BadRequestError."""
     if len(name) > MAX_NAME or not name.isprintable():
         raise BadRequestError(
             f"name is {name[:120]!r}; expected at most {MAX_NAME} printable characters"

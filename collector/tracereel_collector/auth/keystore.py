@@ -1,14 +1,14 @@
 """Keys of a data directory: a small SQLite file shared by the CLI and all workers."""
 
-import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tracereel_collector.auth.keys import (
     Key,
@@ -18,6 +18,7 @@ from tracereel_collector.auth.keys import (
     digest_of,
     new_key,
 )
+from tracereel_collector.auth.shared_file import create_private
 from tracereel_collector.errors import (
     BadRequestError,
     ServiceUnavailableError,
@@ -36,10 +37,8 @@ _SELECT: Final = (
 )
 
 
-class KeysUnreadableError(ServiceUnavailableError):
+class KeysUnreadableError(ServiceUnavailableError, code="keys_unreadable"):
     """The key file cannot be read, so requests cannot be authenticated."""
-
-    code = "keys_unreadable"
 
 
 class KeyStore:
@@ -115,17 +114,18 @@ class KeyStore:
             UnknownResourceError: there is no such key.
         """
         with self._writing() as connection:
-            found = [key for key in _rows(connection) if key.id == key_id]
-            if not found or (tenant is not None and found[0].tenant != tenant):
+            key = next((key for key in _rows(connection) if key.id == key_id), None)
+            if key is None or tenant not in (None, key.tenant):
                 raise UnknownResourceError(
                     f"no key {key_id[:40]!r}", hint="see `tracereel keys list`"
                 )
-            if found[0].revoked_unix is None:
+            if key.revoked_unix is None:
+                key = replace(key, revoked_unix=int(self._now()))
                 connection.execute(
-                    "UPDATE keys SET revoked_unix=? WHERE id=?", (int(self._now()), key_id)
+                    "UPDATE keys SET revoked_unix=? WHERE id=?", (key.revoked_unix, key_id)
                 )
-                on_revoked(found[0])
-            return next(key for key in _rows(connection) if key.id == key_id)
+                on_revoked(key)
+            return key
 
     def list(self) -> list[Key]:
         """List all keys, oldest first; empty if none was ever created.
@@ -203,9 +203,7 @@ class KeyStore:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Create it with private permissions: SQLite would use the umask, and journals inherit them.
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            create_private(self._path)
             connection = self._connect()
         except (OSError, sqlite3.Error) as error:
             raise KeysUnreadableError(f"{self._path} cannot be written: {error}") from error
@@ -223,18 +221,8 @@ class KeyStore:
 def _rows(connection: sqlite3.Connection) -> list[Key]:
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name='keys'").fetchone():
         return []
-    return [_key(row) for row in connection.execute(_SELECT)]
-
-
-def _key(row: Any) -> Key:
-    key_id, tenant, name, scopes, digest, created, expires, revoked = row
-    return Key(
-        id=key_id,
-        tenant=tenant,
-        name=name,
-        scopes=frozenset(map(KeyScope, scopes.split(","))),
-        digest=digest,
-        created_unix=created,
-        expires_unix=expires,
-        revoked_unix=revoked,
-    )
+    connection.row_factory = sqlite3.Row
+    return [
+        Key(**{**row, "scopes": frozenset(map(KeyScope, row["scopes"].split(",")))})
+        for row in connection.execute(_SELECT)
+    ]

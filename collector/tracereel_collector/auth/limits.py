@@ -29,10 +29,8 @@ _TRIM: Final = (
 _COLUMNS: Final = "key TEXT, unit TEXT, level REAL, at REAL, PRIMARY KEY (key, unit)"
 
 
-class RateLimitedError(ThrottledError):
+class RateLimitedError(ThrottledError, code="rate_limited"):
     """The key has exceeded its rate limit."""
-
-    code = "rate_limited"
 
     def __init__(self, message: str, *, wait_seconds: float, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -64,11 +62,7 @@ class KeyLimits:
         self._charges = 0
 
     def check(self, key_id: str, now: float) -> None:
-        """Check that a key may start a request.
-
-        Raises:
-            RateLimitedError: the key must wait; has the delay.
-        """
+        """Check that a key may start a request, else raise RateLimitedError with the delay."""
         for unit, rate in self._rates.items():
             rows = self._file.run(
                 "SELECT level, at FROM buckets WHERE key=? AND unit=?", key_id, unit

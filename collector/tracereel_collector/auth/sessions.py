@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import os
 import secrets
 import sqlite3
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tracereel_collector.auth.shared_file import create_private
 from tracereel_collector.errors import ServiceUnavailableError
 
 FILE: Final = "sessions.sqlite"
@@ -32,10 +32,8 @@ _TRIM: Final = (
 )
 
 
-class SessionsUnreadableError(ServiceUnavailableError):
+class SessionsUnreadableError(ServiceUnavailableError, code="sessions_unreadable"):
     """The session file cannot be used."""
-
-    code = "sessions_unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,8 @@ class LoginSession:
 class SessionStore:
     """Starts, finds and ends sessions; safe across threads and processes.
 
-    Every call opens the file again, so that a deleted or replaced file is noticed.
+    Every call opens the file again, so that a deleted or replaced file is noticed. A file that cannot be
+    used is a SessionsUnreadableError.
     """
 
     def __init__(self, path: Path, *, now_unix: Callable[[], float] = time.time) -> None:
@@ -61,11 +60,7 @@ class SessionStore:
         self._now = now_unix
 
     def begin(self, key_id: str, key_digest: bytes) -> str:
-        """Start a session of a key and return its token.
-
-        Raises:
-            SessionsUnreadableError: it cannot be stored.
-        """
+        """Start a session of a key and return its token."""
         token, now = secrets.token_urlsafe(TOKEN_BYTES), int(self._now())
         with self._connected(create=True) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -84,11 +79,7 @@ class SessionStore:
         return token
 
     def find(self, token: str) -> LoginSession | None:
-        """Return the session of a token; None if it has ended or never existed.
-
-        Raises:
-            SessionsUnreadableError: the file cannot be read.
-        """
+        """Return the session of a token; None if it has ended or never existed."""
         if len(token) > MAX_TOKEN_CHARS or not self._path.exists():
             return None
         with self._connected() as connection:
@@ -104,11 +95,7 @@ class SessionStore:
         return LoginSession(row[0], row[1])
 
     def end(self, token: str) -> bool:
-        """End a session; return whether it existed.
-
-        Raises:
-            SessionsUnreadableError: it cannot be ended.
-        """
+        """End a session; return whether it existed."""
         with self._connected() as connection:
             done = connection.execute("DELETE FROM sessions WHERE digest=?", (_digest(token),))
             return done.rowcount > 0
@@ -117,9 +104,7 @@ class SessionStore:
     def _connected(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
         try:
             if create:
-                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                # Create it with private permissions: SQLite would use the umask.
-                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+                create_private(self._path)
             with closing(
                 sqlite3.connect(self._path, isolation_level=None, timeout=2)
             ) as connection:

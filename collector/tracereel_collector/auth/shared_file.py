@@ -21,6 +21,12 @@ _BOOTS: Final = (
 """Boot of each table: several objects share a file and each clears its own table."""
 
 
+def create_private(path: Path) -> None:
+    """Create a file with private permissions: SQLite would use the umask, and journals inherit them."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
 class SharedFile:
     """Thread-safe executor of single statements on one table; in memory without a path."""
 
@@ -63,8 +69,7 @@ class SharedFile:
     def _open(self) -> sqlite3.Connection:
         path = self._path
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            create_private(path)
         connection = sqlite3.connect(
             path or ":memory:", isolation_level=None, check_same_thread=False, timeout=0.2
         )

@@ -155,10 +155,7 @@ class Deletion:
         )
 
     def _write_down(self, event: str, tenant: str, by: str, **fields: Any) -> None:
-        try:
-            self.audit.act(event, tenant=tenant, by=by, **fields)
-        except OSError as error:
-            raise ServiceUnavailableError(f"the audit log cannot be written: {error}") from error
+        self.audit.act(event, tenant=tenant, by=by, **fields)
 
     def _alone(self) -> "_Held":
         return _Held(self._busy)

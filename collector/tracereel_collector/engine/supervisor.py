@@ -45,10 +45,8 @@ TOO_MUCH = (
 )
 
 
-class EngineStartError(StartupError):
+class EngineStartError(StartupError, code="engine_start"):
     """The engine did not start; the message is its last line on stderr."""
-
-    code = "engine_start"
 
 
 class Supervisor:

@@ -14,55 +14,31 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tracereel_collector.http import (
-    agents,
     clickhouse,
-    emitters,
     events,
     export,
     health,
-    identity,
     jaeger,
     jaeger_v3,
     keys,
     otlp,
+    overviews,
     page,
     quarantine,
     replay,
     retention,
     scores,
-    sessions,
     sql,
     tail,
     traces,
 )
-from tracereel_collector.http.connections import ConnectionLimits
-from tracereel_collector.http.dependencies import Parts, RequestObserver
+from tracereel_collector.http.dependencies import Parts
 from tracereel_collector.http.errors import add_error_handlers
 from tracereel_collector.http.scoped_router import REQUEST_OF, ScopedRoute, describe_security
-from tracereel_collector.runtime.tenant_shares import TenantShares
-from tracereel_collector.telemetry import HttpMetrics
 
 _MODULES = (
-    events,
-    otlp,
-    identity,
-    replay,
-    emitters,
-    traces,
-    tail,
-    sessions,
-    agents,
-    sql,
-    clickhouse,
-    scores,
-    retention,
-    export,
-    quarantine,
-    keys,
-    health,
-    jaeger_v3,
-    jaeger,
-    page,
+    *(events, otlp, keys, replay, overviews, traces, tail, sql, clickhouse, scores),
+    *(retention, export, quarantine, health, jaeger_v3, jaeger, page),
 )
 ROUTES: Final[tuple[ScopedRoute, ...]] = tuple(
     route for module in _MODULES for route in module.router.routes
@@ -93,10 +69,10 @@ def build_api(parts: Parts) -> ASGIApp:
     describe_security(app)
     add_error_handlers(app)
     served: ASGIApp = app
-    if parts.cors_origins:
+    if origins := parts.gate.settings.origins:
         served = CORSMiddleware(
             app,
-            allow_origins=parts.cors_origins,
+            allow_origins=origins,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=[
                 *("authorization", "content-encoding", "content-type", "x-api-key"),
@@ -104,13 +80,7 @@ def build_api(parts: Parts) -> ASGIApp:
             ],
             expose_headers=["retry-after"],
         )
-    return _CountRequests(
-        served,
-        metrics=parts.http_metrics,
-        requests=parts.requests,
-        connection_limits=parts.connection_limits,
-        observer=parts.observer,
-    )
+    return _CountRequests(served, parts)
 
 
 class _CountRequests:
@@ -119,22 +89,13 @@ class _CountRequests:
     The route label is the path template, never the path, so that its values are bounded.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        metrics: HttpMetrics,
-        requests: TenantShares,
-        connection_limits: ConnectionLimits,
-        observer: RequestObserver | None,
-    ) -> None:
+    def __init__(self, app: ASGIApp, parts: Parts) -> None:
         self._app = app
-        self._requests = requests
-        self._observer = observer
+        self._requests, self._observer, metrics = parts.requests, parts.observer, parts.http_metrics
         self._count = lru_cache(maxsize=1024)(lambda *labels: metrics.requests.labels(*labels).inc)
         self._observe = lru_cache(maxsize=256)(lambda route: metrics.seconds.labels(route).observe)
         # uvicorn creates protocols with only the application, so they read the limits here.
-        self.state = SimpleNamespace(connection_limits=connection_limits)
+        self.state = SimpleNamespace(connection_limits=parts.connection_limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -176,15 +137,11 @@ class _CountRequests:
 
 async def _refuse_own(send: Send) -> None:
     """Refuse the collector's own telemetry, which would cause an endless export loop."""
-    answer = JSONResponse(
-        {
-            "error": {
-                "code": "own_telemetry",
-                "message": "this is the collector's own telemetry, sent to itself",
-                "hint": "let TRACEREEL_SELF_TO name another OTLP endpoint",
-            }
-        },
-        status_code=400,
-    )
+    error = {
+        "code": "own_telemetry",
+        "message": "this is the collector's own telemetry, sent to itself",
+        "hint": "let TRACEREEL_SELF_TO name another OTLP endpoint",
+    }
+    answer = JSONResponse({"error": error}, status_code=400)
     await send({"type": "http.response.start", "status": 400, "headers": answer.raw_headers})
     await send({"type": "http.response.body", "body": answer.body})

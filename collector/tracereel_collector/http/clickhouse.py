@@ -15,8 +15,9 @@ from fastapi.responses import Response
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.engine.request import TRANSPORT
 from tracereel_collector.errors import BadRequestError, TooLargeError, UnsupportedError
-from tracereel_collector.http.dependencies import Parts, parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.http.dependencies import query as run_query
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.http.streams import HeldStream
 from tracereel_collector.query.user_sql import SqlQuery
 from tracereel_collector.query.user_sql.execute import MAX_SQL_BYTES
@@ -123,27 +124,26 @@ async def _answer(request: Request, sql: bytes) -> Response:
     )
     async with AsyncExitStack() as held:
         await held.enter_async_context(parts.sql.slot(tenant))
-        result, _ = await parts.queries.run(
-            lambda: held.enter_context(parts.sql.run(asked)),
-            tenant=tenant,
+        result, _ = await run_query(
+            request, lambda parts, _: held.enter_context(parts.sql.run(asked))
         )
         shown = result.response.headers
         headers = {name: shown[name] for name in _PASSED_ON if name in shown}
         headers["X-ClickHouse-Server-Display-Name"] = "tracereel"
         headers["X-ClickHouse-Query-Id"] = str(uuid.uuid4())
         return HeldStream(
-            _chunks(parts, result, tenant),
+            _chunks(request, result),
             held=held.pop_all(),
             media_type=shown.get("Content-Type", "application/octet-stream"),
             headers=headers,
         )
 
 
-async def _chunks(parts: Parts, result: UserSqlResult, tenant: str) -> AsyncIterator[bytes]:
+async def _chunks(request: Request, result: UserSqlResult) -> AsyncIterator[bytes]:
     """Yield the response in chunks; stop if the client reads too slowly."""
     ends = time.monotonic() + ANSWER_SECONDS
     chunks = result.chunks()
-    while chunk := await parts.queries.run(lambda: next(chunks, b""), tenant=tenant):
+    while chunk := await run_query(request, lambda *_: next(chunks, b"")):
         if time.monotonic() > ends:
             raise TimeoutError("the answer was read too slowly")
         yield chunk

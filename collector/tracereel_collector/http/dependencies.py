@@ -1,113 +1,64 @@
 """Components that route handlers use; the application provides them through the request."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any, Final, TypeVar
 
 from fastapi import Request
+from fastapi.responses import Response
 from prometheus_client import CollectorRegistry
 
-from tracereel_collector.auth import AccessGate
+from tracereel_collector.auth import AccessGate, Caller
 from tracereel_collector.auth.administration import Administration
-from tracereel_collector.auth.public_url import PublicUrl
+from tracereel_collector.config import Settings
 from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.http.connections import ConnectionLimits
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
-from tracereel_collector.live.hub import LiveTail
-from tracereel_collector.model import Kind, QuarantineEntry, WaitingEvents
+from tracereel_collector.ingest.otlp_limits import OtlpLimits
+from tracereel_collector.ingest.redaction import Redactor
+from tracereel_collector.live.hub import LiveTail, TailLimits
+from tracereel_collector.live.records import SHOWN
+from tracereel_collector.model import Body, Receipt
+from tracereel_collector.otlp_out.forward.forwarder import Forwarder
+from tracereel_collector.otlp_out.observe.observer import Observer
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.completeness import CompletenessQuery
 from tracereel_collector.query.diff import Comparison
 from tracereel_collector.query.emitters import Emitters
-from tracereel_collector.query.export import Export
+from tracereel_collector.query.export import Export, export_slots
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import ReplayQuery
 from tracereel_collector.query.replayable import ReplayableRun
 from tracereel_collector.query.retention import Retention
+from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.tape import Tapes
 from tracereel_collector.query.trace import Traces
-from tracereel_collector.query.user_sql import PeoplesSql
+from tracereel_collector.query.user_sql import PeoplesSql, SqlLimits
+from tracereel_collector.query.user_sql.catalogue import Catalogues
+from tracereel_collector.queue import DurableQueue
+from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.runtime.clock import TrustedClock
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
-from tracereel_collector.telemetry import HttpMetrics
+from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
+from tracereel_collector.store.user_sql import PeoplesStore
+from tracereel_collector.telemetry import HttpMetrics, OtlpMetrics, TailMetrics
 
 Answer = TypeVar("Answer")
-PROBE_SECONDS = 2.0
-MAX_PLAYBACKS = 64
+PROBE_SECONDS: Final = 2.0
+MAX_PLAYBACKS: Final = 64
 """Most playbacks of runs in one process."""
-
-
-class QueueView(Protocol):
-    """The part of the queue that routes use."""
-
-    @property
-    def pending_bytes(self) -> int:
-        """Acknowledged bytes that are not yet in the store."""
-        ...
-
-    def refusal(self) -> str | None:
-        """Return why an append would be refused now and what to do; None if accepted."""
-        ...
-
-    def hurry(self, kind: Kind, /) -> None:
-        """Deliver the waiting bodies of a kind now."""
-        ...
-
-    def events_waiting(self, *, tenant: str, trace_id: str) -> WaitingEvents:
-        """Return the acknowledged events of a run that are not yet in the store."""
-        ...
-
-    def newest_body(self, kind: Kind, /) -> int | None:
-        """Return the last body of a kind that is still in the queue."""
-        ...
-
-    def is_delivered(self, kind: Kind, body_id: int, /) -> bool:
-        """Return whether a body is in the store."""
-        ...
-
-    def quarantined(
-        self, *, tenant: str, before: int | None = None, limit: int = 100
-    ) -> list[QuarantineEntry]:
-        """List a tenant's quarantined records, newest first."""
-        ...
-
-    def quarantine_entry(self, entry_id: int, /, *, tenant: str) -> QuarantineEntry | None:
-        """Return a quarantined record with its data."""
-        ...
-
-    def retry_quarantined(self, entry_id: int, /, *, tenant: str) -> bool:
-        """Deliver a quarantined record again; return whether it exists."""
-        ...
-
-    def drop_quarantined(self, entry_id: int, /, *, tenant: str) -> bool:
-        """Delete a quarantined record; return whether it existed."""
-        ...
-
-
-class RequestObserver(Protocol):
-    """Callbacks for every completed request."""
-
-    def is_own(self, headers: list[tuple[bytes, bytes]], /) -> bool:
-        """Return whether a request carries this collector's own telemetry."""
-        ...
-
-    def request_done(
-        self,
-        *,
-        method: str,
-        route: str,
-        status: int,
-        seconds: float,
-        headers: list[tuple[bytes, bytes]],
-    ) -> None:
-        """Record a completed request."""
-        ...
+QUERY_THREADS: Final = 8
+QUERY_WAIT_SECONDS: Final = 60.0
+"""Longest wait for a free query thread."""
 
 
 class DeliveryNotice:
@@ -199,51 +150,149 @@ class Playbacks:
         self.stopping.set()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Components that route handlers use."""
+@dataclass(frozen=True, slots=True)
+class _AsyncQueue:
+    """Coroutine interface to the queue's append."""
 
-    gate: AccessGate
-    administration: Administration
-    bodies: BodyReader
-    accept: Accept
-    queue: QueueView
-    clock: TrustedClock
-    delivered: DeliveryNotice
-    tail: LiveTail
-    replay: ReplayQuery
-    playbacks: Playbacks
-    tapes: Tapes
-    replayable: ReplayableRun
-    traces: Traces
-    completeness: CompletenessQuery
-    comparison: Comparison
-    emitters: Emitters
-    jaeger: Jaeger
-    search: Search
-    sql: PeoplesSql
-    scores: Scores
-    export: Export
-    deletion: Deletion
-    retention: Retention
-    sessions: Sessions
-    agents: Agents
-    queries: QueryThreads
-    requests: TenantShares
-    shares: SharePolicy
-    store_answers: Callable[[], bool]
-    store_state: Callable[[], dict[str, Any]]
-    registry: CollectorRegistry
-    http_metrics: HttpMetrics
-    version: str
-    observer: RequestObserver | None = None
-    cors_origins: tuple[str, ...] = ()
-    public: PublicUrl = PublicUrl()
-    jaeger_url: str = ""
-    connection_limits: ConnectionLimits = ConnectionLimits()
+    queue: DurableQueue
+
+    async def append(self, body: Body, /) -> Receipt:
+        return await asyncio.wrap_future(self.queue.append(body))
+
+
+class Parts:
+    """Components that route handlers use, on top of one queue and one store."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        gate: AccessGate,
+        queue: DurableQueue,
+        store: ClickHouseStore,
+        store_address: StoreAddress,
+        store_state: Callable[[], dict[str, Any]],
+        writers: StoreWriters,
+        clock: TrustedClock,
+        shares: SharePolicy,
+        delivered: DeliveryNotice,
+        forwarder: Forwarder | None,
+        observer: Observer | None,
+        counted: CollectorRegistry,
+        shown: CollectorRegistry,
+    ) -> None:
+        now = clock.unix_nano
+        self.version = version("tracereel")
+        self.jaeger_url = settings.jaeger_url
+        self.gate, self.queue, self.clock, self.shares = gate, queue, clock, shares
+        self.delivered, self.observer = delivered, observer
+        self.store_answers, self.store_state = store.ping, store_state
+        self.registry = shown
+        self.http_metrics = HttpMetrics.register(counted)
+        self.connection_limits = ConnectionLimits(
+            max_connections=settings.max_connections,
+            header_seconds=settings.header_seconds,
+            on_refused=lambda reason: gate.metrics.connections.labels(reason).inc(),
+        )
+        self.administration = Administration(gate.keys, gate.audit, clock.latest_unix)
+        self.requests = TenantShares("requests", settings.max_connections, shares)
+        # All workers query the same store, so each worker gets its part of the tenant share.
+        share = shares.share if shares.share == 1 else shares.share / max(1, settings.workers)
+        self.queries = QueryThreads(
+            threads=QUERY_THREADS,
+            shares=replace(shares, share=share),
+            wait_seconds=QUERY_WAIT_SECONDS,
+        )
+
+        self.bodies = BodyReader(
+            max_body_bytes=settings.max_body_bytes,
+            max_inflight_bytes=settings.max_inflight_bytes,
+            body_seconds=settings.body_seconds,
+            shares=shares,
+        )
+        self.accept = Accept(
+            _AsyncQueue(queue),
+            max_event_bytes=settings.max_event_bytes,
+            now_unix_nano=now,
+            redactor=Redactor(counted) if settings.redact == "on" else None,
+            metrics=OtlpMetrics.register(counted),
+            forward=forwarder,
+            otlp_limits=OtlpLimits(
+                attributes=settings.max_attributes,
+                value_bytes=settings.max_attribute_bytes,
+                objects=settings.max_body_objects,
+            ),
+            working_bytes=settings.max_inflight_bytes,
+            shares=shares,
+        )
+        self.tail = LiveTail(
+            queue.follow(*SHOWN),
+            TailLimits(
+                readers=settings.tail_readers,
+                readers_per_tenant=settings.tail_readers_per_tenant,
+                beat_seconds=settings.tail_beat_seconds,
+            ),
+            TailMetrics.register(counted),
+            shares,
+        )
+
+        reader = RunReader(store)
+        self.traces = Traces(reader, now_unix_nano=now)
+        self.replay = ReplayQuery(reader, self.traces)
+        self.playbacks = Playbacks(shares)
+        self.completeness = CompletenessQuery(reader, self.traces, now_unix_nano=now)
+        self.replayable = ReplayableRun(store)
+        self.comparison = Comparison(self.traces, self.replayable)
+        self.tapes = Tapes(store)
+        self.emitters = Emitters(store)
+        self.jaeger = Jaeger(store, now_unix_nano=now)
+        self.scores = Scores(store)
+        self.export = Export(store, export_slots(shares))
+        self.search = Search(store, time.time_ns, trusted_unix_nano=now)
+        self.sessions = Sessions(store, self.search)
+        self.agents = Agents(store)
+        self.deletion = Deletion(queue, store, gate.audit, writers, now_unix=clock.unix)
+        self.retention = Retention(
+            store, gate.audit, default_days=settings.retention_days, dating=clock.dating
+        )
+        limits = SqlLimits()
+        self.sql = PeoplesSql(
+            PeoplesStore(store_address, connections=limits.at_once),
+            Catalogues(store_address.database, store.rows),
+            replace(
+                limits,
+                seconds=min(limits.seconds, settings.query_seconds),
+                memory_bytes=min(limits.memory_bytes, settings.query_memory_bytes),
+            ),
+            shares,
+        )
 
 
 def parts_of(request: Request) -> Parts:
     """Return the components of the application that serves a request."""
     parts: Parts = request.app.state.parts
     return parts
+
+
+def caller_of(request: Request) -> Caller:
+    """Return the admitted caller."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+def body_of(request: Request) -> AbstractAsyncContextManager[bytes]:
+    """Read the body of a request within the limits of its tenant."""
+    return parts_of(request).bodies.read(
+        request.stream(), request.headers, tenant=caller_of(request).tenant
+    )
+
+
+async def query(request: Request, ask: Callable[[Parts, str], Answer]) -> Answer:
+    """Run a query for the tenant of the caller in a query thread."""
+    parts, tenant = parts_of(request), caller_of(request).tenant
+    return await parts.queries.run(lambda: ask(parts, tenant), tenant=tenant)
+
+
+async def query_json(request: Request, ask: Callable[[Parts, str], bytes]) -> Response:
+    """Respond with the JSON document that a query returns."""
+    return Response(await query(request, ask), media_type="application/json")

@@ -1,6 +1,7 @@
 """Error responses: JSON for our routes, the protocol's format for others, 503 for bugs."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -47,8 +48,9 @@ async def _known(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if error.status == 408:
         headers["Connection"] = "close"
+    status, code, hint = error.status, error.code, error.hint
     return error_response(
-        request, error.status, error.code, error.message, error.hint, extra, headers
+        request, status, code, error.message, hint=hint, extra=extra, headers=headers
     )
 
 
@@ -56,29 +58,29 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
     message = f"{request.method} {request.scope['path']}: {error.detail}"
-    hint = (
-        "GET /docs lists the routes and their methods" if error.status_code in (404, 405) else None
+    hint = None if code == "bad_request" else "GET /docs lists the routes and their methods"
+    return error_response(
+        request, error.status_code, code, message, hint=hint, headers=error.headers
     )
-    return error_response(request, error.status_code, code, message, hint, {}, error.headers or {})
 
 
 async def _parameters(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
     first = error.errors()[0]
     message = f"{first['loc'][-1]}: {first['msg']}; got {str(first.get('input'))[:80]!r}"
-    return error_response(request, 400, "bad_request", message, None, {}, {})
+    return error_response(request, 400, "bad_request", message)
 
 
 async def _gone(request: Request, _error: Exception) -> Response:
     """Respond to a client that disconnected before the end of its body."""
-    return error_response(request, 400, "disconnected", "the body is incomplete", None, {}, {})
+    return error_response(request, 400, "disconnected", "the body is incomplete")
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     # Senders drop data after a 500; 503 makes them retry.
     log.error("request_failed", path=request.scope["path"], exc_info=error)
     message = "the collector failed to handle the request; its log says why"
-    return error_response(request, 503, "internal", message, None, {}, {"Retry-After": "1"})
+    return error_response(request, 503, "internal", message, headers={"Retry-After": "1"})
 
 
 _HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
@@ -95,9 +97,10 @@ def error_response(
     status: int,
     code: str,
     message: str,
-    hint: str | None,
-    extra: dict[str, Any],
-    headers: Any,
+    *,
+    hint: str | None = None,
+    extra: Mapping[str, Any] = MappingProxyType({}),
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Build an error response in the format of the route."""
     if request.scope["path"] in OTLP_PATHS and request.method == "POST":
@@ -113,6 +116,6 @@ def error_response(
         wording = v3 if request.scope["path"].startswith("/api/v3/") else legacy
         return JSONResponse(wording.failure(status, message), status_code=status, headers=headers)
     if speaks_clickhouse(request):
-        return clickhouse_error(status, message, hint, headers)
+        return clickhouse_error(status, message, hint, headers or {})
     content = {"error": {"code": code, "message": message, "hint": hint}, **extra}
     return JSONResponse(content, status_code=status, headers=headers)

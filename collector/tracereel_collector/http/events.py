@@ -1,24 +1,21 @@
-"""`POST /v1/events`: one event, an array, or one per line; acknowledged when durable."""
+"""`POST /v1/events` and `/v1/heartbeats`: acknowledged when durable."""
 
-from typing import Annotated, Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from fastapi import Query, Request
-from fastapi.responses import Response
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
 
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.http.dependencies import Parts, parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.dependencies import Parts, caller_of, parts_of
+from tracereel_collector.http.parameters import WAIT_SECONDS, Timeout, Wait
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.ingest.accept import EveryEventRejectedError
 from tracereel_collector.model import Kind, Receipt
 
 router = ScopedRouter()
-WAIT_SECONDS = 10.0
-MAX_WAIT_SECONDS = 60.0
 TENANT_HEADER = "x-tracereel-tenant"
-
-
 _EVENT = {
     "type": "object",
     "required": ["event_id", "event_type", "timestamp", "trace_id"],
@@ -34,6 +31,10 @@ _BODY = {
         "application/x-ndjson": {"schema": {"type": "string"}},
     },
 }
+_HEARTBEATS = {
+    "required": True,
+    "content": {"application/json": {"schema": {"anyOf": [{"type": "object"}, {"type": "array"}]}}},
+}
 
 
 @router.post(
@@ -44,16 +45,15 @@ _BODY = {
 )
 async def post_events(
     request: Request,
-    wait: Literal["stored"] | None = None,
-    timeout: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS)] = WAIT_SECONDS,  # noqa: ASYNC109 - part of the API
+    wait: Wait = None,
+    timeout: Timeout = WAIT_SECONDS,  # noqa: ASYNC109 - part of the API
 ) -> Response:
     """Record events; accepted ones are durable and numbered from `first_sequence_number`.
 
     With `wait=stored` the response is sent when the events can be queried: 200 and `stored`. If the
     timeout expires first, it is 202 and `queued`; the events are still delivered.
     """
-    parts = parts_of(request)
-    caller = caller_of(request)
+    parts, caller = parts_of(request), caller_of(request)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
         parts.gate.charge(caller, size=len(data))
@@ -98,3 +98,22 @@ async def is_stored(
     return await parts.delivered.wait_until(
         lambda: parts.queue.is_delivered(kind, body_id), timeout=seconds
     )
+
+
+@router.post(
+    "/v1/heartbeats",
+    scope=KeyScope.WRITE,
+    summary="Say how far an emitter has come",
+    openapi_extra={"requestBody": _HEARTBEATS},
+)
+async def post_heartbeats(request: Request) -> JSONResponse:
+    """Record one heartbeat or an array of them; durable when acknowledged."""
+    parts, caller = parts_of(request), caller_of(request)
+    async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
+        parts.gate.charge(caller, size=len(data))
+        accepted = await parts.accept.heartbeats(data, tenant=caller.tenant)
+    rejected = [
+        {"index": each.index, "emitter_id": each.event_id, "reason": each.reason}
+        for each in accepted.rejected
+    ]
+    return JSONResponse({"accepted": accepted.receipt.appended, "rejected": rejected})

@@ -9,8 +9,8 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.http.dependencies import Parts, parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.dependencies import caller_of, parts_of, query
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.http.streams import HeldStream
 from tracereel_collector.query.export import LAST_NANO, ExportPiece, Wanted
 from tracereel_collector.query.window import parse_window
@@ -48,11 +48,11 @@ async def get_export(
     async with AsyncExitStack() as held:
         held.enter_context(parts.export.slots.holding(tenant))
         made = make(tenant, wanted)
-        rows = await parts.queries.run(lambda: parts.export.count(tenant, wanted), tenant=tenant)
+        rows = await query(request, lambda parts, tenant: parts.export.count(tenant, wanted))
         # Read the first piece now, so that a read error is an error response, not a broken stream.
-        first = await parts.queries.run(lambda: next(made, ExportPiece(b"", 0)), tenant=tenant)
+        first = await query(request, lambda *_: next(made, ExportPiece(b"", 0)))
         return HeldStream(
-            _chunks(parts, first, made, tenant),
+            _chunks(request, first, made),
             held=held.pop_all(),
             media_type=media,
             headers={
@@ -68,9 +68,9 @@ def _estimated(first: ExportPiece, rows: int) -> int:
 
 
 async def _chunks(
-    parts: Parts, first: ExportPiece, made: Iterator[ExportPiece], tenant: str
+    request: Request, first: ExportPiece, made: Iterator[ExportPiece]
 ) -> AsyncIterator[bytes]:
     """Yield the pieces; each is read after the previous one was sent."""
     yield first.data
-    while (piece := await parts.queries.run(lambda: next(made, None), tenant=tenant)) is not None:
+    while (piece := await query(request, lambda *_: next(made, None))) is not None:
         yield piece.data

@@ -6,7 +6,8 @@ message before all of it has arrived. The filter records that size by stream num
 number as a header, so that the handler can look it up.
 """
 
-from tracereel_collector.http.grpc_heads import HEAD_BYTES, MessageHeads
+import asyncio
+from dataclasses import dataclass
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MAX_BLOCK_BYTES = 16 * 1024
@@ -17,6 +18,10 @@ MAX_FRAMES = 16
 Each read parses the block again, and empty frames are cheap to send.
 """
 STREAM_HEADER = "tracereel-stream"
+HEAD_BYTES = 5
+"""Prefix of a gRPC message: whether it is compressed, and its length."""
+MAX_CALLS = 256
+"""Calls of a connection that are kept; gRPC's server refuses some without calling the handler."""
 _HEAD = 9
 _DATA, _HEADERS, _RST_STREAM, _PUSH_PROMISE, _CONTINUATION = 0, 1, 3, 5, 9
 _END_STREAM, _END_HEADERS, _PADDED, _PRIORITY = 0x1, 0x4, 0x8, 0x20
@@ -24,6 +29,82 @@ _END_STREAM, _END_HEADERS, _PADDED, _PRIORITY = 0x1, 0x4, 0x8, 0x20
 
 class FrameError(Exception):
     """The bytes are not HTTP/2, or the headers exceed a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHead:
+    """Prefix of a gRPC message: size on the wire, and whether it is compressed."""
+
+    size: int
+    is_packed: bool
+
+
+class _GrpcCall:
+    def __init__(self) -> None:
+        self.came = b""
+        self.waiter: asyncio.Future[None] | None = None
+
+    @property
+    def head(self) -> MessageHead | None:
+        if len(self.came) < HEAD_BYTES:
+            return None
+        return MessageHead(int.from_bytes(self.came[1:HEAD_BYTES]), bool(self.came[0]))
+
+    def wake(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+
+class MessageHeads:
+    """Calls of one connection whose message prefix was not read yet."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, _GrpcCall] = {}
+        self._latest = 0
+
+    def begin(self, stream: int) -> None:
+        """Record the start of a call; ignore trailers."""
+        if stream <= self._latest:
+            return
+        self._latest = stream
+        self._calls[stream] = _GrpcCall()
+        if len(self._calls) > MAX_CALLS:
+            self.end(next(iter(self._calls)))
+
+    def is_missing(self, stream: int) -> bool:
+        """Return whether the prefix of a call's message is incomplete."""
+        call = self._calls.get(stream)
+        return call is not None and len(call.came) < HEAD_BYTES
+
+    def add(self, stream: int, part: bytes) -> None:
+        """Add bytes of a call to its prefix."""
+        call = self._calls[stream]
+        call.came += part[: HEAD_BYTES - len(call.came)]
+        if len(call.came) == HEAD_BYTES:
+            call.wake()
+
+    def end(self, stream: int) -> None:
+        """Forget a call that was cancelled or has ended."""
+        if (call := self._calls.pop(stream, None)) is not None:
+            call.wake()
+
+    def end_all(self) -> None:
+        """Forget all calls of a closed connection."""
+        for stream in list(self._calls):
+            self.end(stream)
+
+    async def wait_for(self, stream: int) -> MessageHead | None:
+        """Wait for the prefix of a call's message; None if the call ends first."""
+        call = self._calls.get(stream)
+        if call is None:
+            return None
+        try:
+            if call.head is None:
+                call.waiter = asyncio.get_running_loop().create_future()
+                await call.waiter
+            return call.head
+        finally:
+            self._calls.pop(stream, None)
 
 
 class HeaderFilter:

@@ -6,8 +6,7 @@ from asyncio import TimerHandle, Transport
 from typing import Any
 
 from tracereel_collector.http.connections import IDLE_SECONDS, ConnectionLimits
-from tracereel_collector.http.grpc_frames import FrameError, HeaderFilter
-from tracereel_collector.http.grpc_heads import MessageHead
+from tracereel_collector.http.grpc_frames import FrameError, HeaderFilter, MessageHead
 
 
 class GrpcListener:
@@ -58,6 +57,7 @@ class GrpcListener:
         return None if client is None else await client.messages.wait_for(stream)
 
     def opened(self, client: "_ClientSide") -> None:
+        """Record a connection; above the limit, end a stranger's, an idle one or this one."""
         self._open.add(client)
         if len(self._open) > self._limits.max_connections:
             latest = client.opened_at - IDLE_SECONDS
@@ -72,13 +72,16 @@ class GrpcListener:
             self.end(gives_way, "too_many" if gives_way is client else "gave_way")
 
     def connected(self, client: "_ClientSide", port: int) -> None:
+        """Record the loopback port of a client."""
         self._by_port[port] = client
 
     def closed(self, client: "_ClientSide", port: int) -> None:
+        """Forget a closed connection."""
         self._open.discard(client)
         self._by_port.pop(port, None)
 
     def end(self, client: "_ClientSide", reason: str) -> None:
+        """Abort a connection and count the reason."""
         self._limits.on_refused(reason)
         client.abort()
 

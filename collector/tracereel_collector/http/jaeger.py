@@ -10,8 +10,8 @@ from fastapi.responses import Response
 
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import BadRequestError, UnknownResourceError
-from tracereel_collector.http.dependencies import parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.dependencies import Parts, caller_of, parts_of, query
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.ingest.otlp_json import request_from_json
 from tracereel_collector.ingest.otlp_schema import TRACES
 from tracereel_collector.query.jaeger import parameters
@@ -44,14 +44,13 @@ async def answered(
     request: Request, ask: Callable[[Jaeger, str], dict[str, Any]], *, status: int = 200
 ) -> Response:
     """Return the document that `ask` reads as JSON, indented with `prettyPrint`."""
-    parts, tenant = parts_of(request), caller_of(request).tenant
     pretty = request.query_params.get("prettyPrint", "") not in ("", "false")
 
-    def work() -> bytes:
+    def work(parts: Parts, tenant: str) -> bytes:
         body = msgspec.json.encode(ask(parts.jaeger, tenant))
         return msgspec.json.format(body, indent=4) if pretty else body
 
-    body = await parts.queries.run(work, tenant=tenant)
+    body = await query(request, work)
     return Response(body, status_code=status, media_type="application/json")
 
 

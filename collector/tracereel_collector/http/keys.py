@@ -1,21 +1,22 @@
-"""`/v1/keys`: API keys of a tenant, for callers with the `admin` scope."""
+"""`/v1/keys`, `/v1/login`, `/v1/logout`, `/v1/identity`: API keys and sessions of the page."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from fastapi import Query, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from tracereel_collector.auth import Caller, KeyScope
+from tracereel_collector.auth.browsers import session_cookie
+from tracereel_collector.auth.keyring import key_in
 from tracereel_collector.auth.keys import MAX_NAME, parse_scopes
-from tracereel_collector.errors import BadRequestError, ForbiddenError, TooLargeError
-from tracereel_collector.http.dependencies import parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.errors import ForbiddenError
+from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.http.parameters import json_body, parse_body
+from tracereel_collector.http.scoped_router import ScopedRouter
 
 router = ScopedRouter()
-
-MAX_BYTES = 16 * 1024
 
 
 class NewKey(BaseModel):
@@ -28,6 +29,56 @@ class NewKey(BaseModel):
     expires: str | None = Field(
         None, max_length=40, description="`90d`, `12h`, or a date such as 2027-01-31."
     )
+
+
+@router.post("/v1/login", scope=KeyScope.READ, summary="Log in to the page")
+async def log_in(request: Request) -> Response:
+    """Start a session with the API key of the request.
+
+    The session has the scopes of the key and ends when the key expires or is revoked.
+    """
+    parts, caller, key = parts_of(request), caller_of(request), key_in(request.headers)
+    answer = JSONResponse({"tenant": caller.tenant, "scopes": sorted(caller.scopes)})
+    # A session cannot extend itself: a new one needs the key.
+    if key and caller.key_id:
+        token = await asyncio.to_thread(parts.gate.begin_session, caller, key)
+        answer.headers["set-cookie"] = session_cookie(
+            token, request.headers, parts.gate.settings.public
+        )
+    return answer
+
+
+@router.post("/v1/logout", scope=KeyScope.PUBLIC, summary="Log out of the page")
+async def log_out(request: Request) -> Response:
+    """End the session and delete its cookie; the key stays valid."""
+    parts, peer = parts_of(request), request.client.host if request.client else ""
+    await asyncio.to_thread(lambda: parts.gate.end_session(request.headers, peer=peer))
+    cookie = session_cookie("", request.headers, parts.gate.settings.public)
+    return JSONResponse({}, headers={"set-cookie": cookie})
+
+
+@router.get("/v1/identity", scope=KeyScope.WRITE, summary="Say whose key this is")
+async def get_identity(
+    request: Request,
+    key: Annotated[
+        str | None,
+        Query(
+            pattern="^([0-9a-f]{16}|none)$",
+            description="Another key: the first 16 hex digits of its SHA-256, or `none`.",
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    """Return the tenant and scopes of the key that was sent.
+
+    With `key`, also the state of another key: `active`, `expired`, `revoked`, or `unknown` if it does
+    not belong to this tenant. Senders use it to deliver data spooled under a revoked key.
+    """
+    caller = caller_of(request)
+    answer: dict[str, Any] = {"tenant": caller.tenant, "scopes": sorted(caller.scopes)}
+    if key is not None:
+        state = parts_of(request).gate.key_state(key, tenant=caller.tenant)
+        answer["key"] = {"fingerprint": key, "state": state}
+    return answer
 
 
 @router.get("/v1/keys", scope=KeyScope.ADMIN, summary="List the tenant's keys")
@@ -43,15 +94,13 @@ async def list_keys(request: Request) -> dict[str, Any]:
     scope=KeyScope.ADMIN,
     summary="Make a key",
     status_code=201,
-    openapi_extra={
-        "requestBody": {"content": {"application/json": {"schema": NewKey.model_json_schema()}}}
-    },
+    openapi_extra=json_body(NewKey, required=False),
 )
 async def create_key(request: Request) -> JSONResponse:
     """Create a key; only this response contains its secret."""
     parts, caller = parts_of(request), _holder_of_a_key(request)
     async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
-        wanted = _wanted(data)
+        wanted = parse_body(NewKey, data or b"{}")
     secret, key = await asyncio.to_thread(
         lambda: parts.administration.create(
             tenant=caller.tenant,
@@ -84,14 +133,3 @@ def _holder_of_a_key(request: Request) -> Caller:
             hint="make one with `tracereel keys create --scope admin`",
         )
     return caller
-
-
-def _wanted(data: bytes) -> NewKey:
-    if len(data) > MAX_BYTES:
-        raise TooLargeError(f"the body has {len(data)} bytes; at most {MAX_BYTES} are accepted")
-    try:
-        return NewKey.model_validate_json(data or b"{}")
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"])) or "the body"
-        raise BadRequestError(f"{name}: {first['msg']}") from error

@@ -8,8 +8,8 @@ from fastapi.responses import Response
 
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import UnsupportedError
-from tracereel_collector.http.dependencies import parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.ingest.accept import OtlpAnswer
 from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, TRACES, Signal
 from tracereel_collector.otlp_out.forward.post import PATH_HEADER
@@ -35,42 +35,8 @@ def _described(signal: Signal) -> dict[str, Any]:
     }
 
 
-@router.post(
-    "/v1/traces",
-    scope=KeyScope.WRITE,
-    summary="Receive OTLP spans",
-    openapi_extra=_described(TRACES),
-)
-async def post_traces(request: Request) -> Response:
-    """Store spans durably before the 200; `partial_success` counts refused ones."""
-    return await _receive(TRACES, request)
-
-
-@router.post(
-    "/v1/logs",
-    scope=KeyScope.WRITE,
-    summary="Receive OTLP log records",
-    openapi_extra=_described(LOGS),
-)
-async def post_logs(request: Request) -> Response:
-    """Store log records durably; those that carry a tracereel event are stored as events."""
-    return await _receive(LOGS, request)
-
-
-@router.post(
-    "/v1/metrics",
-    scope=KeyScope.WRITE,
-    summary="Receive OTLP metrics",
-    openapi_extra=_described(METRICS),
-)
-async def post_metrics(request: Request) -> Response:
-    """Store metric points durably before the 200."""
-    return await _receive(METRICS, request)
-
-
 async def _receive(signal: Signal, request: Request) -> Response:
-    parts = parts_of(request)
-    caller = caller_of(request)
+    parts, caller = parts_of(request), caller_of(request)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type not in {PROTOBUF, JSON}:
         raise UnsupportedError(
@@ -88,6 +54,37 @@ async def _receive(signal: Signal, request: Request) -> Response:
         )
     parts.gate.charge(caller, records=answer.records)
     return Response(_encoded(signal, answer, is_json=is_json), media_type=content_type)
+
+
+def _add_route(path: str, signal: Signal, summary: str, description: str) -> None:
+    async def receive(request: Request) -> Response:
+        return await _receive(signal, request)
+
+    router.post(
+        path,
+        scope=KeyScope.WRITE,
+        name=f"post_{path.removeprefix('/v1/')}",
+        summary=summary,
+        description=description,
+        openapi_extra=_described(signal),
+    )(receive)
+
+
+_add_route(
+    "/v1/traces",
+    TRACES,
+    "Receive OTLP spans",
+    "Store spans durably before the 200; `partial_success` counts refused ones.",
+)
+_add_route(
+    "/v1/logs",
+    LOGS,
+    "Receive OTLP log records",
+    "Store log records durably; those that carry a tracereel event are stored as events.",
+)
+_add_route(
+    "/v1/metrics", METRICS, "Receive OTLP metrics", "Store metric points durably before the 200."
+)
 
 
 def response_of(signal: Signal, answer: OtlpAnswer) -> Any:

@@ -9,8 +9,8 @@ from fastapi import Path, Query, Request
 
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import UnknownResourceError
-from tracereel_collector.http.dependencies import parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.model import QuarantineEntry
 
 router = ScopedRouter()
@@ -72,7 +72,7 @@ def _act(request: Request, entry_id: int, event: str) -> None:
     entry = parts.queue.quarantine_entry(entry_id, tenant=caller.tenant)
     if entry is None:
         raise _unknown(entry_id)
-    parts.administration.audit.require(
+    parts.administration.audit.act(
         event,
         tenant=caller.tenant,
         by=caller.name,

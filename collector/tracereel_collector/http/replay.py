@@ -12,8 +12,8 @@ from fastapi.responses import Response
 
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.http.dependencies import Parts, parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.dependencies import caller_of, parts_of, query, query_json
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.http.streams import HeldStream
 from tracereel_collector.query.replay import (
     BEGINNING,
@@ -55,48 +55,47 @@ async def get_replay(
     With `limit`, a page; pass its `next` as `after` for the next page. With `at`, the state at a moment.
     With `stream`, Server-Sent Events at `speed` times the recorded pace (0: no pauses).
     """
-    parts, tenant = parts_of(request), caller_of(request).tenant
     check_trace_id(trace_id)
     if at is not None and stream:
         raise BadRequestError("at: the state at a moment is not played; leave out `at` or `stream`")
     if at is not None:
         moment = parse_moment(at)
-        state = await parts.queries.run(
-            lambda: parts.replay.state(tenant, trace_id, at=moment, linked=linked), tenant=tenant
+        return await query_json(
+            request,
+            lambda parts, tenant: parts.replay.state(tenant, trace_id, at=moment, linked=linked),
         )
-        return Response(state, media_type="application/json")
     place = parse_cursor(after) if after else BEGINNING
     if stream:
         if last_event_id:
             place = parse_cursor(last_event_id, name="Last-Event-ID")
-        return await _played(parts, tenant, trace_id, place, speed=speed, linked=linked)
+        return await _played(request, trace_id, place, speed=speed, linked=linked)
     if limit is None and place == BEGINNING:
-        whole = await parts.queries.run(
-            lambda: parts.replay.document(tenant, trace_id, linked=linked), tenant=tenant
+        return await query_json(
+            request, lambda parts, tenant: parts.replay.document(tenant, trace_id, linked=linked)
         )
-        return Response(whole, media_type="application/json")
-    document = await parts.queries.run(
-        lambda: parts.replay.page(
+    return await query_json(
+        request,
+        lambda parts, tenant: parts.replay.page(
             tenant, trace_id, after=place, limit=limit or MAX_PAGE, linked=linked
         ).document(),
-        tenant=tenant,
     )
-    return Response(document, media_type="application/json")
 
 
 async def _played(
-    parts: Parts, tenant: str, trace_id: str, place: Cursor, *, speed: float, linked: bool
+    request: Request, trace_id: str, place: Cursor, *, speed: float, linked: bool
 ) -> Response:
     async def page(after: Cursor) -> Page:
-        return await parts.queries.run(
-            lambda: parts.replay.page(tenant, trace_id, after=after, limit=PAGE, linked=linked),
-            tenant=tenant,
+        return await query(
+            request,
+            lambda parts, tenant: parts.replay.page(
+                tenant, trace_id, after=after, limit=PAGE, linked=linked
+            ),
         )
 
     first = await page(place)  # an unknown run is a 404, not an empty stream
-    playbacks = parts.playbacks
+    playbacks = parts_of(request).playbacks
     async with contextlib.AsyncExitStack() as held:
-        held.enter_context(playbacks.slots.holding(tenant))
+        held.enter_context(playbacks.slots.holding(caller_of(request).tenant))
         return HeldStream(
             play(first, page, speed=speed, stopping=playbacks.stopping),
             held=held.pop_all(),

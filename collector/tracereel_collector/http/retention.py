@@ -3,17 +3,16 @@
 from typing import Annotated, Any
 
 from fastapi import Path, Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.errors import BadRequestError, TooLargeError
-from tracereel_collector.http.dependencies import parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.dependencies import caller_of, parts_of, query
+from tracereel_collector.http.parameters import json_body, parse_body
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.query.replay import check_trace_id
 from tracereel_collector.query.retention import MAX_DAYS
 
 router = ScopedRouter()
-MAX_BYTES = 16 * 1024
 UserId = Annotated[str, Path(min_length=1, max_length=512)]
 
 
@@ -30,28 +29,23 @@ class RetentionRule(BaseModel):
 @router.get("/v1/retention", scope=KeyScope.READ, summary="How long rows are kept")
 async def get_retention(request: Request) -> dict[str, Any]:
     """Return the tenant's retention in days after the day of arrival; null keeps rows forever."""
-    parts, tenant = parts_of(request), caller_of(request).tenant
-    return await parts.queries.run(lambda: parts.retention.shown(tenant), tenant=tenant)
+    return await query(request, lambda parts, tenant: parts.retention.shown(tenant))
 
 
 @router.post(
     "/v1/retention",
     scope=KeyScope.ADMIN,
     summary="Set how long rows are kept",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": RetentionRule.model_json_schema()}},
-        }
-    },
+    openapi_extra=json_body(RetentionRule),
 )
 async def set_retention(request: Request) -> dict[str, Any]:
     """Set the tenant's retention; older rows are deleted permanently within about a minute."""
     parts, caller = parts_of(request), caller_of(request)
     async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
-        days = _rule(data).days or 0
-    return await parts.queries.run(
-        lambda: parts.retention.set(caller.tenant, days, by=caller.name), tenant=caller.tenant
+        rule = parse_body(RetentionRule, data, hint='send {"days": 30}')
+    return await query(
+        request,
+        lambda parts, tenant: parts.retention.set(tenant, rule.days or 0, by=caller.name),
     )
 
 
@@ -60,10 +54,8 @@ async def set_retention(request: Request) -> dict[str, Any]:
 )
 async def unset_retention(request: Request) -> dict[str, Any]:
     """Delete the tenant's rule, so that the collector's default applies."""
-    parts, caller = parts_of(request), caller_of(request)
-    return await parts.queries.run(
-        lambda: parts.retention.set(caller.tenant, None, by=caller.name), tenant=caller.tenant
-    )
+    by = caller_of(request).name
+    return await query(request, lambda parts, tenant: parts.retention.set(tenant, None, by=by))
 
 
 @router.delete("/v1/traces/{trace_id}", scope=KeyScope.ADMIN, summary="Delete a run")
@@ -72,11 +64,9 @@ async def delete_trace(request: Request, trace_id: str) -> dict[str, Any]:
 
     Its events that arrive within the next 180 days are dropped.
     """
-    parts, caller = parts_of(request), caller_of(request)
     check_trace_id(trace_id)
-    return await parts.queries.run(
-        lambda: parts.deletion.trace(caller.tenant, trace_id, by=caller.name), tenant=caller.tenant
-    )
+    by = caller_of(request).name
+    return await query(request, lambda parts, tenant: parts.deletion.trace(tenant, trace_id, by=by))
 
 
 @router.delete(
@@ -84,19 +74,5 @@ async def delete_trace(request: Request, trace_id: str) -> dict[str, Any]:
 )
 async def delete_user(request: Request, user_id: UserId) -> dict[str, Any]:
     """Delete every run in which an event or a span names the user."""
-    parts, caller = parts_of(request), caller_of(request)
-    return await parts.queries.run(
-        lambda: parts.deletion.user(caller.tenant, user_id, by=caller.name), tenant=caller.tenant
-    )
-
-
-def _rule(data: bytes) -> RetentionRule:
-    if len(data) > MAX_BYTES:
-        raise TooLargeError(f"the body has {len(data)} bytes; at most {MAX_BYTES} are accepted")
-    try:
-        return RetentionRule.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"])) or "the body"
-        said = f"{name}: {first['msg']}; got {str(first.get('input'))[:80]!r}"
-        raise BadRequestError(said, hint='send {"days": 30}') from error
+    by = caller_of(request).name
+    return await query(request, lambda parts, tenant: parts.deletion.user(tenant, user_id, by=by))

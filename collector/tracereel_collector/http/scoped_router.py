@@ -77,31 +77,22 @@ class ScopedRouter:
 
     def get(self, path: str, *, scope: KeyScope, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Declare a `GET` route; options are those of FastAPI."""
-        return self._route("GET", path, scope, options)
+        return self._route("GET", path, scope=scope, **options)
 
     def post(self, path: str, *, scope: KeyScope, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Declare a `POST` route."""
-        return self._route("POST", path, scope, options)
+        return self._route("POST", path, scope=scope, **options)
 
     def delete(
         self, path: str, *, scope: KeyScope, **options: Any
     ) -> Callable[[Endpoint], Endpoint]:
         """Declare a `DELETE` route."""
-        return self._route("DELETE", path, scope, options)
+        return self._route("DELETE", path, scope=scope, **options)
 
-    def _route(
-        self, method: str, path: str, scope: KeyScope, options: Mapping[str, Any]
-    ) -> Callable[[Endpoint], Endpoint]:
+    def _route(self, method: str, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
         def declare(endpoint: Endpoint) -> Endpoint:
-            route = ScopedRoute(
-                path,
-                endpoint,
-                methods=[method],
-                scope=scope,
-                credentials=self._credentials,
-                **options,
-            )
-            self.routes.append(route)
+            options.update(methods=[method], credentials=self._credentials)
+            self.routes.append(ScopedRoute(path, endpoint, **options))
             return endpoint
 
         return declare
@@ -160,9 +151,3 @@ def describe_security(app: FastAPI) -> None:
         return made
 
     app.openapi = with_keys  # type: ignore[method-assign]
-
-
-def caller_of(request: Request) -> Caller:
-    """Return the admitted caller."""
-    caller: Caller = request.state.caller
-    return caller

@@ -1,30 +1,34 @@
 """`/v1/scores`: record, list and average scores of runs and steps."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.http.conditions import check_range
-from tracereel_collector.http.dependencies import parts_of
-from tracereel_collector.http.events import MAX_WAIT_SECONDS, WAIT_SECONDS, is_stored
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.dependencies import caller_of, parts_of, query_json
+from tracereel_collector.http.events import is_stored
+from tracereel_collector.http.parameters import (
+    WAIT_SECONDS,
+    ScoreValue,
+    Timeout,
+    Wait,
+    check_range,
+)
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.model import Kind
-from tracereel_collector.query.scored import WIDEST
 from tracereel_collector.query.scores import LATEST, MAX_LISTED, ScoreFilter
 
 router = ScopedRouter()
-Number = Annotated[float | None, Query(ge=-WIDEST, le=WIDEST, allow_inf_nan=False)]
+_TEXTS = (
+    *("id", "trace_id", "span_id", "execution_id", "agent_name", "name"),
+    *("comment", "source", "author"),
+)
 _SCORE = {
     "type": "object",
     "required": ["trace_id", "name"],
     "properties": {
-        **{
-            name: {"type": "string"}
-            for name in ("id", "trace_id", "span_id", "execution_id", "agent_name", "name")
-        },
-        **{name: {"type": "string"} for name in ("comment", "source", "author")},
+        **{name: {"type": "string"} for name in _TEXTS},
         "value": {"anyOf": [{"type": "number"}, {"type": "boolean"}, {"type": "string"}]},
     },
 }
@@ -46,14 +50,13 @@ async def get_scores(
     author: str = "",
     category: str = "",
     q: Annotated[str, Query(max_length=1_000)] = "",
-    min: Number = None,  # noqa: A002 - part of the API
-    max: Number = None,  # noqa: A002 - part of the API
+    min: ScoreValue = None,  # noqa: A002 - part of the API
+    max: ScoreValue = None,  # noqa: A002 - part of the API
     before: Annotated[int | None, Query(ge=1, le=LATEST)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
 ) -> Response:
     """List scores, newest first; pass `next` as `?before=` for the next page."""
     check_range(min, max, names=("min", "max"))
-    parts, tenant = parts_of(request), caller_of(request).tenant
     wanted = ScoreFilter(
         trace_id=trace_id,
         name=name,
@@ -65,10 +68,10 @@ async def get_scores(
         low=min,
         high=max,
     )
-    document = await parts.queries.run(
-        lambda: parts.scores.document(tenant, wanted, before=before, limit=limit), tenant=tenant
+    return await query_json(
+        request,
+        lambda parts, tenant: parts.scores.document(tenant, wanted, before=before, limit=limit),
     )
-    return Response(document, media_type="application/json")
 
 
 @router.get("/v1/scores/averages", scope=KeyScope.READ, summary="Average scores per agent")
@@ -76,10 +79,8 @@ async def get_averages(
     request: Request, name: str = "", agent: str = "", source: str = "", trace_id: str = ""
 ) -> Response:
     """Return average scores by agent and score name; scores of whole runs have no agent."""
-    parts, tenant = parts_of(request), caller_of(request).tenant
     wanted = ScoreFilter(trace_id=trace_id, name=name, agent=agent, source=source)
-    document = await parts.queries.run(lambda: parts.scores.averages(tenant, wanted), tenant=tenant)
-    return Response(document, media_type="application/json")
+    return await query_json(request, lambda parts, tenant: parts.scores.averages(tenant, wanted))
 
 
 @router.post(
@@ -90,8 +91,8 @@ async def get_averages(
 )
 async def post_scores(
     request: Request,
-    wait: Literal["stored"] | None = None,
-    timeout: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS)] = WAIT_SECONDS,  # noqa: ASYNC109 - part of the API
+    wait: Wait = None,
+    timeout: Timeout = WAIT_SECONDS,  # noqa: ASYNC109 - part of the API
 ) -> JSONResponse:
     """Record one score or an array of them; a known id replaces the earlier score."""
     parts, caller = parts_of(request), caller_of(request)

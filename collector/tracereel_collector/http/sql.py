@@ -7,9 +7,10 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.errors import BadRequestError, TooLargeError
-from tracereel_collector.http.dependencies import parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.errors import BadRequestError
+from tracereel_collector.http.dependencies import caller_of, parts_of, query
+from tracereel_collector.http.parameters import check_size
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.query.user_sql import PeoplesSql, SqlQuery
 from tracereel_collector.query.user_sql.execute import MAX_SQL_BYTES
 
@@ -52,8 +53,6 @@ _BODY = {
         "text/plain": {"schema": {"type": "string"}},
     },
 }
-
-
 _Scalar = str | int | float | bool
 
 
@@ -102,7 +101,7 @@ async def post_sql(
         whole=True,
     )
     async with parts.sql.slot(tenant):
-        answer, made, rows = await parts.queries.run(lambda: _run(parts.sql, asked), tenant=tenant)
+        answer, made, rows = await query(request, lambda parts, _: _run(parts.sql, asked))
     limited = rows is not None and rows >= limit
     headers = {"X-Limit-Reached": str(limited).lower()}
     if made == "JSONCompact" == wanted:
@@ -124,8 +123,7 @@ def _document(answer: bytes, limit: int) -> bytes:
 
 
 def _read(data: bytes, content_type: str) -> _SqlRequest:
-    if len(data) > MAX_BYTES:
-        raise TooLargeError(f"the body has {len(data)} bytes; at most {MAX_BYTES} are accepted")
+    check_size(data, MAX_BYTES)
     if content_type.lower().startswith("application/json") or data.lstrip()[:1] == b"{":
         try:
             return msgspec.json.decode(data, type=_SqlRequest)

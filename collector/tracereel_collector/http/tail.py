@@ -11,9 +11,9 @@ from starlette.types import Receive, Scope, Send
 from tracereel.events import CUSTOM_PREFIX, EVENT_TYPES
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.http.conditions import attribute_pairs, ranges
-from tracereel_collector.http.dependencies import parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.http.parameters import Number, attribute_pairs, ranges
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.live.filters import MEASURES, TailFilter
 from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.reader import Reader
@@ -24,10 +24,13 @@ RETRY_MILLISECONDS = 2000
 MAX_VALUES = 20
 MAX_NUMBER = 2**63 - 1
 Values = Annotated[list[str] | None, Query(max_length=MAX_VALUES)]
-Number = Annotated[float | None, Query(allow_inf_nan=False)]
 Elsewhere = Annotated[str | None, Query(include_in_schema=False)]
 """Search filters that the tail does not support; read to refuse them with a reason."""
 _TYPES = (*sorted(EVENT_TYPES), SPAN_EVENT)
+_VALUES = (
+    *("type", "agent", "pipeline", "status", "error", "category", "code", "session", "user"),
+    *("trace", "model", "provider", "service"),
+)
 _OF_SCORES = ("score", "score_category", "min_score", "max_score")
 
 
@@ -82,19 +85,7 @@ async def get_tail(
     least, most = ranges(given, MEASURES)
     parts, caller = parts_of(request), caller_of(request)
     wanted = TailFilter(
-        type=tuple(type or ()),
-        agent=tuple(agent or ()),
-        pipeline=tuple(pipeline or ()),
-        status=tuple(status or ()),
-        error=tuple(error or ()),
-        category=tuple(category or ()),
-        code=tuple(code or ()),
-        session=tuple(session or ()),
-        user=tuple(user or ()),
-        trace=tuple(trace or ()),
-        model=tuple(model or ()),
-        provider=tuple(provider or ()),
-        service=tuple(service or ()),
+        **{name: tuple(given[name] or ()) for name in _VALUES},
         least=least,
         most=most,
         attribute=attribute_pairs(attribute),
@@ -109,7 +100,7 @@ def _refuse_scores(given: dict[str, object]) -> None:
     for name in _OF_SCORES:
         if given[name] is not None:
             raise BadRequestError(
-                f"{name}: nobody has scored yet what is only now acknowledged;"
+                f"{name}: records that were only now acknowledged have no scores yet;"
                 " expected the other filters of the search",
                 hint="GET /v1/traces finds runs by their scores",
             )
@@ -172,4 +163,4 @@ class _Stream(Response):
     async def _until_gone(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._reader.end("end", {"reason": "nobody reads", "retry": False})
+        self._reader.end("end", {"reason": "the client does not read", "retry": False})

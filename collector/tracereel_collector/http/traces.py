@@ -9,15 +9,24 @@ from fastapi.responses import RedirectResponse, Response
 
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.http.conditions import attribute_pairs, check_range, ranges
-from tracereel_collector.http.dependencies import parts_of
-from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
+from tracereel_collector.http.dependencies import Parts, parts_of, query, query_json
+from tracereel_collector.http.parameters import (
+    From,
+    Number,
+    ScoreValue,
+    Text,
+    To,
+    attribute_pairs,
+    check_range,
+    ranges,
+)
+from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.query.budgeted_tree import BYTES_PER_TOKEN, MIN_BYTES
 from tracereel_collector.query.counting import FACETS
 from tracereel_collector.query.executions import MAX_EXECUTIONS
 from tracereel_collector.query.filters import RANGES, TraceFilters
 from tracereel_collector.query.replay import check_trace_id
-from tracereel_collector.query.scored import WIDEST, Scored
+from tracereel_collector.query.scored import Scored
 from tracereel_collector.query.search import MAX_BUCKETS, MAX_RUNS, SearchQuery
 from tracereel_collector.query.window import DAY, parse_window
 from tracereel_collector.store.rollups import TAG_KINDS
@@ -27,18 +36,15 @@ DEFAULT_WINDOW = 7 * DAY
 """Default window of counts and of sort orders other than newest first."""
 MAX_BUDGET = 64 * 1024 * 1024
 
-Text = Annotated[str | None, Query(max_length=1_000)]
 Texts = Annotated[list[str] | None, Query()]
-Number = Annotated[float | None, Query(allow_inf_nan=False)]
-Score = Annotated[float | None, Query(ge=-WIDEST, le=WIDEST, allow_inf_nan=False)]
 Sort = Literal["started_at", "duration_ms", "cost_usd", "tokens", "events", "errors", "confidence"]
 
 
 @router.get("/v1/traces", scope=KeyScope.READ, summary="Search runs")
 async def get_traces(
     request: Request,
-    from_: Annotated[str | None, Query(alias="from", max_length=64)] = None,
-    to: Annotated[str | None, Query(max_length=64)] = None,
+    from_: From = None,
+    to: To = None,
     q: Text = None,
     status: Texts = None,
     agent: Texts = None,
@@ -54,8 +60,8 @@ async def get_traces(
     attribute: Texts = None,
     score: Texts = None,
     score_category: Texts = None,
-    min_score: Score = None,
-    max_score: Score = None,
+    min_score: ScoreValue = None,
+    max_score: ScoreValue = None,
     min_duration_ms: Number = None,
     max_duration_ms: Number = None,
     min_cost_usd: Number = None,
@@ -76,7 +82,6 @@ async def get_traces(
     executions: Annotated[int, Query(ge=0, le=MAX_EXECUTIONS)] = 0,
 ) -> Response:
     """Search runs, newest first by default; pass `next` as `?cursor=` for the next page."""
-    parts, tenant = parts_of(request), caller_of(request).tenant
     given = locals()
     least, most = ranges(given, RANGES)
     check_range(min_score, max_score, names=("min_score", "max_score"))
@@ -108,10 +113,7 @@ async def get_traces(
         buckets=histogram,
         executions=executions,
     )
-    document = await parts.queries.run(
-        lambda: parts.search.document(tenant, question), tenant=tenant
-    )
-    return Response(document, media_type="application/json")
+    return await query_json(request, lambda parts, tenant: parts.search.document(tenant, question))
 
 
 @router.get("/v1/traces/{trace_id}", scope=KeyScope.READ, summary="Read a run as a tree")
@@ -132,12 +134,12 @@ async def get_trace(
     Above `outline_above` steps, `outline` instead: the fields for a chart, by column. With a budget in
     bytes or model tokens, the most important parts that fit, and how to request more.
     """
-    parts, tenant = parts_of(request), caller_of(request).tenant
     check_trace_id(trace_id)
     limits = [budget_bytes, budget_tokens and budget_tokens * BYTES_PER_TOKEN]
     budget = min((each for each in limits if each is not None), default=None)
-    document = await parts.queries.run(
-        lambda: parts.traces.document(
+    return await query_json(
+        request,
+        lambda parts, tenant: parts.traces.document(
             tenant,
             trace_id,
             linked=linked,
@@ -146,9 +148,7 @@ async def get_trace(
             budget=budget,
             outline_above=outline_above,
         ),
-        tenant=tenant,
     )
-    return Response(document, media_type="application/json")
 
 
 @router.get(
@@ -158,15 +158,14 @@ async def get_trace(
 )
 async def get_completeness(request: Request, trace_id: str, *, linked: bool = True) -> Response:
     """Return emitters, number ranges, gaps, duplicates, clock errors and queued events of a run."""
-    parts, tenant = parts_of(request), caller_of(request).tenant
     check_trace_id(trace_id)
 
-    def work() -> bytes:
+    def ask(parts: Parts, tenant: str) -> bytes:
         # Read the queue first: events delivered meanwhile are counted twice, never missed.
         waiting = parts.queue.events_waiting(tenant=tenant, trace_id=trace_id)
         return parts.completeness.document(tenant, trace_id, waiting, linked=linked)
 
-    return Response(await parts.queries.run(work, tenant=tenant), media_type="application/json")
+    return await query_json(request, ask)
 
 
 @router.get("/v1/traces/{a}/diff/{b}", scope=KeyScope.READ, summary="Compare two runs")
@@ -177,14 +176,14 @@ async def get_diff(
 
     `first_difference` is the first step that differs.
     """
-    parts, tenant = parts_of(request), caller_of(request).tenant
     check_trace_id(a)
     check_trace_id(b)
-    document = await parts.queries.run(
-        lambda: parts.comparison.document(tenant, a, b, everything=everything, linked=linked),
-        tenant=tenant,
+    return await query_json(
+        request,
+        lambda parts, tenant: parts.comparison.document(
+            tenant, a, b, everything=everything, linked=linked
+        ),
     )
-    return Response(document, media_type="application/json")
 
 
 @router.get("/v1/traces/{trace_id}/tape", scope=KeyScope.READ, summary="Fetch the tape of a run")
@@ -194,10 +193,9 @@ async def get_tape(
     emitter_id: Annotated[str | None, Query(max_length=256)] = None,
 ) -> Response:
     """Return the tape of the root emitter, or of another, as NDJSON."""
-    parts, tenant = parts_of(request), caller_of(request).tenant
     check_trace_id(trace_id)
-    lines = await parts.queries.run(
-        lambda: parts.tapes.lines(tenant, trace_id, emitter_id), tenant=tenant
+    lines = await query(
+        request, lambda parts, tenant: parts.tapes.lines(tenant, trace_id, emitter_id)
     )
     return Response(lines, media_type="application/x-ndjson")
 
@@ -209,12 +207,10 @@ async def get_tape(
 )
 async def get_replayable(request: Request, trace_id: str) -> Response:
     """Return `yes`, `partly` or `no` with reasons, the command, past replays and branches."""
-    parts, tenant = parts_of(request), caller_of(request).tenant
     check_trace_id(trace_id)
-    document = await parts.queries.run(
-        lambda: parts.replayable.document(tenant, trace_id), tenant=tenant
+    return await query_json(
+        request, lambda parts, tenant: parts.replayable.document(tenant, trace_id)
     )
-    return Response(document, media_type="application/json")
 
 
 @router.get(

@@ -90,10 +90,8 @@ class _Taken:
     single: bool = False
 
 
-class EveryEventRejectedError(BadRequestError):
+class EveryEventRejectedError(BadRequestError, code="rejected"):
     """All events of the body were rejected."""
-
-    code = "rejected"
 
     def __init__(
         self, rejected: list[Rejection], *, single: bool, refused: int = 1, misclaimed: int = 0

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from tracereel_collector.app import Collector
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.auth.public_url import parse_public_url
-from tracereel_collector.auth.static_keys import read_static_keys
+from tracereel_collector.auth.browsers import parse_public_url
+from tracereel_collector.auth.keyring import read_static_keys
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 from tracereel_collector.processes.http_server import (
@@ -150,9 +150,9 @@ class _Demo:
             **os.environ,
             "TRACEREEL_SPOOL_DIR": str(self._settings.data_dir / "demo-spool"),
         }
-        for each in read_static_keys(self._settings.api_keys):
-            if KeyScope.WRITE in each.scopes:
-                environ["TRACEREEL_API_KEY"] = each.key
+        for key, identity in read_static_keys(self._settings.api_keys).items():
+            if KeyScope.WRITE in identity.scopes:
+                environ["TRACEREEL_API_KEY"] = key
                 break
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and command
             [

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tracereel_collector.auth.audit import AuditLog
-from tracereel_collector.errors import ServiceUnavailableError
 from tracereel_collector.runtime.clock import Dating
 from tracereel_collector.store.retention import Keeps, Limits, oldest_day, rules_of, set_rule
 
@@ -45,9 +44,6 @@ class Retention:
         Raises:
             ServiceUnavailableError: the store or the audit log is unavailable.
         """
-        try:
-            self._audit.act("retention.set", tenant=tenant, by=by, days=days)
-        except OSError as error:
-            raise ServiceUnavailableError(f"the audit log cannot be written: {error}") from error
+        self._audit.act("retention.set", tenant=tenant, by=by, days=days)
         set_rule(self._store, tenant, days, by=by, now_unix_nano=self._dating().now_nano)
         return self.shown(tenant)

@@ -87,10 +87,8 @@ _OTLP = {
 logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
 
 
-class BadDataError(PermanentError):
+class BadDataError(PermanentError, code="bad_data"):
     """ClickHouse refused an insert for its content; a smaller part may pass."""
-
-    code = "bad_data"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,8 @@ _TOO_LONG = 396
 _BUSY = frozenset({202, 209, 210, 439})
 
 
-class StatementError(BadRequestError):
+class StatementError(BadRequestError, code="sql_failed"):
     """The store could not run a statement; `number` is ClickHouse's error code."""
-
-    code = "sql_failed"
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)

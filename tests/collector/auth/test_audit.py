@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from tracereel_collector.auth.audit import FILES, MAX_SUBJECTS, AuditLog
+from tracereel_collector.errors import ServiceUnavailableError
 
 
 def lines(folder):
@@ -107,7 +108,7 @@ def test_an_act_that_is_written_in_part_is_refused_and_leaves_no_part(tmp_path):
     log.act("key.created", key="k1")
     full = (tmp_path / "audit.ndjson").stat().st_size + 20
 
-    with room_for(full), pytest.raises(OSError, match="File too large"):
+    with room_for(full), pytest.raises(ServiceUnavailableError, match="File too large"):
         log.act("key.created", key="k2")
     log.act("key.created", key="k3")
 

@@ -15,20 +15,19 @@ from tests.support.waiting import wait_until
 from tracereel_collector.auth import keystore
 from tracereel_collector.auth.administration import Administration
 from tracereel_collector.auth.audit import AuditLog
+from tracereel_collector.auth.browsers import PublicUrl, parse_origins, parse_public_url
 from tracereel_collector.auth.gate import AccessGate, GateSettings
 from tracereel_collector.auth.keyring import parse_static
 from tracereel_collector.auth.keys import KeyScope
 from tracereel_collector.auth.keystore import KeysUnreadableError
 from tracereel_collector.auth.limits import RateLimitedError, Rates
-from tracereel_collector.auth.metrics import AccessMetrics
-from tracereel_collector.auth.origins import parse_origins
-from tracereel_collector.auth.public_url import PublicUrl, parse_public_url
 from tracereel_collector.errors import (
     BadRequestError,
     ForbiddenError,
     StartupError,
     UnauthorizedError,
 )
+from tracereel_collector.telemetry import AccessMetrics
 
 
 class World:
@@ -171,7 +170,7 @@ def test_a_new_key_is_admitted_while_another_thread_reads_the_keys(world, monkey
     here.key()
     here.gate.check()
     secret, _ = here.key()
-    store = here.gate._keys
+    store = here.gate.keys
     list_keys, is_reading, may_go_on = store.list, threading.Event(), threading.Event()
 
     def list_slowly():

@@ -8,9 +8,15 @@ import pytest
 from tests.collector.auth.test_gate import World
 from tests.support.waiting import wait_until
 from tracereel_collector.auth import sessions as module
-from tracereel_collector.auth.cookie import PLAIN, SECURE, session_cookie, session_in
+from tracereel_collector.auth.browsers import (
+    PLAIN,
+    SECURE,
+    PublicUrl,
+    parse_public_url,
+    session_cookie,
+    session_in,
+)
 from tracereel_collector.auth.keys import KeyScope, digest_of
-from tracereel_collector.auth.public_url import PublicUrl, parse_public_url
 from tracereel_collector.auth.sessions import (
     LIFETIME_SECONDS,
     SessionStore,

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tracereel_collector.auth.keyring import parse_static
+from tracereel_collector.auth.keyring import parse_static, read_static_keys
 from tracereel_collector.auth.keys import ORDINARY, KeyScope
-from tracereel_collector.auth.static_keys import read_static_keys
 from tracereel_collector.errors import StartupError
 
 KEY = "0123456789abcdefghij"
@@ -13,12 +12,12 @@ KEY = "0123456789abcdefghij"
 def test_entries_may_name_scopes():
     found = read_static_keys(f"acme:{KEY}, acme/read:{KEY}:2 ,other/read+write:{KEY}3,")
 
-    assert [(each.position, each.tenant, each.key) for each in found] == [
-        (1, "acme", KEY),
-        (2, "acme", f"{KEY}:2"),
-        (3, "other", f"{KEY}3"),
+    assert [(each.key_id, each.tenant, key) for key, each in found.items()] == [
+        ("static-1", "acme", KEY),
+        ("static-2", "acme", f"{KEY}:2"),
+        ("static-3", "other", f"{KEY}3"),
     ]
-    assert [each.scopes for each in found] == [ORDINARY, {KeyScope.READ}, ORDINARY]
+    assert [each.scopes for each in found.values()] == [ORDINARY, {KeyScope.READ}, ORDINARY]
 
 
 @pytest.mark.parametrize(

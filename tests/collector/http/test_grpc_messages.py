@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import http2
-from tracereel_collector.http.grpc_frames import FrameError, HeaderFilter
-from tracereel_collector.http.grpc_heads import MAX_CALLS, MessageHead, MessageHeads
+from tracereel_collector.http.grpc_frames import (
+    MAX_CALLS,
+    FrameError,
+    HeaderFilter,
+    MessageHead,
+    MessageHeads,
+)
 
 CALL = http2.call_headers(b"/service/Method")
 MESSAGE = http2.message(bytes(1_000), is_packed=True)

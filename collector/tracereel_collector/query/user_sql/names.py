@@ -23,10 +23,8 @@ _BEFORE_OPERAND: Final = frozenset({b"(", b","})
 _WORDS_BEFORE_OPERAND: Final = frozenset({"SELECT", "DISTINCT"})
 
 
-class SqlRefusedError(ForbiddenError):
+class SqlRefusedError(ForbiddenError, code="sql_refused"):
     """Statement that is not allowed."""
-
-    code = "sql_refused"
 
 
 def check(seen: list[Token], catalogue: Catalogue) -> None:

@@ -1,0 +1,107 @@
+"""`/v1/agents`, `/v1/sessions`, `/v1/emitters`: agents, conversations and emitters of a tenant."""
+
+import time
+from typing import Annotated, Literal
+
+from fastapi import Query, Request
+from fastapi.responses import Response
+
+from tracereel_collector.auth import KeyScope
+from tracereel_collector.http.dependencies import query_json
+from tracereel_collector.http.parameters import From, Text, To
+from tracereel_collector.http.scoped_router import ScopedRouter
+from tracereel_collector.query.agents import MAX_AGENTS, MAX_POINTS
+from tracereel_collector.query.emitters import MAX_EMITTERS
+from tracereel_collector.query.sessions import MAX_SESSIONS
+from tracereel_collector.query.window import DAY, HOUR, Window, parse_window
+
+router = ScopedRouter()
+Points = Annotated[int, Query(ge=1, le=MAX_POINTS)]
+State = Literal["alive", "ended", "recovered", "silent", "unknown"]
+
+
+@router.get("/v1/emitters", scope=KeyScope.READ, summary="List emitters")
+async def get_emitters(
+    request: Request,
+    state: State | None = None,
+    service: str | None = None,
+    emitter_id: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_EMITTERS)] = 100,
+) -> Response:
+    """List emitters with state, highest claimed number and count of missing numbers."""
+    return await query_json(
+        request,
+        lambda parts, tenant: parts.emitters.document(
+            tenant,
+            now_unix_milli=parts.clock.unix_nano() // 1_000_000,
+            emitter_id=emitter_id or "",
+            state=state or "",
+            service=service or "",
+            limit=limit,
+        ),
+    )
+
+
+@router.get("/v1/sessions", scope=KeyScope.READ, summary="List conversations")
+async def get_sessions(
+    request: Request,
+    from_: From = None,
+    to: To = None,
+    user: Annotated[str | None, Query(max_length=256)] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_SESSIONS)] = 50,
+    cursor: Text = None,
+) -> Response:
+    """List sessions by last activity, latest first; default window: the last seven days."""
+    window = parse_window(from_, to, now=time.time_ns(), default=7 * DAY)
+    return await query_json(
+        request,
+        lambda parts, tenant: parts.sessions.list_document(
+            tenant, window, user=user or "", limit=limit, cursor=cursor
+        ),
+    )
+
+
+@router.get("/v1/sessions/{session_id:path}", scope=KeyScope.READ, summary="Show a conversation")
+async def get_session(request: Request, session_id: str) -> Response:
+    """Return the turns of a session, oldest first, with their model and tool calls."""
+    return await query_json(
+        request, lambda parts, tenant: parts.sessions.document(tenant, session_id)
+    )
+
+
+@router.get("/v1/agents", scope=KeyScope.READ, summary="List agents")
+async def get_agents(
+    request: Request,
+    from_: From = None,
+    to: To = None,
+    points: Points = 60,
+    limit: Annotated[int, Query(ge=1, le=MAX_AGENTS)] = 100,
+) -> Response:
+    """List agents, most active first; default window: the last hour."""
+    window = _window(from_, to)
+    return await query_json(
+        request,
+        lambda parts, tenant: parts.agents.list_document(
+            tenant, window, points=points, limit=limit
+        ),
+    )
+
+
+@router.get("/v1/agents/{name:path}", scope=KeyScope.READ, summary="Show an agent")
+async def get_agent(
+    request: Request, name: str, from_: From = None, to: To = None, points: Points = 60
+) -> Response:
+    """Return the agent's totals over a window and a time series of the same values."""
+    window = _window(from_, to)
+    return await query_json(
+        request, lambda parts, tenant: parts.agents.document(tenant, name, window, points=points)
+    )
+
+
+def _window(start: str | None, end: str | None) -> Window:
+    now = time.time_ns()
+    window = parse_window(start, end, now=now, default=HOUR)
+    if window.end is not None:
+        return window
+    # Clocks of emitters may be slightly ahead, so the window ends a minute from now.
+    return Window(start=window.start, end=max(now, window.start or 0) + 60 * 10**9)
