@@ -23,7 +23,7 @@ from tracereel_collector.query.replay import (
     parse_cursor,
 )
 from tracereel_collector.query.run.rows import Cursor
-from tracereel_collector.query.run.timeline import Entry
+from tracereel_collector.query.run.serialize import Entry
 from tracereel_collector.query.state_at import parse_moment
 
 router = ScopedRouter()

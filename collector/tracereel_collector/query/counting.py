@@ -37,6 +37,7 @@ class Steps:
 
     @property
     def window(self) -> Window:
+        """Window that the steps divide."""
         return Window(start=self.start, end=self.end)
 
     def parameters(self) -> dict[str, int]:
