@@ -350,7 +350,6 @@ ELSEWHERE = {
     "tracereel_collector.ingest.check:_explained": "EventCheck._decode",
     "tracereel_collector.ingest.quick:QuickCheck._may_hold_too_large": "QuickCheck.check",
     "tracereel_collector.commands.migrate:_copied": "typed by the operator",
-    "tracereel_collector.query.counting:shown_counts": "decodes the engine's answer",
     "tracereel_collector.query.sessions:Sessions.list_document": "cursor:decode",
     "tracereel_collector.queue.deleted:_is_of": "deleted:without",
     "tracereel_collector.store.clickhouse:StoreAddress.parse": "a setting",

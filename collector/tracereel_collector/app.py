@@ -37,23 +37,21 @@ from tracereel_collector.ops.alerts.webhook import Webhook
 from tracereel_collector.otlp_out.forward.build import forward_target, new_forwarder
 from tracereel_collector.otlp_out.forward.forwarder import Forwarder
 from tracereel_collector.otlp_out.observe.build import SelfObservation, own_id_of, self_observation
-from tracereel_collector.query.agent_health import AgentsLately
-from tracereel_collector.query.agents import Agents
+from tracereel_collector.query.agents import Agents, AgentsLately
 from tracereel_collector.query.completeness import CompletenessQuery
+from tracereel_collector.query.costs import UnpricedModels
 from tracereel_collector.query.diff import Comparison
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export, export_slots
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import ReplayQuery
-from tracereel_collector.query.replayable import ReplayableRun
+from tracereel_collector.query.replayable import ReplayableRun, Tapes
 from tracereel_collector.query.retention import Retention
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
-from tracereel_collector.query.tape import Tapes
 from tracereel_collector.query.trace import Traces
-from tracereel_collector.query.unpriced import UnpricedModels
 from tracereel_collector.query.user_sql import PeoplesSql, SqlLimits
 from tracereel_collector.query.user_sql.catalogue import Catalogues
 from tracereel_collector.queue import DurableQueue

@@ -11,7 +11,7 @@ from tracereel_collector.http.dependencies import parts_of
 from tracereel_collector.http.events import MAX_WAIT_SECONDS, WAIT_SECONDS, is_stored
 from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
 from tracereel_collector.model import Kind
-from tracereel_collector.query.scored import WIDEST
+from tracereel_collector.query.filters import WIDEST
 from tracereel_collector.query.scores import LATEST, MAX_LISTED, ScoreFilter
 
 router = ScopedRouter()

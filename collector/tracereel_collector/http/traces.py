@@ -14,11 +14,9 @@ from tracereel_collector.http.dependencies import parts_of
 from tracereel_collector.http.scoped_router import ScopedRouter, caller_of
 from tracereel_collector.query.budgeted_tree import BYTES_PER_TOKEN, MIN_BYTES
 from tracereel_collector.query.counting import FACETS
-from tracereel_collector.query.executions import MAX_EXECUTIONS
-from tracereel_collector.query.filters import RANGES, TraceFilters
+from tracereel_collector.query.filters import RANGES, WIDEST, Scored, TraceFilters
 from tracereel_collector.query.replay import check_trace_id
-from tracereel_collector.query.scored import WIDEST, Scored
-from tracereel_collector.query.search import MAX_BUCKETS, MAX_RUNS, SearchQuery
+from tracereel_collector.query.search import MAX_BUCKETS, MAX_EXECUTIONS, MAX_RUNS, SearchQuery
 from tracereel_collector.query.window import DAY, parse_window
 from tracereel_collector.store.rollups import TAG_KINDS
 

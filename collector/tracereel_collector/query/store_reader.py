@@ -28,9 +28,14 @@ def read_rows(
 
 
 def shown_row(row: msgspec.Struct, **others: Any) -> dict[str, Any]:
-    """Return the fields of a row with empty strings as `None`, and further fields."""
-    fields = {name: getattr(row, name) for name in row.__struct_fields__}
-    return {name: None if value == "" else value for name, value in fields.items()} | others
+    """Return a row by its encoded field names, empty strings as `None`, with further fields."""
+    values = zip(row.__struct_encode_fields__, msgspec.structs.astuple(row), strict=True)
+    return {name: None if value == "" else value for name, value in values} | others
+
+
+def usd(nano_usd: int) -> float | None:
+    """Return a cost in dollars; `None` if it is 0, which means unknown."""
+    return nano_usd / 1e9 if nano_usd else None
 
 
 @cache
