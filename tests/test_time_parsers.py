@@ -57,7 +57,8 @@ from tracereel_collector.live import filters as live_filters
 from tracereel_collector.model import Kind, Marks
 from tracereel_collector.otlp_out.forward import target
 from tracereel_collector.query import cursor, diff, filters, window
-from tracereel_collector.query.jaeger import parameters, tags, values
+from tracereel_collector.query.jaeger import parameters, values
+from tracereel_collector.query.jaeger import reader as jaeger_reader
 from tracereel_collector.query.user_sql import catalogue, tree, words
 from tracereel_collector.queue import deleted, ledger, sessions, waiting
 from tracereel_collector.store import prices
@@ -275,7 +276,9 @@ CASES: dict[str, Callable[[str], object]] = {
     "tracereel_collector.query.filters:_add_text": lambda t: filters.as_sql(
         filters.TraceFilters(text=t)
     ),
-    "tracereel_collector.query.jaeger.tags:_is_written": lambda t: tags._is_written("a", t),
+    "tracereel_collector.query.jaeger.reader:_is_written": lambda t: jaeger_reader._is_written(
+        "a", t
+    ),
     "tracereel_collector.query.jaeger.values:_value": lambda t: [
         values._value(t, kind) for kind in range(1, 8)
     ],
