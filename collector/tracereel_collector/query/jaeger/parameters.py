@@ -169,8 +169,7 @@ class V3Parameters:
         return _parsed(text, read, default, f"malformed parameter {used}")
 
     def _found(self, name: str, *others: str) -> tuple[str, str]:
-        snake = re.sub(r"[A-Z]", lambda letter: f"_{letter.group().lower()}", name)
-        names = (name, snake, *others)
+        names = (name, _snake(name), *others)
         return next(
             ((each, self._given[each]) for each in names if self._given.get(each)), ("", "")
         )
@@ -228,3 +227,7 @@ class V3Parameters:
 
 def _attributes(text: str) -> dict[str, str]:
     return _few(msgspec.json.decode(text, type=dict[str, str]))
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"[A-Z]", lambda letter: f"_{letter.group().lower()}", name)
