@@ -57,7 +57,8 @@ from tracereel_collector.live import filters as live_filters
 from tracereel_collector.model import Kind, Marks
 from tracereel_collector.otlp_out.forward import target
 from tracereel_collector.query import cursor, diff, filters, window
-from tracereel_collector.query.jaeger import parameters, tags, values
+from tracereel_collector.query.jaeger import parameters, values
+from tracereel_collector.query.jaeger import reader as jaeger_reader
 from tracereel_collector.query.user_sql import catalogue, tree, words
 from tracereel_collector.queue import deleted, ledger, sessions, waiting
 from tracereel_collector.store import prices
@@ -275,7 +276,9 @@ CASES: dict[str, Callable[[str], object]] = {
     "tracereel_collector.query.filters:_add_text": lambda t: filters.as_sql(
         filters.TraceFilters(text=t)
     ),
-    "tracereel_collector.query.jaeger.tags:_is_written": lambda t: tags._is_written("a", t),
+    "tracereel_collector.query.jaeger.reader:_is_written": lambda t: jaeger_reader._is_written(
+        "a", t
+    ),
     "tracereel_collector.query.jaeger.values:_value": lambda t: [
         values._value(t, kind) for kind in range(1, 8)
     ],
@@ -350,7 +353,6 @@ ELSEWHERE = {
     "tracereel_collector.ingest.check:_explained": "EventCheck._decode",
     "tracereel_collector.ingest.quick:QuickCheck._may_hold_too_large": "QuickCheck.check",
     "tracereel_collector.commands.migrate:_copied": "typed by the operator",
-    "tracereel_collector.query.counting:shown_counts": "decodes the engine's answer",
     "tracereel_collector.query.sessions:Sessions.list_document": "cursor:decode",
     "tracereel_collector.queue.deleted:_is_of": "deleted:without",
     "tracereel_collector.store.clickhouse:StoreAddress.parse": "a setting",

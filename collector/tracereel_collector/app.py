@@ -25,8 +25,8 @@ from tracereel_collector.ops.alerts.webhook import Webhook
 from tracereel_collector.otlp_out.forward.build import forward_target, new_forwarder
 from tracereel_collector.otlp_out.observe.build import own_id_of, self_observation
 from tracereel_collector.otlp_out.observe.observer import Observer
-from tracereel_collector.query.agent_health import AgentsLately
-from tracereel_collector.query.unpriced import UnpricedModels
+from tracereel_collector.query.agents import AgentsLately
+from tracereel_collector.query.costs import UnpricedModels
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.queue.queue import Ring

@@ -25,6 +25,9 @@ class Kind(StrEnum):
 SESSION_FLAG = "session_user_mismatch"
 """Field set on an event whose user differs from the owner of its session."""
 
+SPAN_EVENT = "otel.span"
+"""Event type of spans of other instrumentations, live and in replays."""
+
 Owner = tuple[str, str]
 """Session id and the user that an event claims for it."""
 

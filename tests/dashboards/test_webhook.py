@@ -4,7 +4,7 @@ import clickhouse_connect
 import pytest
 
 from tests.support.waiting import wait_until
-from tracereel_collector.query.agent_health import AgentsLately
+from tracereel_collector.query.agents import AgentsLately
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 
 

@@ -34,13 +34,12 @@ from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export, export_slots
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.replay import ReplayQuery
-from tracereel_collector.query.replayable import ReplayableRun
+from tracereel_collector.query.replayable import ReplayableRun, Tapes
 from tracereel_collector.query.retention import Retention
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
-from tracereel_collector.query.tape import Tapes
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.user_sql import PeoplesSql, SqlLimits
 from tracereel_collector.query.user_sql.catalogue import Catalogues

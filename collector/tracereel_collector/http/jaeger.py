@@ -15,10 +15,10 @@ from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.ingest.otlp_json import request_from_json
 from tracereel_collector.ingest.otlp_schema import TRACES
 from tracereel_collector.query.jaeger import parameters
-from tracereel_collector.query.jaeger.ids import check_id, shown
-from tracereel_collector.query.jaeger.legacy import envelope, failure, trace_document
+from tracereel_collector.query.jaeger.legacy import envelope, failure, shown, trace_document
+from tracereel_collector.query.jaeger.parameters import check_id
 from tracereel_collector.query.jaeger.reader import MAX_TRACES, Jaeger, within
-from tracereel_collector.query.jaeger.transform import traces_of
+from tracereel_collector.query.jaeger.rows import traces_of
 
 MAX_SHOWN: Final = 100_000
 """Most JSON values of a document to convert."""

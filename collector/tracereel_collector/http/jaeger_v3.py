@@ -9,8 +9,7 @@ from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import BadRequestError, UnknownResourceError
 from tracereel_collector.http.jaeger import answered, described
 from tracereel_collector.http.scoped_router import ScopedRouter
-from tracereel_collector.query.jaeger.ids import check_id
-from tracereel_collector.query.jaeger.parameters import V3Parameters, boolean
+from tracereel_collector.query.jaeger.parameters import V3Parameters, boolean, check_id
 from tracereel_collector.query.jaeger.reader import Jaeger, within
 from tracereel_collector.query.jaeger.rows import JaegerTrace
 from tracereel_collector.query.jaeger.v3 import summary, traces_document

@@ -23,11 +23,9 @@ from tracereel_collector.http.parameters import (
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.query.budgeted_tree import BYTES_PER_TOKEN, MIN_BYTES
 from tracereel_collector.query.counting import FACETS
-from tracereel_collector.query.executions import MAX_EXECUTIONS
-from tracereel_collector.query.filters import RANGES, TraceFilters
+from tracereel_collector.query.filters import RANGES, Scored, TraceFilters
 from tracereel_collector.query.replay import check_trace_id
-from tracereel_collector.query.scored import Scored
-from tracereel_collector.query.search import MAX_BUCKETS, MAX_RUNS, SearchQuery
+from tracereel_collector.query.search import MAX_BUCKETS, MAX_EXECUTIONS, MAX_RUNS, SearchQuery
 from tracereel_collector.query.window import DAY, parse_window
 from tracereel_collector.store.rollups import TAG_KINDS
 

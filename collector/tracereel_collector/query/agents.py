@@ -1,30 +1,33 @@
-"""Agent statistics over a window: rates, errors, retries, confidence, latency, tokens, cost."""
+"""Agent statistics: over a window, and the recent health and spending that alerts watch.
 
+Durations are counted in buckets, each of which ends at 2^(n/8) milliseconds.
+"""
+
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from string import Template
-from typing import Any
+from typing import Any, Final, get_origin
 
 import msgspec
 
 from tracereel_collector.errors import UnknownResourceError
-from tracereel_collector.query import buckets
+from tracereel_collector.model import AgentHealth, Spending
 from tracereel_collector.query.costs import Costs, Prices
-from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.query.store_reader import StoreReader, read_rows, usd
 from tracereel_collector.query.window import SECOND, Window, iso
+from tracereel_collector.store.rollup_agents import STEPS_PER_OCTAVE
 from tracereel_collector.store.sql import query
 
 MAX_AGENTS = 200
 MAX_POINTS = 500
 TOP_VALUES = 20
+CONFIDENCE_STEPS = 10
+LATELY_SECONDS: Final = 300
+DAY_SECONDS: Final = 24 * 3600
 _HOUR = 3600
-_MAPS = ("durations", "confidences", "errors", "categories", "models")
-_NUMBERS = (
-    *("started", "succeeded", "failed", "cancelled", "retries", "fallbacks", "decisions"),
-    *("model_calls", "tool_calls", "call_tokens", "execution_tokens", "call_nano_usd"),
-    *("execution_nano_usd", "duration_ms", "confidence_ppm", "unpriced_nano_usd"),
-)
 
 
 class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -56,7 +59,9 @@ class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
     models: dict[str, int]
 
 
-_SUMS = msgspec.json.Decoder(_Sums)
+_SUMMED = msgspec.structs.fields(_Sums)[2:]
+_NUMBERS = [field.name for field in _SUMMED if field.type is int]
+_MAPS = [field.name for field in _SUMMED if get_origin(field.type) is dict]
 
 
 def _selected(costs: Costs) -> str:
@@ -131,41 +136,33 @@ class Agents:
         return msgspec.json.encode({"agents": agents, **_window(grid)})
 
     def document(self, tenant: str, agent: str, window: Window, *, points: int) -> bytes:
-        """Return one agent with totals and a full series.
-
-        Raises:
-            UnknownResourceError: the tenant has no agent of that name.
-        """
+        """Return one agent with totals and a full series."""
         grid = _Grid.of(window, points=points)
         steps = {row.bucket: row for row in self._sums(tenant, grid, agent=agent)}
         if not steps:
-            self._demand(tenant, agent)
+            self._check_known(tenant, agent)
         series = [
             {"from": iso((grid.origin + n * grid.step) * SECOND), **_point(steps.get(n))}
             for n in range(grid.points)
         ]
         whole = _added(agent, steps.values())
-        spread = buckets.durations(whole.durations)
+        spread = durations(whole.durations)
         return msgspec.json.encode(
             {**_shown(whole, grid), "durations": spread, "series": series, **_window(grid)}
         )
 
     def _sums(self, tenant: str, grid: _Grid, *, agent: str) -> list[_Sums]:
         costs = self._prices.costs()
-        answer = self._store.select(
-            Template(query("agents")).substitute(sums=_selected(costs)),
-            {
-                **costs.parameters,
-                "tenant": tenant,
-                "agent": agent,
-                "limit": MAX_AGENTS * MAX_POINTS,
-                **grid.parameters(),
-            },
-            fmt="JSONCompactEachRow",
+        return read_rows(
+            *(self._store, Template(query("agents")).substitute(sums=_selected(costs)), _Sums),
+            **costs.parameters,
+            tenant=tenant,
+            agent=agent,
+            limit=MAX_AGENTS * MAX_POINTS,
+            **grid.parameters(),
         )
-        return list(_SUMS.decode_lines(answer))
 
-    def _demand(self, tenant: str, agent: str) -> None:
+    def _check_known(self, tenant: str, agent: str) -> None:
         known = self._store.select(
             "SELECT 1 FROM agent_hours WHERE tenant = {tenant:String} AND agent = {agent:String} LIMIT 1",
             {"tenant": tenant, "agent": agent},
@@ -225,8 +222,8 @@ def _shown(row: _Sums, grid: _Grid) -> dict[str, Any]:
         "model_calls": row.model_calls,
         "tool_calls": row.tool_calls,
         **_usage(row),
-        "latency": buckets.latency(row.durations, row.duration_ms),
-        "confidence": buckets.confidence(row.confidences, row.confidence_ppm),
+        "latency": latency(row.durations, row.duration_ms),
+        "confidence": confidence(row.confidences, row.confidence_ppm),
         "errors": _top(row.errors),
         "error_categories": _top(row.categories),
         "models": _top(row.models),
@@ -235,14 +232,14 @@ def _shown(row: _Sums, grid: _Grid) -> dict[str, Any]:
 
 def _point(row: _Sums | None) -> dict[str, Any]:
     row = row or _added("", ())
-    mean = buckets.confidence(row.confidences, row.confidence_ppm)["mean"]
+    mean = confidence(row.confidences, row.confidence_ppm)["mean"]
     return {
         "executions": _ended(row),
         "failed": row.failed,
         "retries": row.retries,
         "fallbacks": row.fallbacks,
-        "p50_ms": buckets.percentile(row.durations, 0.5),
-        "p95_ms": buckets.percentile(row.durations, 0.95),
+        "p50_ms": percentile(row.durations, 0.5),
+        "p95_ms": percentile(row.durations, 0.95),
         "confidence": mean,
         **_usage(row),
     }
@@ -253,7 +250,7 @@ def _usage(row: _Sums) -> dict[str, Any]:
     nano_usd = row.call_nano_usd + row.unpriced_nano_usd or row.execution_nano_usd
     return {
         "tokens": row.call_tokens or row.execution_tokens,
-        "cost_usd": nano_usd / 1e9 if nano_usd else None,
+        "cost_usd": usd(nano_usd),
     }
 
 
@@ -261,3 +258,103 @@ def _top(counts: Mapping[str, int]) -> dict[str, int]:
     """Return the most frequent values; counts of deleted rows may be 0 or less."""
     known = sorted(((-n, name) for name, n in counts.items() if n > 0))
     return {name: -n for n, name in known[:TOP_VALUES]}
+
+
+def percentile(counts: Mapping[int, int], share: float) -> float | None:
+    """Return the duration below which a share of the values lies; `None` without values."""
+    known = {number: count for number, count in counts.items() if count > 0}
+    rank = share * sum(known.values())
+    seen = 0
+    for number in sorted(known):
+        seen += known[number]
+        if seen >= rank:
+            # The middle of a bucket is within 5 % of all its values.
+            return round(float(2 ** ((number - 0.5) / STEPS_PER_OCTAVE)), 3)
+    return None
+
+
+def latency(counts: Mapping[int, int], total_ms: int) -> dict[str, float | None]:
+    """Return percentiles and the exact mean of durations."""
+    number = sum(counts.values())
+    return {
+        "p50_ms": percentile(counts, 0.5),
+        "p90_ms": percentile(counts, 0.9),
+        "p95_ms": percentile(counts, 0.95),
+        "p99_ms": percentile(counts, 0.99),
+        "mean_ms": round(total_ms / number, 3) if number > 0 else None,
+    }
+
+
+def durations(counts: Mapping[int, int]) -> list[dict[str, float | int]]:
+    """Return the count of each nonempty bucket, shortest first."""
+    return [
+        {
+            "from_ms": round(2 ** ((number - 1) / STEPS_PER_OCTAVE), 6),
+            "to_ms": round(2 ** (number / STEPS_PER_OCTAVE), 6),
+            "executions": counts[number],
+        }
+        for number in sorted(counts)
+        if counts[number] > 0
+    ]
+
+
+def confidence(counts: Mapping[int, int], total_ppm: int) -> dict[str, object]:
+    """Return the mean confidence and the number of executions per tenth."""
+    number = sum(counts.values())
+    return {
+        "mean": round(total_ppm / 1e6 / number, 6) if number > 0 else None,
+        "tenths": [max(0, counts.get(tenth, 0)) for tenth in range(CONFIDENCE_STEPS)],
+    }
+
+
+class AgentsLately:
+    """Queries for agent health and spending."""
+
+    def __init__(self, store: StoreReader, *, now: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._prices = Prices(store)
+        self._now = now
+
+    def health(self) -> list[AgentHealth]:
+        """Return all agents that were active in the last five minutes."""
+        rows = read_rows(
+            *(self._store, query("agent_health"), tuple[str, str, int, int, int, int, float, int]),
+            since=self._before(LATELY_SECONDS),
+        )
+        return [
+            AgentHealth(
+                tenant=tenant,
+                agent=agent,
+                ended=ended,
+                failed=failed,
+                retries=retries,
+                fallbacks=fallbacks,
+                confidence=confidence / number if number else None,
+            )
+            for tenant, agent, ended, failed, retries, fallbacks, confidence, number in rows
+        ]
+
+    def spending(self) -> list[Spending]:
+        """Return the recent and the daily average spending on models, per tenant."""
+        costs = self._prices.costs()
+        unpriced = costs.of_tokens("a.unpriced_tokens", at="a.minute")
+        rows = read_rows(
+            self._store,
+            Template(query("spending")).substitute(unpriced=unpriced),
+            tuple[str, float, float, int],
+            since=self._before(LATELY_SECONDS),
+            day=self._before(DAY_SECONDS),
+            **costs.parameters,
+        )
+        now = self._now()
+        return [
+            Spending(
+                tenant=tenant,
+                usd_per_hour=lately * 3600 / LATELY_SECONDS,
+                usd_per_hour_of_day=in_a_day * 3600 / max(LATELY_SECONDS, now - first),
+            )
+            for tenant, lately, in_a_day, first in rows
+        ]
+
+    def _before(self, seconds: float) -> str:
+        return datetime.fromtimestamp(self._now() - seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

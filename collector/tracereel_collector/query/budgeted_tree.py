@@ -20,7 +20,7 @@ from tracereel_collector.query.run.serialize import (
 )
 from tracereel_collector.query.run.steps import DECISION, RunStep
 from tracereel_collector.query.run.summary import counts
-from tracereel_collector.query.run.tree import walk_up
+from tracereel_collector.query.run.tree import walk
 
 MIN_BYTES = 600
 BYTES_PER_TOKEN = 3
@@ -50,7 +50,7 @@ class _Brief(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
 
 def brief_of(analysis: Analysis, roots: Sequence[RunStep], *, budget: int) -> bytes:
     """Return the run, or the part below some steps, in at most `budget` bytes."""
-    steps = walk_up(roots)[::-1]
+    steps = list(walk(roots))
     order = sorted(steps, key=_urgency(analysis))
     sizes = {
         id(step): len(msgspec.json.encode(_brief(analysis, step, 99_999))) + 1 for step in steps
@@ -75,7 +75,7 @@ def brief_of(analysis: Analysis, roots: Sequence[RunStep], *, budget: int) -> by
             room -= cost
             chosen |= {id(other) for other in wanted}
     shown = [step for step in steps if id(step) in chosen]
-    hidden = _hidden(roots, chosen)
+    hidden = _hidden(steps, chosen)
     listed = [_brief(analysis, step, hidden[id(step)]) for step in shown]
     return _encoded(analysis, head, listed, len(steps) - len(shown), budget)
 
@@ -162,10 +162,10 @@ def _urgency(analysis: Analysis) -> Any:
     return key
 
 
-def _hidden(roots: Sequence[RunStep], chosen: set[int]) -> dict[int, int]:
-    """Return the number of hidden descendants of each step."""
+def _hidden(steps: Sequence[RunStep], chosen: set[int]) -> dict[int, int]:
+    """Return the number of hidden descendants of each step; parents precede their children."""
     hidden: dict[int, int] = {}
-    for step in walk_up(roots):
+    for step in reversed(steps):
         hidden[id(step)] = sum(
             hidden[id(child)] + (id(child) not in chosen) for child in step.children
         )

@@ -9,8 +9,8 @@ import msgspec
 
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.model import WaitingEvents
-from tracereel_collector.query.run.ledger import EmitterLedger, account, verdict_of
-from tracereel_collector.query.run.rows import EmitterRow, LedgerRow, RunReader
+from tracereel_collector.query.run.ledger import LedgerRow, verdict_of
+from tracereel_collector.query.run.rows import NO_EMITTER, EmitterRow, RunReader
 from tracereel_collector.query.run.serialize import milliseconds, moment
 from tracereel_collector.query.run.tree import RunTree
 from tracereel_collector.query.trace import Traces
@@ -30,11 +30,7 @@ class CompletenessQuery:
     def document(
         self, tenant: str, trace_id: str, waiting: WaitingEvents, *, linked: bool = True
     ) -> bytes:
-        """Return the ledger as JSON; `waiting` describes events still in the queue.
-
-        Raises:
-            UnknownResourceError: the tenant has no such trace.
-        """
+        """Return the ledger as JSON; `waiting` describes events still in the queue."""
         queued = {"events": waiting.events, "all_looked_through": waiting.is_whole}
         try:
             run = self.traces.run(tenant, trace_id, linked=linked)
@@ -45,7 +41,7 @@ class CompletenessQuery:
                 {"trace_id": trace_id, "verdict": "open", "events": 0, "in_queue": queued}
             )
         rows = self.reader.ledger(tenant, run.trace_ids)
-        accounts = [_account(row) for row in rows if row.emitter_id]
+        accounts = [row for row in rows if row.emitter_id]
         emitters = self.reader.emitters(
             tenant,
             {row.emitter_id for row in rows},
@@ -63,7 +59,9 @@ class CompletenessQuery:
                 "duplicates": sum(row.stored - row.events for row in rows),
                 "unnumbered": unnumbered,
                 "in_queue": queued,
-                "emitters": [_shown(each, emitters.get(each.emitter_id)) for each in accounts],
+                "emitters": [
+                    _shown(each, emitters.get(each.emitter_id, NO_EMITTER)) for each in accounts
+                ],
                 "clocks": _clocks(run, emitters),
                 "open_steps": [step.id for step in run.steps if step.end is None][:100],
                 "truncated": run.truncated,
@@ -71,37 +69,25 @@ class CompletenessQuery:
         )
 
 
-def _account(row: LedgerRow) -> EmitterLedger:
-    return account(
-        emitter_id=row.emitter_id,
-        trace_id=row.trace_id,
-        numbers=row.numbers,
-        told=row.told,
-        stored=row.stored,
-        first_at=row.first_at,
-        last_at=row.last_at,
-    )
-
-
-def _shown(each: EmitterLedger, emitter: EmitterRow | None) -> dict[str, Any]:
+def _shown(each: LedgerRow, emitter: EmitterRow) -> dict[str, Any]:
     return {
         "emitter_id": each.emitter_id,
         "trace_id": each.trace_id,
-        "state": emitter.state if emitter is not None else "unknown",
-        "service": (emitter.service if emitter is not None else "") or None,
-        "host": (emitter.host if emitter is not None else "") or None,
-        "pid": emitter.pid if emitter is not None else None,
-        "seen": each.seen,
+        "state": emitter.state,
+        "service": emitter.service or None,
+        "host": emitter.host or None,
+        "pid": emitter.pid,
+        "seen": len(each.numbers),
         "expected": each.expected,
-        "has_told_its_end": each.told_end,
+        "has_told_its_end": each.has_ended,
         "missing": each.missing,
-        "gaps": [list(gap) for gap in each.gaps],
-        "duplicates": each.duplicates,
+        "gaps": each.gaps,
+        "duplicates": each.stored - len(each.numbers),
         "first_event_at": moment(each.first_at),
         "last_event_at": moment(each.last_at),
-        "last_heartbeat_at": emitter.last_heartbeat_at if emitter is not None else None,
-        "spooled": emitter.spooled if emitter is not None else None,
-        "dropped": emitter.dropped if emitter is not None else {},
+        "last_heartbeat_at": emitter.last_heartbeat_at,
+        "spooled": emitter.spooled,
+        "dropped": emitter.dropped,
     }
 
 

@@ -1,9 +1,12 @@
-"""SQL for the cost of runs: reported, or calculated from prices."""
+"""SQL for the cost of runs: reported, or calculated from prices; models without a price."""
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tracereel_collector.errors import CollectorError
 from tracereel_collector.query.store_reader import StoreReader
 from tracereel_collector.store.sql import query
 
@@ -36,6 +39,8 @@ _BOUND: Final = "{prices:String}"
 _FOUND: Final = f"assumeNotNull(({query('prices_by_token').strip()}))"
 NANO_USD: Final = _with_prices(_FOUND)
 """Cost with prices from a subquery, which takes the store about 40 ms."""
+REFRESH_SECONDS: Final = 5.0
+"""Age at which the count of calls without a price is read again."""
 COST: Final = "$nano_usd"
 """Placeholder that is replaced by the actual cost expression."""
 
@@ -78,3 +83,32 @@ class Prices:
             made = Costs(_BOUND, {"prices": prices}) if bound else Costs(_FOUND)
             self._known = state, made
         return self._known[1]
+
+
+class UnpricedModels:
+    """Count of model calls without a known price, refreshed in the background."""
+
+    def __init__(self, store: StoreReader, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._reading = False
+        self._read_at = float("-inf")
+        self._last = 0
+
+    def calls(self) -> int:
+        """Return the number of model calls of all tenants without a known price."""
+        with self._lock:
+            stale = not self._reading and self._clock() - self._read_at > REFRESH_SECONDS
+            self._reading = self._reading or stale
+        if stale:
+            threading.Thread(target=self._read, name="unpriced-models", daemon=True).start()
+        return self._last
+
+    def _read(self) -> None:
+        try:
+            found = int(self._store.select(query("unpriced_calls"), {}, fmt="TabSeparated"))
+        except CollectorError:
+            found = self._last  # the store is unreachable; a later request retries
+        with self._lock:
+            self._last, self._read_at, self._reading = found, self._clock(), False

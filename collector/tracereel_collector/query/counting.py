@@ -1,10 +1,8 @@
 """Facet counts and start-time histogram of the runs found."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from tracereel_collector.query.window import DAY, SECOND, Window, iso
 from tracereel_collector.store.rollups import TAG_KINDS
@@ -13,7 +11,6 @@ FACETS = ("status", *TAG_KINDS)
 FACET_VALUES = 20
 """Maximum values counted per facet."""
 
-_COUNTED = msgspec.json.Decoder(tuple[str, str, int])
 _STATUS_MARK = "[concat('status:', status)]"
 _STEP_MARK = """if(started >= {from:Int64} AND started < {to:Int64},
     [concat('step:', toString(intDiv(started - {from:Int64}, {step:Int64})),
@@ -37,6 +34,7 @@ class Steps:
 
     @property
     def window(self) -> Window:
+        """Window that the steps divide."""
         return Window(start=self.start, end=self.end)
 
     def parameters(self) -> dict[str, int]:
@@ -78,10 +76,12 @@ def marks_of(facets: Sequence[str], steps: Steps | None) -> str:
     return f"arrayConcat({', '.join([*marks, '[]'])})"
 
 
-def shown_counts(answer: bytes, facets: Sequence[str], steps: Steps | None) -> dict[str, Any]:
+def shown_counts(
+    rows: Iterable[tuple[str, str, int]], facets: Sequence[str], steps: Steps | None
+) -> dict[str, Any]:
     """Return the requested `facets` and `histogram` from the rows of `search_counts.sql`."""
     counted: dict[str, list[tuple[str, int]]] = {}
-    for kind, value, runs in _COUNTED.decode_lines(answer):
+    for kind, value, runs in rows:
         counted.setdefault(kind, []).append((value, runs))
     made: dict[str, Any] = {}
     if facets:

@@ -1,24 +1,45 @@
-"""Comparison of two runs: added, removed and changed steps, and the first difference."""
+"""Comparison of two runs: added, removed and changed steps, and the first difference.
 
-from collections.abc import Sequence
+Steps match if their parents match and kind, agent and name are equal. Of several candidates, those with
+the same input match first, then those at the same position.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from tracereel_collector.query.replayable import ReplayableRun
-from tracereel_collector.query.run.align import Pair, aligned, input_hash
-from tracereel_collector.query.run.analysis import Analysis
-from tracereel_collector.query.run.rows import EventRow
-from tracereel_collector.query.run.serialize import milliseconds, shown_error
-from tracereel_collector.query.run.steps import DECISION, RunStep
-from tracereel_collector.query.run.usage import NOTHING, StepUsage
+from tracereel_collector.query.run.analysis import NOTHING, Analysis, StepUsage
+from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.serialize import filled, milliseconds, shown_error
+from tracereel_collector.query.run.steps import DECISION, NO_EVENT, RunStep
 from tracereel_collector.query.trace import Traces, head_of
 
 MAX_SHOWN = 1_000
 """Maximum steps listed; `counts` counts all."""
 _AT_START = frozenset({"added", "removed", "input", "model", "attempt"})
 """Differences visible when a step begins; others become visible when it ends."""
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Matching steps of two runs; one is `None` if there is no match."""
+
+    a: RunStep | None
+    b: RunStep | None
+    depth: int
+
+    @property
+    def shown(self) -> RunStep:
+        """Step to show; that of the second run if both exist."""
+        step = self.b if self.b is not None else self.a
+        assert step is not None  # noqa: S101 - a pair of nothing is never made
+        return step
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +70,7 @@ class Comparison:
     def document(
         self, tenant: str, a: str, b: str, *, everything: bool = False, linked: bool = True
     ) -> bytes:
-        """Return the comparison as JSON.
-
-        Raises:
-            UnknownResourceError: the tenant lacks one of the traces.
-        """
+        """Return the comparison as JSON."""
         first = self.traces.analysis(tenant, a, linked=linked)
         second = self.traces.analysis(tenant, b, linked=linked)
         fork = self.replayable.fork_of(tenant, a, b)
@@ -67,6 +84,8 @@ def compared(a: Analysis, b: Analysis, *, everything: bool = False) -> dict[str,
     first = min(real, key=lambda each: (each.offset_ms, -each.pair.depth), default=None)
     listed = differences if everything else real
     changes = [each.change for each in differences]
+    lengths = [milliseconds(each.run.ended - each.run.began) for each in (a, b)]
+    failed = [sum(step.is_failed for step in each.run.steps) for each in (a, b)]
     return {
         "a": _about(a),
         "b": _about(b),
@@ -77,12 +96,12 @@ def compared(a: Analysis, b: Analysis, *, everything: bool = False) -> dict[str,
             **{name: changes.count(name) for name in ("same", "changed", "added", "removed")},
         },
         "totals": {
-            "duration_ms": _delta(_length(a), _length(b)),
+            "duration_ms": _delta(*lengths),
             "tokens": _delta(a.usage.tokens, b.usage.tokens),
             "cost_usd": _delta(a.usage.cost_usd, b.usage.cost_usd),
             "wasted_ms": _delta(a.waste.time_ms, b.waste.time_ms),
             "steps": _delta(len(a.run.steps), len(b.run.steps)),
-            "failed": _delta(_failed(a), _failed(b)),
+            "failed": _delta(*failed),
         },
         "steps": [_shown(each, a, b) for each in listed[:MAX_SHOWN]],
         "truncated": len(listed) > MAX_SHOWN or a.run.truncated or b.run.truncated,
@@ -113,8 +132,9 @@ def _fields(
 ) -> dict[str, dict[str, Any]]:
     """Return the fields in which two steps differ; duration and cost are ignored."""
     found: dict[str, dict[str, Any]] = {}
-    if input_hash(one) != input_hash(other):
-        found["input"] = _texts(_input(one), _input(other))
+    given, gives = _given(one), _given(other)
+    if given.input_hash != gives.input_hash:
+        found["input"] = _texts(given.input, gives.input)
     for name, left, right in (
         ("model", _model(one), _model(other)),
         ("status", one.status, other.status),
@@ -125,8 +145,8 @@ def _fields(
     decided, decides = _decisions(one), _decisions(other)
     if [each[0] for each in decided] != [each[0] for each in decides]:
         found["decision"] = _decision_change(decided, decides)
-    if _output_hash(one) != _output_hash(other):
-        found["output"] = _texts(_output(one), _output(other))
+    if one.ending.output_hash != other.ending.output_hash:
+        found["output"] = _texts(one.ending.output, other.ending.output)
     if one.kind == "llm" and used.tokens != uses.tokens:
         found["tokens"] = {"a": used.tokens, "b": uses.tokens}
     return found
@@ -135,8 +155,8 @@ def _fields(
 def _decisions(step: RunStep) -> list[tuple[tuple[Any, ...], EventRow]]:
     """Return the decisions of a step in order, each as comparison key and event."""
     rows = [row for row in step.events if row.event_type == DECISION]
-    if step.closing is not None and step.closing.decision_type:
-        rows.append(step.closing)
+    if step.ending.decision_type:
+        rows.append(step.ending)
     return [
         ((row.decision_type, row.chosen, row.output_hash if row.event_type == DECISION else 0), row)
         for row in rows
@@ -164,14 +184,13 @@ def _decision_change(
 
 
 def _decided(row: EventRow) -> dict[str, Any]:
-    shown = {
-        "type": row.decision_type,
-        "chosen": row.chosen,
-        "reasoning": row.reasoning,
-        "confidence": row.confidence,
-        "output": row.output if row.event_type == DECISION else "",
-    }
-    return {name: value for name, value in shown.items() if value not in (None, "")}
+    return filled(
+        type=row.decision_type,
+        chosen=row.chosen,
+        reasoning=row.reasoning,
+        confidence=row.confidence,
+        output=row.output if row.event_type == DECISION else "",
+    )
 
 
 def _texts(one: str, other: str) -> dict[str, Any]:
@@ -195,10 +214,8 @@ def _texts(one: str, other: str) -> dict[str, Any]:
 def _shown(difference: RunDifference, a: Analysis, b: Analysis) -> dict[str, Any]:
     pair = difference.pair
     step = pair.shown
-    used = a.totals[id(pair.a)] if pair.a is not None else NOTHING
-    uses = b.totals[id(pair.b)] if pair.b is not None else NOTHING
-    took = milliseconds(pair.a.duration_ns) if pair.a is not None else None
-    takes = milliseconds(pair.b.duration_ns) if pair.b is not None else None
+    used, uses = a.totals.get(id(pair.a), NOTHING), b.totals.get(id(pair.b), NOTHING)
+    took = [milliseconds(each.duration_ns) if each else None for each in (pair.a, pair.b)]
     return {
         "change": difference.change,
         "what": difference.first_field,
@@ -206,11 +223,11 @@ def _shown(difference: RunDifference, a: Analysis, b: Analysis) -> dict[str, Any
         "kind": step.kind,
         "name": step.name,
         "agent": step.agent or None,
-        "a": pair.a.id if pair.a is not None else None,
-        "b": pair.b.id if pair.b is not None else None,
+        "a": pair.a and pair.a.id,
+        "b": pair.b and pair.b.id,
         "offset_ms": difference.offset_ms,
         "fields": difference.fields,
-        "duration_ms": _delta(took, takes),
+        "duration_ms": _delta(*took),
         "tokens": _delta(used.tokens, uses.tokens),
         "cost_usd": _delta(used.cost_usd, uses.cost_usd),
     }
@@ -226,32 +243,76 @@ def _about(analysis: Analysis) -> dict[str, Any]:
     return {name: head[name] for name in ("trace_id", "time", "state", "session_id")}
 
 
-def _length(analysis: Analysis) -> float | None:
-    return milliseconds(analysis.run.ended - analysis.run.began)
-
-
-def _failed(analysis: Analysis) -> int:
-    return sum(step.is_failed for step in analysis.run.steps)
-
-
 def _model(step: RunStep) -> str:
-    span = step.span
-    for row in (step.closing, step.opening):
-        if row is not None and row.llm_model:
-            return row.llm_model
-    return span.model if span is not None else ""
+    opening, span = step.opening or NO_EVENT, step.span
+    return step.ending.llm_model or opening.llm_model or (span.model if span is not None else "")
 
 
-def _input(step: RunStep) -> str:
-    for row in (step.opening, step.closing):
-        if row is not None and row.input_hash:
-            return row.input
-    return ""
+def _given(step: RunStep) -> EventRow:
+    """Return the event of a step that holds its input; an empty one if none does."""
+    rows = (row for row in (step.opening, step.closing) if row is not None and row.input_hash)
+    return next(rows, NO_EVENT)
 
 
-def _output(step: RunStep) -> str:
-    return step.closing.output if step.closing is not None else ""
+def aligned(a: Sequence[RunStep], b: Sequence[RunStep]) -> list[Pair]:
+    """Return pairs that cover all steps of both trees, parents before children, in run order."""
+    found: list[Pair] = []
+    waiting = [Pair(*pair, 0) for pair in reversed(_matched(a, b))]
+    while waiting:
+        pair = waiting.pop()
+        found.append(pair)
+        below = _matched(
+            pair.a.children if pair.a is not None else (),
+            pair.b.children if pair.b is not None else (),
+        )
+        waiting.extend(Pair(*each, pair.depth + 1) for each in reversed(below))
+    return found
 
 
-def _output_hash(step: RunStep) -> int:
-    return step.closing.output_hash if step.closing is not None else 0
+def _matched(
+    a: Sequence[RunStep], b: Sequence[RunStep]
+) -> list[tuple[RunStep | None, RunStep | None]]:
+    """Match siblings; steps without a match keep their position."""
+    partners: dict[int, RunStep] = {}
+    of_a, of_b = _grouped(a), _grouped(b)
+    for key, group in of_a.items():
+        partners |= {id(one): other for one, other in _paired(group, of_b.get(key, []))}
+    taken = {id(other) for other in partners.values()}
+    rest = deque(step for step in b if id(step) not in taken)
+    places = {id(step): place for place, step in enumerate(b)}
+    merged: list[tuple[RunStep | None, RunStep | None]] = []
+    for step in a:
+        other = partners.get(id(step))
+        if other is not None:
+            while rest and places[id(rest[0])] < places[id(other)]:
+                merged.append((None, rest.popleft()))
+        merged.append((step, other))
+    return [*merged, *((None, step) for step in rest)]
+
+
+def _grouped(steps: Sequence[RunStep]) -> dict[Key, list[RunStep]]:
+    groups: dict[Key, list[RunStep]] = {}
+    for step in steps:
+        groups.setdefault((step.kind, step.agent, step.name), []).append(step)
+    return groups
+
+
+def _paired(a: list[RunStep], b: list[RunStep]) -> Iterator[tuple[RunStep, RunStep]]:
+    if len(a) == len(b):
+        yield from zip(a, b, strict=True)
+        return
+    by_input: dict[int, deque[RunStep]] = {}
+    for step in b:
+        by_input.setdefault(_given(step).input_hash, deque()).append(step)
+    left: list[RunStep] = []
+    used: set[int] = set()
+    for step in a:
+        given = _given(step).input_hash
+        same = by_input.get(given)
+        if given and same:
+            other = same.popleft()
+            used.add(id(other))
+            yield step, other
+        else:
+            left.append(step)
+    yield from zip(left, (step for step in b if id(step) not in used), strict=False)

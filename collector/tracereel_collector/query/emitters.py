@@ -1,11 +1,10 @@
 """Emitters with their state, claimed and stored events, and missing events."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.query.store_reader import StoreReader, read_rows, shown_row
 from tracereel_collector.store.sql import query
 
 MAX_EMITTERS = 1_000
@@ -32,9 +31,6 @@ class _EmitterSummaryRow(msgspec.Struct, array_like=True, frozen=True, gc=False)
     dropped: dict[str, int]
 
 
-_ROWS = msgspec.json.Decoder(_EmitterSummaryRow)
-
-
 @dataclass(frozen=True, slots=True)
 class Emitters:
     """Query of `GET /v1/emitters`."""
@@ -52,25 +48,13 @@ class Emitters:
         limit: int = 100,
     ) -> bytes:
         """Return the emitters as JSON, most recently active first."""
-        answer = self.store.select(
-            query("emitters"),
-            {
-                "tenant": tenant,
-                "now": now_unix_milli,
-                "emitter_id": emitter_id,
-                "state": state,
-                "service": service,
-                "limit": min(limit, MAX_EMITTERS),
-            },
-            fmt="JSONCompactEachRow",
+        rows = read_rows(
+            *(self.store, query("emitters"), _EmitterSummaryRow),
+            tenant=tenant,
+            now=now_unix_milli,
+            emitter_id=emitter_id,
+            state=state,
+            service=service,
+            limit=min(limit, MAX_EMITTERS),
         )
-        rows = _ROWS.decode_lines(answer)
-        return msgspec.json.encode({"emitters": [_shown(row) for row in rows]})
-
-
-def _shown(row: _EmitterSummaryRow) -> dict[str, Any]:
-    """Return the row with unknown values (empty strings) as `None`."""
-    return {
-        name: None if value == "" else value
-        for name, value in ((name, getattr(row, name)) for name in row.__struct_fields__)
-    }
+        return msgspec.json.encode({"emitters": [shown_row(row) for row in rows]})

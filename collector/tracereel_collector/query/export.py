@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
-
-from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.query.run.serialize import stored_payload
+from tracereel_collector.query.store_reader import StoreReader, read_rows
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 
 AT_ONCE: Final = 2
@@ -43,13 +42,14 @@ class ExportStream:
 
     @property
     def where(self) -> str:
-        """Condition on the requested rows."""
+        """Condition on the requested rows after a sort position."""
         return (
             f"{self.tenant} = {{tenant:String}}"
             f" AND ({{trace_id:String}} = '' OR {self.key[0]} = {{trace_id:String}})"
             f" AND ({{agent:String}} = '' OR {self.agent} = {{agent:String}})"
             f" AND {self.time} >= fromUnixTimestamp64Nano({{since:Int64}})"
             f" AND {self.time} < fromUnixTimestamp64Nano({{until:Int64}})"
+            f" AND ({{first:UInt8}} = 1 OR ({self.ordered}) > {self.bound('from')})"
         )
 
 
@@ -101,13 +101,16 @@ class Wanted:
     until_unix_nano: int = LAST_NANO
 
     def parameters(self, tenant: str) -> dict[str, Any]:
-        """Return the query parameters."""
+        """Return the query parameters, before the first row."""
+        zero = ["" if kind == "String" else 0 for kind in TABLES[self.table].types]
         return {
             "tenant": tenant,
             "trace_id": self.trace_id,
             "agent": self.agent,
             "since": self.since_unix_nano,
             "until": self.until_unix_nano,
+            "first": 1,
+            **_place("from", zero),
         }
 
 
@@ -117,15 +120,6 @@ class ExportPiece:
 
     data: bytes
     rows: int
-
-
-class _ExportedEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    payload: str
-    sequence_number: int
-    ingested_at: str
-
-
-_EVENTS = msgspec.json.Decoder(_ExportedEvent)
 
 
 def export_slots(shares: SharePolicy = ONE_TENANT) -> TenantShares:
@@ -157,16 +151,15 @@ class Export:
         """Yield one JSON object per line; events as sent, plus fields of the collector."""
         for place in self._slices(tenant, wanted):
             if wanted.table == "events":
-                columns = (
-                    "payload, sequence_number,"
-                    " formatDateTime(ingested_at, '%Y-%m-%dT%H:%i:%S.%fZ') AS ingested"
-                )
-                rows = _EVENTS.decode_lines(
-                    self._read(columns, wanted, place, "JSONCompactEachRow")
-                )
-                yield ExportPiece(b"".join(_event(row, tenant) for row in rows), len(rows))
+                statement = _statement(wanted, _EVENT_COLUMNS)
+                rows = read_rows(self.store, statement, tuple[str, int, str], **place)
+                lines = [
+                    stored_payload(payload, tenant, number, ingested_at) + b"\n"
+                    for payload, number, ingested_at in rows
+                ]
+                yield ExportPiece(b"".join(lines), len(lines))
             else:
-                data = self._read("*", wanted, place, "JSONEachRow")
+                data = self.store.select(_statement(wanted), place, fmt="JSONEachRow")
                 yield ExportPiece(data, data.count(b"\n"))
 
     def parquet(self, tenant: str, wanted: Wanted) -> Iterator[ExportPiece]:
@@ -179,7 +172,7 @@ class Export:
         schema = pq.read_schema(io.BytesIO(sample))
         with pq.ParquetWriter(out, schema, compression="zstd") as writer:
             for place in self._slices(tenant, wanted):
-                data = self._read("*", wanted, place, "Parquet")
+                data = self.store.select(_statement(wanted), place, fmt="Parquet")
                 rows = pq.read_table(io.BytesIO(data))
                 writer.write_table(rows)
                 yield ExportPiece(out.taken(), rows.num_rows)
@@ -188,31 +181,17 @@ class Export:
     def _slices(self, tenant: str, wanted: Wanted) -> Iterator[dict[str, Any]]:
         """Yield the parameters of each slice: after one row, up to another."""
         of = TABLES[wanted.table]
-        asked = wanted.parameters(tenant)
-        zero = tuple("" if kind == "String" else 0 for kind in of.types)
-        behind: tuple[Any, ...] = zero
-        first = True
-        while True:
-            answer = self.store.select(
-                f"SELECT {of.ordered}, {of.size} FROM {of.table} WHERE {of.where}"
-                f" AND ({{first:UInt8}} = 1 OR ({of.ordered}) > {of.bound('from')})"
-                f" ORDER BY {of.ordered} LIMIT {{limit:UInt32}}",
-                {**asked, **_place("from", behind), "first": int(first), "limit": self.slice_rows},
-                fmt="JSONCompactEachRow",
-            )
-            rows = msgspec.json.Decoder(list[Any]).decode_lines(answer)
-            if not rows:
-                return
+        place = wanted.parameters(tenant)
+        statement = (
+            f"SELECT {of.ordered}, {of.size} FROM {of.table} WHERE {of.where}"
+            f" ORDER BY {of.ordered} LIMIT {{limit:UInt32}}"
+        )
+        while rows := read_rows(self.store, statement, list[Any], **place, limit=self.slice_rows):
             last = self._cut(rows)
-            yield {
-                **asked,
-                **_place("from", behind),
-                **_place("to", last),
-                "first": int(first),
-            }
-            behind, first = last, False
+            yield {**place, **_place("to", last)}
+            place |= {"first": 0, **_place("from", last)}
 
-    def _cut(self, rows: list[list[Any]]) -> tuple[Any, ...]:
+    def _cut(self, rows: list[list[Any]]) -> list[Any]:
         """Return the key of the last row that fits; the first row always fits."""
         total = 0
         last = rows[0]
@@ -221,57 +200,39 @@ class Export:
             if total > self.slice_bytes and row is not rows[0]:
                 break
             last = row
-        return tuple(last[:-1])
-
-    def _read(self, columns: str, wanted: Wanted, place: dict[str, Any], fmt: str) -> bytes:
-        of = TABLES[wanted.table]
-        return self.store.select(
-            f"SELECT {columns} FROM ({of.rows}) WHERE {of.where}"
-            f" AND ({{first:UInt8}} = 1 OR ({of.ordered}) > {of.bound('from')})"
-            f" AND ({of.ordered}) <= {of.bound('to')}"
-            f" ORDER BY {of.ordered}",
-            place,
-            fmt=fmt,
-        )
+        return last[:-1]
 
 
-def _place(name: str, values: tuple[Any, ...]) -> dict[str, Any]:
+_EVENT_COLUMNS: Final = (
+    "payload, sequence_number, formatDateTime(ingested_at, '%Y-%m-%dT%H:%i:%S.%fZ') AS ingested"
+)
+
+
+def _statement(wanted: Wanted, columns: str = "*") -> str:
+    of = TABLES[wanted.table]
+    return (
+        f"SELECT {columns} FROM ({of.rows}) WHERE {of.where}"
+        f" AND ({of.ordered}) <= {of.bound('to')} ORDER BY {of.ordered}"
+    )
+
+
+def _place(name: str, values: list[Any]) -> dict[str, Any]:
     return {f"{name}{at}": value for at, value in enumerate(values)}
 
 
-def _event(row: _ExportedEvent, tenant: str) -> bytes:
-    added = {
-        "tenant": tenant,
-        "sequence_number": row.sequence_number,
-        "ingested_at": row.ingested_at,
-    }
-    return row.payload.encode().rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:] + b"\n"
+class _Passing(io.BytesIO):
+    """Buffer that is emptied while it is written; Parquet needs the position of all bytes."""
 
-
-class _Passing(io.RawIOBase):
-    """Write-only buffer that is drained while it is written; Parquet only needs `tell`."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._length = 0
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Buffer data until it is taken."""
-        piece = bytes(data)
-        self._pieces.append(piece)
-        self._length += len(piece)
-        return len(piece)
+    _taken = 0
 
     def tell(self) -> int:
         """Return the number of bytes written so far."""
-        return self._length
+        return self._taken + super().tell()
 
     def taken(self) -> bytes:
         """Return the data written since the last call."""
-        data = b"".join(self._pieces)
-        self._pieces.clear()
+        data = self.getvalue()
+        self._taken += len(data)
+        self.seek(0)
+        self.truncate()
         return data

@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.costs import COST
-from tracereel_collector.query.scored import Scored
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
 
 MAX_VALUES = 20
 """Maximum values of one filter."""
 MAX_WORDS = 8
+WIDEST: Final = 1.7e308
+"""Bound used when no minimum or maximum of a score is given."""
 CRASHED = "crashed"
 """Status of a run that never ended and whose emitters are gone."""
 STATUSES: Final = (
@@ -75,6 +76,27 @@ RANGES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """Conditions that one score of a run must meet together; empty fields match everything."""
+
+    names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    """Maximum. Booleans count as 1 or 0; categories and notes have no number."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of `scored_runs.sql`."""
+        return {
+            "score_names": list(self.names),
+            "score_categories": list(self.categories),
+            "score_bounded": int(self.least is not None or self.most is not None),
+            "min_score": -WIDEST if self.least is None else self.least,
+            "max_score": WIDEST if self.most is None else self.most,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFilters:
     """Filters of one search request."""
 
@@ -108,13 +130,13 @@ class FilterSql:
         self.parameters |= parameters
 
 
-def as_sql(filters: TraceFilters) -> FilterSql:
-    """Return the SQL of filters.
+def as_sql(filters: TraceFilters, **parameters: Any) -> FilterSql:
+    """Return the SQL of filters; `parameters` are bound in addition.
 
     Raises:
         BadRequestError: a filter is unknown, has too many values, or its text has no word.
     """
-    made = FilterSql()
+    made = FilterSql(parameters=parameters)
     for kind, values in filters.tags.items():
         if kind not in TAG_KINDS:
             raise BadRequestError(

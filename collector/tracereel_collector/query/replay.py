@@ -11,12 +11,17 @@ from tracereel.events import TRACE_ID_PATTERN
 from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.run.rows import BEGINNING, Counts, Cursor, RunReader
-from tracereel_collector.query.run.serialize import shown_chain
+from tracereel_collector.query.run.serialize import (
+    Entry,
+    event_entry,
+    shown_chains,
+    span_entry,
+    timeline_of,
+)
 from tracereel_collector.query.run.steps import MILLI
 from tracereel_collector.query.run.summary import summary_of
-from tracereel_collector.query.run.timeline import Entry, event_entry, span_entry, timeline_of
 from tracereel_collector.query.state_at import MomentOfRun, state_at
-from tracereel_collector.query.trace import MAX_CHAINS, Traces
+from tracereel_collector.query.trace import Traces
 
 MAX_PAGE = 5_000
 """Maximum entries of one page."""
@@ -25,8 +30,6 @@ WHOLE_EVENTS = 2_000
 
 _TRACE_ID = re.compile(TRACE_ID_PATTERN)
 _CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:-([0-9a-f]{1,32}))?", re.ASCII)
-
-__all__ = ["BEGINNING", "MAX_PAGE", "Page", "ReplayQuery", "check_trace_id", "parse_cursor"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,21 +62,13 @@ class ReplayQuery:
     traces: Traces
 
     def document(self, tenant: str, trace_id: str, *, linked: bool = True) -> bytes:
-        """Return the whole run as JSON: `trace_id`, `timeline`, `summary`.
-
-        Raises:
-            UnknownResourceError: the tenant has no such trace.
-        """
+        """Return the whole run as JSON."""
         return self._whole(tenant, trace_id, after=BEGINNING, limit=None, linked=linked).document()
 
     def page(
         self, tenant: str, trace_id: str, *, after: Cursor, limit: int, linked: bool = True
     ) -> Page:
-        """Return the entries after a position; for a large run, only these are read.
-
-        Raises:
-            UnknownResourceError: the tenant has no such trace.
-        """
+        """Return the entries after a position; for a large run, only these are read."""
         counts, trace_ids = self.reader.counts(tenant, trace_id, linked=linked)
         if counts.total_events <= WHOLE_EVENTS:
             return self._whole(tenant, trace_id, after=after, limit=limit, linked=linked)
@@ -85,9 +80,8 @@ class ReplayQuery:
             if row.event_type != TAPE_RECORDED
         ]
         entries += [span_entry(row, tenant=tenant, origin=counts.began) for row in spans]
-        entries = sorted(
-            (entry for entry in entries if entry.cursor > after), key=lambda entry: entry.cursor
-        )
+        entries.sort(key=lambda entry: entry.cursor)
+        entries = [entry for entry in entries if entry.cursor > after]
         return Page(
             trace_id=trace_id,
             entries=entries[:limit],
@@ -96,11 +90,7 @@ class ReplayQuery:
         )
 
     def state(self, tenant: str, trace_id: str, *, at: MomentOfRun, linked: bool = True) -> bytes:
-        """Return the state of the run at a point in time as JSON.
-
-        Raises:
-            UnknownResourceError: the tenant has no such trace.
-        """
+        """Return the state of the run at a point in time as JSON."""
         analysis = self.traces.analysis(tenant, trace_id, linked=linked)
         return msgspec.json.encode(state_at(analysis, at))
 
@@ -112,13 +102,12 @@ class ReplayQuery:
         more = limit is not None and len(entries) > limit
         shown = entries[:limit]
         rest = shown[-1].cursor if shown and (more or analysis.run.truncated) else None
-        origin = analysis.run.began
         return Page(
             trace_id=trace_id,
             entries=shown,
             next=rest,
             summary=summary_of(analysis),
-            chains=[shown_chain(chain, origin=origin) for chain in analysis.chains[:MAX_CHAINS]],
+            chains=shown_chains(analysis),
         )
 
     def _in_short(self, tenant: str, counts: Counts, trace_ids: Sequence[str]) -> dict[str, Any]:

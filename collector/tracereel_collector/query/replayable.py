@@ -1,4 +1,4 @@
-"""Replayability of a run, the results of its re-executions, and the branches made from it."""
+"""Tapes of a run: recorded calls, replayability, re-executions, and branches made from it."""
 
 import shlex
 from collections.abc import Iterable
@@ -10,10 +10,13 @@ import msgspec
 from tracereel.tape.format import Tape, TapeError, parse
 from tracereel.tape.text import is_dotted
 from tracereel_collector.errors import UnknownResourceError
-from tracereel_collector.query.store_reader import StoreReader
-from tracereel_collector.query.tape import MAX_PARTS, tapes_of
+from tracereel_collector.query.store_reader import StoreReader, read_rows
 from tracereel_collector.store.sql import query
 
+MAX_PARTS: Final = 100_000
+"""Parts returned of a tape; if more exist, the SDK detects the missing end."""
+MAX_TAPES: Final = 50
+"""Tapes listed per run, one per emitter."""
 MAX_GENERATIONS: Final = 12
 """Maximum depth of branches that is followed, up and down."""
 MAX_BRANCHES: Final = 200
@@ -30,6 +33,49 @@ _DID_NOT_FAIL: Final = (
     "recording was on for runs in which something fails (record=errors), and nothing failed in this"
     ' one: for every run, tracereel.configure(record="all")'
 )
+
+
+class TapeName(msgspec.Struct, array_like=True, frozen=True):
+    """Identity of one tape of a run: recording emitter and tape id."""
+
+    trace_id: str
+    emitter_id: str
+    tape_id: str
+
+
+def tapes_of(store: StoreReader, tenant: str, trace_ids: list[str]) -> dict[str, list[TapeName]]:
+    """List the tapes of runs, one per emitter; the first one is the root tape.
+
+    The root tape is that of the emitter that began the run. If that emitter recorded none, it is the
+    tape that arrived first.
+    """
+    given = {"tenant": tenant, "trace_ids": trace_ids, "limit": MAX_TAPES}
+    found: dict[str, list[TapeName]] = {trace_id: [] for trace_id in trace_ids}
+    for tape in read_rows(store, query("tapes_of_runs"), TapeName, **given):
+        found[tape.trace_id].append(tape)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Tapes:
+    """Query of `GET /v1/traces/{trace_id}/tape`."""
+
+    store: StoreReader
+
+    def lines(self, tenant: str, trace_id: str, emitter_id: str | None = None) -> bytes:
+        """Return the parts as NDJSON, each line the event as sent; default: of the root tape."""
+        tapes = tapes_of(self.store, tenant, [trace_id])[trace_id]
+        if emitter_id is not None:
+            tapes = [tape for tape in tapes if tape.emitter_id == emitter_id]
+        if not tapes:
+            by = f" by emitter {emitter_id!r}" if emitter_id is not None else ""
+            raise UnknownResourceError(
+                f"no tape of trace {trace_id!r}{by}",
+                hint=f"why there is none: GET /v1/traces/{trace_id}/replayable",
+            )
+        given = {**msgspec.structs.asdict(tapes[0]), "tenant": tenant, "limit": MAX_PARTS}
+        rows = read_rows(self.store, query("tape"), tuple[str], **given)
+        return b"".join(payload.encode().rstrip() + b"\n" for (payload,) in rows)
 
 
 @dataclass(slots=True)
@@ -63,11 +109,7 @@ class ReplayableRun:
     store: StoreReader
 
     def document(self, tenant: str, trace_id: str) -> bytes:
-        """Return the answer as JSON; a run without a tape is not replayable.
-
-        Raises:
-            UnknownResourceError: the tenant has no such trace.
-        """
+        """Return the answer as JSON; a run without a tape is not replayable."""
         known = self._read(tenant, [trace_id])
         notes = known[trace_id]
         tape = notes.tape
@@ -100,8 +142,8 @@ class ReplayableRun:
         if tape is not None:
             return list(tape.reasons)
         asked = {"tenant": tenant, "trace_id": trace_id}
-        answer = self.store.select(query("run_recording"), asked, fmt="JSONCompactEachRow")
-        for recording, rate in _CHOICES.decode_lines(answer):
+        rows = read_rows(self.store, query("run_recording"), tuple[str, float], **asked)
+        for recording, rate in rows:
             if recording == "sampled":
                 return [_NOT_CHOSEN.format(rate=rate)]
             if recording == "errors":
@@ -159,27 +201,27 @@ class ReplayableRun:
     def _read(self, tenant: str, trace_ids: list[str]) -> dict[str, ReplayNotes]:
         tapes = tapes_of(self.store, tenant, trace_ids)
         roots = [named[0] for named in tapes.values() if named]
-        given = {
-            "tenant": tenant,
-            "trace_ids": trace_ids,
-            "of_traces": [root.trace_id for root in roots],
-            "emitter_ids": [root.emitter_id for root in roots],
-            "tape_ids": [root.tape_id for root in roots],
-            "limit": MAX_PARTS,
-        }
-        answer = self.store.select(query("tape_notes"), given, fmt="JSONCompactEachRow")
+        rows = read_rows(
+            *(self.store, query("tape_notes"), tuple[str, str, int, list[str], int, int]),
+            tenant=tenant,
+            trace_ids=trace_ids,
+            of_traces=[root.trace_id for root in roots],
+            emitter_ids=[root.emitter_id for root in roots],
+            tape_ids=[root.tape_id for root in roots],
+            limit=MAX_PARTS,
+        )
         parts: dict[str, list[dict[str, Any]]] = {trace_id: [] for trace_id in trace_ids}
         found = {
             trace_id: ReplayNotes(other_emitters=[each.emitter_id for each in named[1:]])
             for trace_id, named in tapes.items()
         }
-        for trace_id, tape_id, part, texts, calls, of_replay in _ROWS.decode_lines(answer):
+        for trace_id, tape_id, part, texts, calls, of_replay in rows:
             records = [msgspec.json.decode(text) for text in texts]
             if of_replay:
                 found[trace_id].replays += _replays(records)
                 continue
-            parts[trace_id].append({"tape_id": tape_id, "part": int(part), "records": records})
-            found[trace_id].calls += int(calls)
+            parts[trace_id].append({"tape_id": tape_id, "part": part, "records": records})
+            found[trace_id].calls += calls
         for trace_id, notes in found.items():
             try:
                 notes.tape = parse(parts[trace_id], where=f"trace {trace_id}")
@@ -221,7 +263,3 @@ def _command(trace_id: str, tape: Tape | None) -> str | None:
         known = is_dotted(module) and is_dotted(name)
         words.append(f"{module}:OBJECT.{name.rpartition('.')[2]}" if known else "module:function")
     return shlex.join(words)
-
-
-_CHOICES: Final = msgspec.json.Decoder(tuple[str, float])
-_ROWS: Final = msgspec.json.Decoder(tuple[str, str, int | str, list[str], int | str, int])

@@ -5,9 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tracereel_collector.query.filters import words_of
-from tracereel_collector.query.scored import WIDEST
-from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.query.filters import WIDEST, words_of
+from tracereel_collector.query.store_reader import StoreReader, read_rows, shown_row
 from tracereel_collector.store.sql import query
 
 MAX_LISTED: Final = 1_000
@@ -34,7 +33,13 @@ class _ScoreRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     sequence_number: int
 
 
-class _Average(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class _Average(
+    msgspec.Struct,
+    array_like=True,
+    frozen=True,
+    gc=False,
+    rename={"lowest": "min", "highest": "max"},
+):
     """Row of `score_averages.sql`."""
 
     agent_name: str
@@ -88,58 +93,21 @@ class Scores:
         self, tenant: str, wanted: ScoreFilter, *, before: int | None, limit: int
     ) -> bytes:
         """Return the scores as JSON, newest first; pass `next` as `before` to continue."""
-        answer = self.store.select(
-            query("scores"),
-            {**wanted.parameters(tenant), "before": before or LATEST, "limit": limit},
-            fmt="JSONCompactEachRow",
-        )
-        rows: list[_ScoreRow] = msgspec.json.Decoder(_ScoreRow).decode_lines(answer)
+        given = {**wanted.parameters(tenant), "before": before or LATEST, "limit": limit}
+        rows = read_rows(self.store, query("scores"), _ScoreRow, **given)
         following = rows[-1].sequence_number if len(rows) == limit else None
         return msgspec.json.encode({"scores": [_shown(row) for row in rows], "next": following})
 
     def averages(self, tenant: str, wanted: ScoreFilter) -> bytes:
         """Return count, mean, minimum, maximum and category counts per agent and score name."""
-        answer = self.store.select(
-            query("score_averages"),
-            {**wanted.parameters(tenant), "limit": MAX_AVERAGES},
-            fmt="JSONCompactEachRow",
-        )
-        rows: list[_Average] = msgspec.json.Decoder(_Average).decode_lines(answer)
-        return msgspec.json.encode(
-            {
-                "averages": [
-                    {
-                        "agent_name": row.agent_name or None,
-                        "name": row.name,
-                        "scores": row.scores,
-                        "average": row.average,
-                        "min": row.lowest,
-                        "max": row.highest,
-                        "categories": row.categories,
-                    }
-                    for row in rows
-                ]
-            }
-        )
+        given = {**wanted.parameters(tenant), "limit": MAX_AVERAGES}
+        rows = read_rows(self.store, query("score_averages"), _Average, **given)
+        return msgspec.json.encode({"averages": [shown_row(row) for row in rows]})
 
 
 def _shown(row: _ScoreRow) -> dict[str, Any]:
-    value: Any = row.number
-    if row.value_type == "boolean":
-        value = bool(row.number)
-    elif row.value_type == "categorical":
-        value = row.category
-    return {
-        "id": row.id,
-        "trace_id": row.trace_id,
-        "span_id": row.span_id or None,
-        "execution_id": row.execution_id or None,
-        "agent_name": row.agent_name or None,
-        "name": row.name,
-        "value": value,
-        "value_type": row.value_type,
-        "comment": row.comment or None,
-        "source": row.source or None,
-        "author": row.author or None,
-        "updated_at": row.updated_at,
-    }
+    values = {"boolean": bool(row.number), "categorical": row.category}
+    shown = shown_row(row, value=values.get(row.value_type, row.number))
+    for name in ("number", "category", "sequence_number"):
+        del shown[name]
+    return shown

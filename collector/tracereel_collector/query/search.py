@@ -1,7 +1,7 @@
 """Search for runs: lists with filters, order and pages, facet counts and a histogram."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from string import Template
 from typing import Any, Literal
 
@@ -18,7 +18,6 @@ from tracereel_collector.query.counting import (
     said_of,
     shown_counts,
 )
-from tracereel_collector.query.executions import executions_of
 from tracereel_collector.query.filters import (
     COLUMNS,
     CRASHED,
@@ -28,13 +27,14 @@ from tracereel_collector.query.filters import (
     TraceFilters,
     as_sql,
 )
-from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.query.store_reader import Row, StoreReader, read_rows, usd
 from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
 
 MAX_RUNS = 500
 MAX_BUCKETS = 500
+MAX_EXECUTIONS = 100
 REACH = 6 * HOUR
 """Time around a window in which further rows of its runs are searched."""
 _WIDER = (HOUR, DAY, 8 * DAY)
@@ -87,7 +87,7 @@ class Reach:
         return self.costs.put_into(filled)
 
 
-class _FoundTraces(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class _FoundTrace(msgspec.Struct, array_like=True, gc=False):
     """Row of `search_found.sql`."""
 
     run: str
@@ -121,12 +121,6 @@ class _FoundTraces(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return values
 
 
-_REACHES = msgspec.json.Decoder(tuple[int, int, int, int])
-_NAMES = msgspec.json.Decoder(tuple[str])
-_PLACES = msgspec.json.Decoder(tuple[str, int])
-_FOUND = msgspec.json.Decoder(_FoundTraces)
-
-
 @dataclass(frozen=True, slots=True)
 class Search:
     """Query of `GET /v1/traces`."""
@@ -147,19 +141,14 @@ class Search:
 
     def answer(self, tenant: str, question: SearchQuery) -> dict[str, Any]:
         """Return the response as plain data."""
-        condition = as_sql(question.filters)
-        condition.parameters["tenant"] = tenant
+        condition = as_sql(question.filters, tenant=tenant)
         reach = self.reach(tenant)
         self._check_statuses(tenant, question, reach)
         answer: dict[str, Any] = {"traces": [], "next": None, "window": question.window.shown()}
         if question.limit:
             answer["traces"], answer["next"] = self._page(question, condition, reach)
         if question.executions:
-            runs = [run["trace_id"] for run in answer["traces"]]
-            told = executions_of(self.store, tenant, runs, most=question.executions)
-            answer["traces"] = [
-                {**run, "executions": told[run["trace_id"]]} for run in answer["traces"]
-            ]
+            self._add_executions(tenant, answer["traces"], question.executions)
         if question.facets or question.buckets:
             answer |= self._counts(question, condition, reach)
         return answer
@@ -172,8 +161,7 @@ class Search:
             alone = SearchQuery(
                 filters=TraceFilters(statuses=(status,)), window=question.window, limit=1
             )
-            condition = as_sql(alone.filters)
-            condition.parameters["tenant"] = tenant
+            condition = as_sql(alone.filters, tenant=tenant)
             if not self._places(alone, condition, reach, None, question.window.start):
                 raise BadRequestError(
                     f"status: no run of this time has {status[:40]!r};"
@@ -183,15 +171,14 @@ class Search:
     def by_ids(self, tenant: str, places: Mapping[str, int]) -> list[dict[str, Any]]:
         """Return existing runs by id, in the given order; `places` holds approximate start times."""
         found = self._found(tenant, places, self.reach(tenant))
-        crashed = self._crashed(tenant, found.values())
-        return [_shown(found[run], crashed) for run in places if run in found]
+        return [_shown(found[run]) for run in places if run in found]
 
     def reach(self, tenant: str) -> Reach:
         """Return the extent of a tenant's runs."""
-        answer = self.store.select(
-            query("search_reach"), {"tenant": tenant}, fmt="JSONCompactEachRow"
+        rows = read_rows(
+            self.store, query("search_reach"), tuple[int, int, int, int], tenant=tenant
         )
-        ((oldest, newest, linked, unpriced),) = _REACHES.decode_lines(answer)
+        ((oldest, newest, linked, unpriced),) = rows
         return Reach(
             oldest=oldest * SECOND,
             newest=newest * SECOND,
@@ -212,22 +199,20 @@ class Search:
             del places[question.limit :]
             last = cursors.CursorPosition(value=places[-1][1], name=places[-1][0])
             following = cursors.encode(last, question.digest)
-        tenant = condition.parameters["tenant"]
         guesses, latest = dict(places), question.window.end
         if question.sort != "started_at":
             # Results sorted by another column lack the start time: it may be anywhere in the window.
             guesses = dict.fromkeys(guesses, 0 if start is None else start)
             latest = reach.newest if latest is None else latest
-        found = self._found(tenant, guesses, reach, last=latest)
-        crashed = self._crashed(tenant, found.values())
+        found = self._found(condition.parameters["tenant"], guesses, reach, last=latest)
         # Runs that began before `start` belong to a later page or are outside of the window.
-        shown = [
-            _shown(found[run], crashed)
+        rows = [
+            found[run]
             for run in guesses
             if run in found and (start is None or found[run].started_unix_nano >= start)
         ]
         statuses = question.filters.statuses
-        return [each for each in shown if not statuses or each["status"] in statuses], following
+        return [_shown(row) for row in rows if not statuses or row.status in statuses], following
 
     def _starts(
         self, question: SearchQuery, reach: Reach, place: cursors.CursorPosition | None
@@ -253,7 +238,6 @@ class Search:
         place: cursors.CursorPosition | None,
         start: int | None,
     ) -> list[tuple[str, int]]:
-        column = SORTS[question.sort]
         chosen = _in_window(condition, Window(start=start, end=question.window.end))
         if question.sort == "confidence":  # 2 means no confidence
             chosen.needs("confidence_ppm")
@@ -268,14 +252,10 @@ class Search:
             if question.sort == "started_at" and question.order == "desc":
                 end = min(place.value + SECOND, question.window.end or _END_OF_TIME)
                 chosen.parameters["last_hour"] = hour_of(end + REACH)
-        answer = self._select(
-            "search_runs",
-            reach,
-            chosen,
-            {"sort_value": COLUMNS[column], "direction": question.order.upper()},
-            {"limit": question.limit + 1},
-        )
-        return list(_PLACES.decode_lines(answer))
+        chosen.parameters["limit"] = question.limit + 1
+        sort_value, direction = COLUMNS[SORTS[question.sort]], question.order.upper()
+        fragments = {"sort_value": sort_value, "direction": direction}
+        return self._select("search_runs", tuple[str, int], reach, chosen, **fragments)
 
     def _found(
         self,
@@ -284,72 +264,68 @@ class Search:
         reach: Reach,
         *,
         last: int | None = None,
-    ) -> dict[str, _FoundTraces]:
+    ) -> dict[str, _FoundTrace]:
         if not places:
             return {}
         latest = last if last is not None else max(places.values())
         ends = _END_OF_TIME if latest == 0 else min(latest + DAY, _END_OF_TIME)
-        statement = reach.fill(
-            "search_found",
-            **{name: COLUMNS[name] for name in ("duration_ms", "status", "tokens", "nano_usd")},
+        columns = {name: COLUMNS[name] for name in ("duration_ms", "status", "tokens", "nano_usd")}
+        rows = read_rows(
+            *(self.store, reach.fill("search_found", **columns), _FoundTrace),
+            tenant=tenant,
+            runs=list(places),
+            first_hour=hour_of(min(places.values()) - REACH),
+            last_hour=hour_of(ends),
+            **reach.costs.parameters,
         )
-        answer = self.store.select(
-            statement,
-            {
-                "tenant": tenant,
-                "runs": list(places),
-                "first_hour": hour_of(min(places.values()) - REACH),
-                "last_hour": hour_of(ends),
-                **reach.costs.parameters,
-            },
-            fmt="JSONCompactEachRow",
-        )
-        return {row.run: row for row in _FOUND.decode_lines(answer)}
+        self._mark_crashed(tenant, rows)
+        return {row.run: row for row in rows}
 
-    def _crashed(self, tenant: str, rows: Iterable[_FoundTraces]) -> set[str]:
-        """Return the runs without an end whose emitters are all gone."""
-        emitters = {row.run: row.by_kind()["emitter"] for row in rows if row.status == "running"}
-        asked = sorted({each for ids in emitters.values() for each in ids})
+    def _mark_crashed(self, tenant: str, rows: Sequence[_FoundTrace]) -> None:
+        """Set the status of runs without an end whose emitters are all gone."""
+        running = [(row, row.by_kind()["emitter"]) for row in rows if row.status == "running"]
+        asked = sorted({each for _, emitters in running for each in emitters})
         if not asked:
-            return set()
-        now = (self.trusted_unix_nano or self.now_unix_nano)()
-        answer = self.store.select(
-            query("gone_emitters"),
-            {"tenant": tenant, "emitters": asked, "now": now // 10**6},
-            fmt="JSONCompactEachRow",
-        )
-        gone = {emitter for (emitter,) in _NAMES.decode_lines(answer)}
-        return {run for run, ids in emitters.items() if ids and gone.issuperset(ids)}
+            return
+        now = (self.trusted_unix_nano or self.now_unix_nano)() // 10**6
+        given = {"tenant": tenant, "emitters": asked, "now": now}
+        found = read_rows(self.store, query("gone_emitters"), tuple[str], **given)
+        gone = {emitter for (emitter,) in found}
+        for row, emitters in running:
+            if emitters and gone.issuperset(emitters):
+                row.status = CRASHED
+
+    def _add_executions(self, tenant: str, runs: Sequence[dict[str, Any]], most: int) -> None:
+        """Add the first executions of each run; runs known only from spans have none."""
+        by_run: dict[str, list[dict[str, str]]] = {run["trace_id"]: [] for run in runs}
+        if by_run:
+            given = {"tenant": tenant, "runs": list(by_run), "most": most}
+            rows = read_rows(self.store, query("run_executions"), tuple[str, str, str], **given)
+            for run_id, agent, status in rows:
+                by_run[run_id].append({"agent": agent, "status": status})
+        for run in runs:
+            run["executions"] = by_run[run["trace_id"]]
 
     def _counts(self, question: SearchQuery, condition: FilterSql, reach: Reach) -> dict[str, Any]:
         """Return `facets` and `histogram` as requested, from a single query."""
-        steps = None
+        facets, steps = question.facets, None
         if question.buckets:
             steps = Steps.of(question.window, question.buckets, now=self.now_unix_nano())
-        chosen = _in_window(
-            condition, steps.window if steps and not question.facets else question.window
-        )
+        chosen = _in_window(condition, steps.window if steps and not facets else question.window)
         chosen.needs("status")
-        answer = self._select(
-            "search_counts",
-            reach,
-            chosen,
-            {"said": said_of(question.facets), "marks": marks_of(question.facets, steps)},
-            {
-                "values": max(FACET_VALUES, 2 * question.buckets),
-                **(steps.parameters() if steps else {}),
-            },
+        chosen.parameters["values"] = max(FACET_VALUES, 2 * question.buckets)
+        if steps:
+            chosen.parameters |= steps.parameters()
+        rows = self._select(
+            *("search_counts", tuple[str, str, int], reach, chosen),
+            said=said_of(facets),
+            marks=marks_of(facets, steps),
         )
-        return shown_counts(answer, question.facets, steps)
+        return shown_counts(rows, facets, steps)
 
     def _select(
-        self,
-        name: str,
-        reach: Reach,
-        chosen: FilterSql,
-        fragments: Mapping[str, str],
-        more: Mapping[str, Any],
-    ) -> bytes:
+        self, name: str, row: type[Row], reach: Reach, chosen: FilterSql, **fragments: str
+    ) -> list[Row]:
         wanted, conditions = chosen.columns, chosen.conditions
         if chosen.first and reach.linked:
             # Rows of a linked run have several ids, so the condition is evaluated per run.
@@ -362,20 +338,16 @@ class Search:
             conditions=" AND ".join(conditions),
             **fragments,
         )
-        return self.store.select(
-            statement,
-            {**chosen.parameters, **reach.costs.parameters, **more},
-            fmt="JSONCompactEachRow",
-        )
+        return read_rows(self.store, statement, row, **chosen.parameters, **reach.costs.parameters)
 
 
 def _in_window(condition: FilterSql, window: Window) -> FilterSql:
     """Return a copy of the condition, limited to runs that began in a window."""
-    made = FilterSql(
-        dict(condition.columns),
-        list(condition.conditions),
-        dict(condition.parameters),
-        condition.first,
+    made = replace(
+        condition,
+        columns=dict(condition.columns),
+        conditions=list(condition.conditions),
+        parameters=dict(condition.parameters),
     )
     made.needs("started")
     made.holds(
@@ -390,7 +362,7 @@ def _in_window(condition: FilterSql, window: Window) -> FilterSql:
     return made
 
 
-def _shown(row: _FoundTraces, crashed: set[str]) -> dict[str, Any]:
+def _shown(row: _FoundTrace) -> dict[str, Any]:
     tags = row.by_kind()
     name, _, prompt = row.opened.partition("\t")
     return {
@@ -399,7 +371,7 @@ def _shown(row: _FoundTraces, crashed: set[str]) -> dict[str, Any]:
         "otel_trace_ids": row.otel_trace_ids or [otel_trace_id(row.run)],
         "parent_trace_id": row.parent_trace_id or None,
         "name": name or _first(tags["pipeline"]) or _first(tags["agent"]),
-        "status": CRASHED if row.run in crashed else row.status,
+        "status": row.status,
         "started_at": row.started_at,
         "ended_at": row.ended_at,
         "duration_ms": row.duration_ms,
@@ -412,9 +384,9 @@ def _shown(row: _FoundTraces, crashed: set[str]) -> dict[str, Any]:
         "user_id": _first(tags["user"]),
         "error_types": tags["error"],
         "error_categories": tags["category"],
-        **_counts(row),
+        **{name: getattr(row, name) for name in _COUNTERS},
         "tokens": row.tokens,
-        "cost_usd": row.nano_usd / 1e9 if row.nano_usd else None,
+        "cost_usd": usd(row.nano_usd),
         "lowest_confidence": None if row.lowest_confidence > 1 else row.lowest_confidence,
     }
 
@@ -423,10 +395,6 @@ _COUNTERS = (
     *("events", "spans", "errors", "retries", "fallbacks", "decisions"),
     *("model_calls", "tool_calls"),
 )
-
-
-def _counts(row: _FoundTraces) -> dict[str, int]:
-    return {name: getattr(row, name) for name in _COUNTERS}
 
 
 def _first(values: Sequence[str]) -> str | None:

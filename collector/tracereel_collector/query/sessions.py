@@ -10,7 +10,7 @@ from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.filters import COLUMNS
 from tracereel_collector.query.search import Reach, Search
-from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.query.store_reader import StoreReader, read_rows, shown_row, usd
 from tracereel_collector.query.window import DAY, HOUR, Window, hour_of
 from tracereel_collector.store.sql import query
 
@@ -35,7 +35,18 @@ _NAMED = _RUNS_WHERE % (
 _LATEST = cursors.CursorPosition(value=2**63 - 1, name="\U0010ffff")
 
 
-class _Session(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class _Session(
+    msgspec.Struct,
+    array_like=True,
+    frozen=True,
+    gc=False,
+    rename={
+        "session": "session_id",
+        "runs": "turns",
+        "failed_runs": "failed_turns",
+        "last_run": "last_trace_id",
+    },
+):
     """Row of `sessions.sql`."""
 
     session: str
@@ -70,12 +81,6 @@ class _SessionStepRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     answered: str
 
 
-_LATELY = msgspec.json.Decoder(tuple[str, int])
-_SESSIONS = msgspec.json.Decoder(_Session)
-_RUNS = msgspec.json.Decoder(tuple[str, int])
-_STEPS = msgspec.json.Decoder(_SessionStepRow)
-
-
 @dataclass(frozen=True, slots=True)
 class Sessions:
     """Queries of `GET /v1/sessions` and `GET /v1/sessions/{session_id}`."""
@@ -106,12 +111,9 @@ class Sessions:
         if lately:
             asked["session_tags"] = [f"session:{name}" for name in lately]
         fragments = {name: COLUMNS[name] for name in ("status", "tokens", "nano_usd")}
-        answer = self.store.select(
-            reach.fill("sessions", first=_NAMED if lately else "", **fragments),
-            {**asked, **reach.costs.parameters, "user": user},
-            fmt="JSONCompactEachRow",
-        )
-        rows: list[_Session] = _SESSIONS.decode_lines(answer)
+        statement = reach.fill("sessions", first=_NAMED if lately else "", **fragments)
+        given = {**asked, **reach.costs.parameters, "user": user}
+        rows = read_rows(self.store, statement, _Session, **given)
         following = None
         if len(rows) > limit:
             del rows[limit:]
@@ -131,33 +133,19 @@ class Sessions:
             since = newest - back
             if since <= reach.oldest:
                 break
-            answer = self.store.select(
-                reach.fill("sessions_lately", first=_RECENT),
-                {**asked, "since": since},
-                fmt="JSONCompactEachRow",
-            )
+            statement = reach.fill("sessions_lately", first=_RECENT)
+            rows = read_rows(self.store, statement, tuple[str, int], **asked, since=since)
             # Sessions last active before `since` may be missing, but they sort after all of these.
-            found = [name for name, last in _LATELY.decode_lines(answer) if last >= since]
+            found = [name for name, last in rows if last >= since]
             if len(found) == asked["limit"]:
                 return found
         return []
 
     def document(self, tenant: str, session_id: str) -> bytes:
-        """Return one session with its turns as JSON, oldest first.
-
-        Raises:
-            UnknownResourceError: no run of the tenant belongs to the session.
-        """
-        answer = self.store.select(
-            query("session_runs"),
-            {
-                "tenant": tenant,
-                "session_tag": f"session:{session_id[:256]}",
-                "limit": MAX_TURNS + 1,
-            },
-            fmt="JSONCompactEachRow",
-        )
-        starts = dict(_RUNS.decode_lines(answer))
+        """Return one session with its turns as JSON, oldest first."""
+        given = {"session_tag": f"session:{session_id[:256]}", "limit": MAX_TURNS + 1}
+        rows = read_rows(self.store, query("session_runs"), tuple[str, int], tenant=tenant, **given)
+        starts = dict(rows)
         if not starts:
             raise UnknownResourceError(f"no session {session_id!r}", hint="see GET /v1/sessions")
         shown = dict(list(starts.items())[:MAX_TURNS])
@@ -173,38 +161,24 @@ class Sessions:
         )
 
     def _steps(self, tenant: str, turns: Sequence[dict[str, Any]]) -> list[_SessionStepRow]:
-        ids = [turn["trace_id"] for turn in turns]
         otel_ids = {each for turn in turns for each in (turn["trace_id"], *turn["otel_trace_ids"])}
-        answer = self.store.select(
-            query("session_steps"),
-            {
-                "tenant": tenant,
-                "runs": ids,
-                "otel_runs": sorted(otel_ids),
-                "text": MAX_TEXT,
-                "limit": MAX_STEPS,
-            },
-            fmt="JSONCompactEachRow",
+        return read_rows(
+            *(self.store, query("session_steps"), _SessionStepRow),
+            tenant=tenant,
+            runs=[turn["trace_id"] for turn in turns],
+            otel_runs=sorted(otel_ids),
+            text=MAX_TEXT,
+            limit=MAX_STEPS,
         )
-        return list(_STEPS.decode_lines(answer))
 
 
 def _shown(row: _Session) -> dict[str, Any]:
     name, _, prompt = row.opened.partition("\t")
-    return {
-        "session_id": row.session,
-        "started_at": row.started_at,
-        "ended_at": row.ended_at,
-        "turns": row.runs,
-        "failed_turns": row.failed_runs,
-        "errors": row.errors,
-        "tokens": row.tokens,
-        "cost_usd": row.nano_usd / 1e9 if row.nano_usd else None,
-        "users": row.users,
-        "name": name or None,
-        "first_prompt": prompt or None,
-        "last_trace_id": row.last_run,
-    }
+    others = {"name": name or None, "first_prompt": prompt or None}
+    shown = shown_row(row, cost_usd=usd(row.nano_usd), **others)
+    for hidden in ("last", "nano_usd", "opened"):
+        del shown[hidden]
+    return shown
 
 
 def _turn(run: dict[str, Any], steps: Sequence[_SessionStepRow]) -> dict[str, Any]:
@@ -228,26 +202,18 @@ def rounds(steps: Sequence[_SessionStepRow]) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     current: dict[str, dict[str, Any]] = {}
     for step in steps:
-        if step.kind == "model" or (step.kind == "tool" and step.agent not in current):
-            opened: dict[str, Any] = {
+        call = step if step.kind == "model" else None
+        if call is not None or (step.kind == "tool" and step.agent not in current):
+            current[step.agent] = {
                 "agent": step.agent or None,
-                "model": None,
-                "status": None,
-                "duration_ms": None,
-                "tokens": None,
-                "cost_usd": None,
+                "model": call and (call.name or None),
+                "status": call and call.status,
+                "duration_ms": call and call.duration_ms,
+                "tokens": call and call.tokens,
+                "cost_usd": call and call.cost_usd,
                 "tools": [],
             }
-            if step.kind == "model":
-                opened |= {
-                    "model": step.name or None,
-                    "status": step.status,
-                    "duration_ms": step.duration_ms,
-                    "tokens": step.tokens,
-                    "cost_usd": step.cost_usd,
-                }
-            current[step.agent] = opened
-            made.append(opened)
+            made.append(current[step.agent])
         if step.kind == "tool":
             current[step.agent]["tools"].append(
                 {

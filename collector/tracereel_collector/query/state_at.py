@@ -1,17 +1,16 @@
 """State of a run at a point in time: steps, events and usage so far."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.query.run.analysis import Analysis
+from tracereel_collector.query.run.analysis import NOTHING, Analysis, StepUsage, add, total_usage
 from tracereel_collector.query.run.rows import RunRows
-from tracereel_collector.query.run.serialize import milliseconds, moment, shown_decision, shown_step
+from tracereel_collector.query.run.serialize import milliseconds, moment, shown_decision
 from tracereel_collector.query.run.steps import DECISION, MILLI, RunStep
 from tracereel_collector.query.run.tree import build
-from tracereel_collector.query.run.usage import StepUsage, add, total_usage
+from tracereel_collector.query.window import parse_time
 
 MAX_STEPS = 1_000
 """Maximum steps listed; `finished` and `under_way` count all."""
@@ -45,17 +44,12 @@ def parse_moment(text: str) -> MomentOfRun:
     except ValueError:
         pass
     try:
-        when = datetime.fromisoformat(text.replace(" ", "+"))
-        when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-        since = when - datetime(1970, 1, 1, tzinfo=UTC)
+        return MomentOfRun(unix_nano=parse_time(text))
     except (ValueError, OverflowError) as error:
         raise BadRequestError(
             f"at: {text[:80]!r} is not a moment; expected a time such as 2026-01-23T10:00:01.5Z,"
             " or milliseconds after the beginning of the run"
         ) from error
-    return MomentOfRun(
-        unix_nano=(since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1_000
-    )
 
 
 def state_at(analysis: Analysis, at: MomentOfRun) -> dict[str, Any]:
@@ -119,42 +113,35 @@ def _state(analysis: Analysis, then: int, under_way: list[RunStep], begun: list[
 
 
 def _step_at(analysis: Analysis, step: RunStep, then: int) -> dict[str, Any]:
-    under_way = _is_under_way(step, then)
-    shown = shown_step(step, depth=0, origin=analysis.run.began, usage=analysis.totals[id(step)])
-    if not under_way:
-        return {
-            "id": shown.id,
-            "parent_id": shown.parent_id,
-            "kind": shown.kind,
-            "name": shown.name,
-            "status": shown.status,
-            "offset_ms": shown.offset_ms,
-            "duration_ms": shown.duration_ms,
-        }
-    crashed = step.ended is None and then >= analysis.run.ended
-    return {
-        "id": shown.id,
-        "parent_id": shown.parent_id,
-        "kind": shown.kind,
-        "name": shown.name,
-        "status": shown.status if crashed else "running",
-        "offset_ms": shown.offset_ms,
-        "elapsed_ms": milliseconds(then - step.began),
+    run = analysis.run
+    shown = {
+        "id": step.id,
+        "parent_id": None if step.parent is None else step.parent.id,
+        "kind": step.kind,
+        "name": step.name,
+        "status": step.status,
+        "offset_ms": milliseconds(step.began - run.began),
     }
+    if not _is_under_way(step, then):
+        return {**shown, "duration_ms": milliseconds(step.duration_ns)}
+    if step.ended is not None or then < run.ended:
+        shown["status"] = "running"
+    return {**shown, "elapsed_ms": milliseconds(then - step.began)}
 
 
 def _usage_by(analysis: Analysis, begun: list[RunStep], events: list[Any], then: int) -> StepUsage:
     """Return the usage up to `then`, recalculated from the events and spans until then."""
     ended = [step.span for step in begun if step.span is not None and not _is_under_way(step, then)]
-    told = RunRows(
-        trace_id=analysis.run.trace_id,
-        trace_ids=analysis.run.trace_ids,
-        events=events,
-        spans=ended,
-        prices=analysis.prices,
-    )
     if not events and not ended:
-        return StepUsage()
-    run = build(told)
+        return NOTHING
+    run = build(
+        RunRows(
+            trace_id=analysis.run.trace_id,
+            trace_ids=analysis.run.trace_ids,
+            events=events,
+            spans=ended,
+            prices=analysis.prices,
+        )
+    )
     totals = total_usage(run.steps, analysis.prices)
     return add(totals[id(step)] for step in run.roots)

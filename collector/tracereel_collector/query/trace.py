@@ -9,18 +9,15 @@ import msgspec
 
 from tracereel_collector.errors import StepNotFoundError
 from tracereel_collector.query.budgeted_tree import brief_of
-from tracereel_collector.query.outline import outline_of
-from tracereel_collector.query.run.analysis import Analysis, analyse, settled
+from tracereel_collector.query.run.analysis import Analysis, analyse
 from tracereel_collector.query.run.rows import RunReader, RunRows
-from tracereel_collector.query.run.serialize import ShownStep, moment, shown_chain, shown_step
-from tracereel_collector.query.run.steps import RunStep
+from tracereel_collector.query.run.serialize import ShownStep, moment, shown_chains, shown_step
+from tracereel_collector.query.run.steps import MILLI, RunStep
 from tracereel_collector.query.run.summary import summary_of
-from tracereel_collector.query.run.tree import RunTree, depths_of, walk
+from tracereel_collector.query.run.tree import RunTree, build, depths_of, is_open, settle, walk
 
 MAX_EVENTS_OF_STEP = 200
 """Maximum events of one step that are shown in full."""
-MAX_CHAINS = 200
-"""Maximum chains shown; the summary counts all retries and fallbacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +30,22 @@ class Traces:
     def analysis(
         self, tenant: str, trace_id: str, *, whole: bool = False, linked: bool = True
     ) -> Analysis:
-        """Return the analysed run.
-
-        Raises:
-            UnknownResourceError: the tenant has no such trace.
-        """
+        """Return the analysed run."""
         rows = self.reader.read(tenant, trace_id, whole=whole, linked=linked)
         return analyse(self._settled(tenant, rows), rows.prices)
 
     def run(self, tenant: str, trace_id: str, *, linked: bool = True) -> RunTree:
-        """Return the tree of a run without further analysis.
-
-        Raises:
-            UnknownResourceError: the tenant has no such trace.
-        """
+        """Return the tree of a run without further analysis."""
         return self._settled(tenant, self.reader.read(tenant, trace_id, linked=linked))
 
     def _settled(self, tenant: str, rows: RunRows) -> RunTree:
-        return settled(self.reader, tenant, rows, now_unix_nano=self.now_unix_nano())
+        """Build the run and set the status of steps without an end."""
+        run, now = build(rows), self.now_unix_nano()
+        waiting = {step.clock for step in run.steps if is_open(step)}
+        if waiting:
+            emitters = self.reader.emitters(tenant, waiting, now_unix_milli=now // MILLI)
+            settle(run, emitters, now_unix_nano=now)
+        return run
 
     def document(
         self,
@@ -67,10 +62,6 @@ class Traces:
 
         `step_id` selects the part below one step, and `alone` the step itself. `budget` limits the response
         to the most important steps. Above `outline_above` steps, an outline replaces the steps.
-
-        Raises:
-            UnknownResourceError: the tenant has no such trace.
-            StepNotFoundError: the run has no such step.
         """
         if alone and step_id is not None:
             return msgspec.json.encode(self._alone(tenant, trace_id, step_id))
@@ -80,7 +71,8 @@ class Traces:
             roots = analysis.run.roots if top is None else [top]
             return brief_of(analysis, roots, budget=budget)
         if top is not None:
-            return msgspec.json.encode(self._part(tenant, analysis, top))
+            part = {"steps": listed(analysis, list(walk([top]))), "events": self._sent(tenant, top)}
+            return msgspec.json.encode({**head_of(analysis), "step": top.id, **part})
         outlined = outline_above is not None and len(analysis.run.steps) > outline_above
         return msgspec.json.encode(document_of(analysis, outlined=outlined))
 
@@ -99,19 +91,11 @@ class Traces:
         shown = shown_step(top, depth=0, origin=analysis.run.began, usage=analysis.totals[id(top)])
         return {"trace_id": trace_id, "step": shown, "events": self._sent(tenant, top)}
 
-    def _part(self, tenant: str, analysis: Analysis, top: RunStep) -> dict[str, Any]:
-        return {
-            **head_of(analysis),
-            "step": top.id,
-            "steps": listed(analysis, list(walk([top]))),
-            "events": self._sent(tenant, top),
-        }
-
     def _sent(self, tenant: str, step: RunStep) -> list[msgspec.Raw]:
         """Return the events of a step as they were sent."""
         numbers = [row.sequence_number for row in step.events[:MAX_EVENTS_OF_STEP]]
         sent = self.reader.payloads(tenant, step.trace_id, numbers) if numbers else []
-        return [msgspec.Raw(payload.encode()) for _, _, payload in sent]
+        return [msgspec.Raw(payload.encode()) for payload in sent]
 
 
 def _step(analysis: Analysis, step_id: str) -> RunStep:
@@ -125,13 +109,12 @@ def _step(analysis: Analysis, step_id: str) -> RunStep:
 
 def document_of(analysis: Analysis, *, outlined: bool = False) -> dict[str, Any]:
     """Return the whole tree: `steps`, each after its parent, or a short `outline`."""
-    run = analysis.run
-    origin = run.began
-    told = {"outline": outline_of(analysis)} if outlined else {"steps": listed(analysis, run.steps)}
+    steps = analysis.run.steps
+    body = {"outline": outline_of(analysis)} if outlined else {"steps": listed(analysis, steps)}
     return {
         **head_of(analysis),
-        **told,
-        "chains": [shown_chain(chain, origin=origin) for chain in analysis.chains[:MAX_CHAINS]],
+        **body,
+        "chains": shown_chains(analysis),
         "summary": summary_of(analysis),
     }
 
@@ -162,3 +145,28 @@ def listed(analysis: Analysis, steps: Sequence[RunStep]) -> list[ShownStep]:
         shown_step(step, depth=depth, origin=origin, usage=totals[id(step)])
         for step, depth in zip(steps, depths_of(steps), strict=True)
     ]
+
+
+def outline_of(analysis: Analysis) -> dict[str, list[Any]]:
+    """Return the fields that a chart of a long run needs, as columns in tree order."""
+    steps, totals = analysis.run.steps, analysis.totals
+    origin = analysis.run.began
+    usages = [totals[id(step)] for step in steps]
+    return {
+        "depth": depths_of(steps),
+        "offset_ms": [(step.began - origin) / MILLI for step in steps],
+        "tokens": [usage.tokens for usage in usages],
+        "cost_usd": [usage.cost_usd for usage in usages],
+        "id": [step.id for step in steps],
+        "kind": [step.kind for step in steps],
+        "name": [step.name for step in steps],
+        "status": [step.status for step in steps],
+        "agent": [step.agent for step in steps],
+        "duration_ms": [
+            None if step.end is None else (step.end - step.start) / MILLI for step in steps
+        ],
+        "attempt": [step.ending.attempt for step in steps],
+        "confidence": [step.ending.confidence for step in steps],
+        "children": [len(step.children) for step in steps],
+        "clock_shift_ms": [step.shift / MILLI if step.shift else None for step in steps],
+    }

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tracereel._runtime.clock import rfc3339
 from tracereel_collector.errors import BadRequestError
 
 SECOND = 1_000_000_000
@@ -11,6 +12,7 @@ HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 _AGO = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": SECOND, "m": 60 * SECOND, "h": HOUR, "d": DAY, "w": 7 * DAY}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = (2**32 - 1) * SECOND
 """Latest time that the tables' sort columns can represent."""
 
@@ -53,23 +55,25 @@ def _moment(name: str, text: str, now: int) -> int:
     if ago := _AGO.fullmatch(text):
         return max(0, now - int(ago[1]) * _UNITS[ago[2]])
     try:
-        read = datetime.fromisoformat(text.replace(" ", "+"))  # an unescaped `+` arrives as a space
-        moment = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
-        seconds = int(moment.timestamp())
+        moment = parse_time(text)
     except (ValueError, OverflowError) as error:
         raise BadRequestError(
             f"{name}: {text[:40]!r} is no moment; expected 2026-11-16T02:00:00Z,"
             " or how long ago: 90m, 24h, 7d"
         ) from error
-    return min(max(0, seconds * SECOND + moment.microsecond * 1000), _LAST)
+    return min(max(0, moment), _LAST)
+
+
+def parse_time(text: str) -> int:
+    """Parse an ISO 8601 time, UTC by default, into unix nanoseconds."""
+    read = datetime.fromisoformat(text.replace(" ", "+"))  # an unescaped `+` arrives as a space
+    since = (read if read.tzinfo is not None else read.replace(tzinfo=UTC)) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * SECOND + since.microseconds * 1_000
 
 
 def iso(unix_nano: int | None) -> str | None:
     """Return a time as shown in responses."""
-    if unix_nano is None:
-        return None
-    moment = datetime.fromtimestamp(unix_nano // SECOND, UTC).replace(tzinfo=None)
-    return f"{moment.isoformat()}.{unix_nano % SECOND // 1000:06d}Z"
+    return None if unix_nano is None else rfc3339(unix_nano)
 
 
 def hour_of(unix_nano: int) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query import cursor as cursors
-from tracereel_collector.query.buckets import confidence, durations, percentile
+from tracereel_collector.query.agents import confidence, durations, percentile
 from tracereel_collector.query.window import DAY, HOUR, iso, parse_window
 
 NOW = 1_769_162_400_000_000_000

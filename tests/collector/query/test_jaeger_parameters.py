@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from tests.support.growth import excess
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.jaeger import parameters
-from tracereel_collector.query.jaeger.ids import check_id, otel_id, shown
+from tracereel_collector.query.jaeger.legacy import shown
 from tracereel_collector.query.jaeger.parameters import (
     boolean,
+    check_id,
     duration,
     integer,
     moment,
     trace_time,
 )
+from tracereel_collector.query.jaeger.reader import otel_id
 from tracereel_collector.query.jaeger.values import (
     BOOL,
     BYTES,

@@ -4,7 +4,7 @@ import pytest
 
 from tests.collector.query.rows import event
 from tests.collector.query.test_analysis import agent, analysed
-from tracereel_collector.query.run.errors import was_handled
+from tracereel_collector.query.run.analysis import was_handled
 from tracereel_collector.query.run.summary import summary_of
 
 

@@ -8,8 +8,7 @@ from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
 from tests.collector.store.test_prices import CALL as UNPRICED
 from tracereel_collector.query import costs as pricing
 from tracereel_collector.query import replay as replaying
-from tracereel_collector.query.agent_health import DAY_SECONDS, AgentsLately
-from tracereel_collector.query.agents import Agents
+from tracereel_collector.query.agents import DAY_SECONDS, Agents, AgentsLately
 from tracereel_collector.query.filters import TraceFilters
 from tracereel_collector.query.replay import ReplayQuery
 from tracereel_collector.query.run.rows import Cursor, RunReader

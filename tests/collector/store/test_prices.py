@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tests.collector.store.dialects.handwritten import request
 from tracereel_collector.errors import StartupError
 from tracereel_collector.model import Kind
-from tracereel_collector.query.unpriced import UnpricedModels
+from tracereel_collector.query.costs import UnpricedModels
 from tracereel_collector.store.prices import COLUMNS, known_prices, load_prices, parse
 
 HEAD = ",".join(COLUMNS)

@@ -9,8 +9,7 @@ from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.ingest.scores import check_scores
 from tracereel_collector.model import Kind
-from tracereel_collector.query.filters import TraceFilters
-from tracereel_collector.query.scored import Scored
+from tracereel_collector.query.filters import Scored, TraceFilters
 from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.window import parse_window
 from tracereel_collector.store.deletion import delete_rows, runs_of

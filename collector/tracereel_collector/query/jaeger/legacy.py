@@ -3,11 +3,15 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tracereel_collector.query.jaeger.ids import shown
 from tracereel_collector.query.jaeger.rows import STATE, JaegerSpanRow, JaegerTrace
 from tracereel_collector.query.jaeger.values import TEXT, Types, tag
 
 CHILD_OF, FOLLOWS_FROM = "CHILD_OF", "FOLLOWS_FROM"
+
+
+def shown(trace_id: str) -> str:
+    """Shorten an id with a zero upper half to 16 digits, as the legacy API does."""
+    return trace_id[16:] if len(trace_id) == 32 and not trace_id[:16].strip("0") else trace_id
 
 
 def envelope(

@@ -1,14 +1,15 @@
-"""Query parameters of both APIs, with Jaeger's names, defaults and messages."""
+"""Query parameters and trace ids of both APIs, with Jaeger's names, defaults and messages."""
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from tracereel.events import TRACE_ID_PATTERN
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.query.jaeger.reader import JaegerSearch
+from tracereel_collector.query.jaeger.reader import JaegerSearch, otel_id
+from tracereel_collector.query.window import parse_time
 
 LOOKBACK_NANO = 2 * 86_400 * 10**9
 DEPENDENCY_LOOKBACK_MILLI = 24 * 3_600_000
@@ -31,15 +32,22 @@ _UNITS = {
 }
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,18}))?([Zz]|[+-]\d\d:\d\d)")
+_RUN = re.compile(TRACE_ID_PATTERN)
 _TRUE, _FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "FALSE", "false", "False"}
 
 
-def duration(text: str) -> int:
-    """Parse a Go duration such as `1.5s` or `2m30s` into nanoseconds.
+def check_id(given: str) -> str:
+    """Return an id of any accepted form; refuse others."""
+    if otel_id(given) is None and not _RUN.fullmatch(given):
+        raise BadRequestError(
+            f"trace id {given[:140]!r} is not valid; expected up to 32 hexadecimal digits, 16 bytes"
+            " in base64, or the trace_id of a run"
+        )
+    return given
 
-    Raises:
-        ValueError: it is malformed.
-    """
+
+def duration(text: str) -> int:
+    """Parse a Go duration such as `1.5s` or `2m30s` into nanoseconds."""
     if len(text) > MAX_DURATION_LENGTH or not _DURATION.fullmatch(text):
         raise ValueError(
             f"invalid duration {text[:40]!r}; expected a form like 1.5s, 100ms or 2m30s"
@@ -52,55 +60,40 @@ def duration(text: str) -> int:
 
 
 def integer(text: str) -> int:
-    """Parse an integer.
-
-    Raises:
-        ValueError: it is malformed.
-    """
+    """Parse an integer."""
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"invalid syntax {text[:40]!r}; expected a whole number")
     return int(text)
 
 
 def boolean(text: str) -> bool:
-    """Parse a boolean as Go does.
-
-    Raises:
-        ValueError: it is malformed.
-    """
+    """Parse a boolean as Go does."""
     if text not in _TRUE | _FALSE:
         raise ValueError(f"invalid syntax {text[:40]!r}; expected true or false")
     return text in _TRUE
 
 
 def moment(text: str) -> int:
-    """Parse an RFC 3339 time with up to nanosecond precision into unix nanoseconds.
-
-    Raises:
-        ValueError: it is malformed.
-    """
+    """Parse an RFC 3339 time with up to nanosecond precision into unix nanoseconds."""
     found = _MOMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"cannot parse {text[:40]!r}; expected a form like 2026-01-23T10:00:00.5Z")
     date, clock, fraction, zone = found.groups()
-    at = datetime.fromisoformat(f"{date}T{clock}{zone.upper().replace('Z', '+00:00')}")
-    seconds = int((at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
-    return seconds * 10**9 + int((fraction or "").ljust(9, "0")[:9])
+    return parse_time(f"{date}T{clock}{zone.upper()}") + int((fraction or "").ljust(9, "0")[:9])
 
 
 def optional(given: Mapping[str, str], name: str, read: Any, default: Any) -> Any:
-    """Return a parameter of the legacy API; the default if it is absent or empty.
+    """Return a parameter of the legacy API; the default if it is absent or empty."""
+    return _parsed(given.get(name), read, default, f"unable to parse param '{name}'")
 
-    Raises:
-        BadRequestError: it is malformed.
-    """
-    text = given.get(name)
+
+def _parsed(text: str | None, read: Any, default: Any, problem: str) -> Any:
     if not text:
         return default
     try:
         return read(text)
     except ValueError as error:
-        raise BadRequestError(f"unable to parse param '{name}': {error}") from error
+        raise BadRequestError(f"{problem}: {error}") from error
 
 
 def trace_time(text: str) -> int:
@@ -112,11 +105,7 @@ def trace_time(text: str) -> int:
 def legacy_search(
     given: Mapping[str, str], *, tag: Sequence[str], tags: Sequence[str], by_id: bool, now: int
 ) -> JaegerSearch:
-    """Parse the parameters of `GET /api/traces`.
-
-    Raises:
-        BadRequestError: a parameter is malformed, or the service is missing.
-    """
+    """Parse the parameters of `GET /api/traces`."""
 
     def micro(text: str) -> int:
         return integer(text) * 1_000
@@ -175,18 +164,9 @@ class V3Parameters:
         return self._found(name, *others)[1]
 
     def read(self, read: Any, default: Any, name: str, *others: str) -> Any:
-        """Return the parsed value, or the default.
-
-        Raises:
-            BadRequestError: it is malformed.
-        """
+        """Return the parsed value, or the default."""
         used, text = self._found(name, *others)
-        if not text:
-            return default
-        try:
-            return read(text)
-        except ValueError as error:
-            raise BadRequestError(f"malformed parameter {used}: {error}") from error
+        return _parsed(text, read, default, f"malformed parameter {used}")
 
     def _found(self, name: str, *others: str) -> tuple[str, str]:
         names = (name, _snake(name), *others)
@@ -195,11 +175,7 @@ class V3Parameters:
         )
 
     def window(self) -> tuple[int | None, int | None]:
-        """Return `startTime` and `endTime`, each `None` if absent.
-
-        Raises:
-            BadRequestError: one is malformed, or the start is after the end.
-        """
+        """Return `startTime` and `endTime`, each `None` if absent."""
         start, end = self.read(moment, None, "startTime"), self.read(moment, None, "endTime")
         if start is not None and end is not None and start > end:
             raise self._above("startTime", "endTime")
@@ -213,11 +189,7 @@ class V3Parameters:
         )
 
     def search(self) -> JaegerSearch:
-        """Parse the parameters of `GET /api/v3/traces` and `/api/v3/trace-summaries`.
-
-        Raises:
-            BadRequestError: a parameter is malformed, a time is missing, or a range is inverted.
-        """
+        """Parse the parameters of `GET /api/v3/traces` and `/api/v3/trace-summaries`."""
         if self.text("query.filter"):
             raise BadRequestError("query.filter is not supported; expected the other parameters")
         start = self.read(moment, None, "query.startTimeMin")

@@ -1,14 +1,19 @@
-"""Store queries behind Jaeger's APIs; each is limited to one tenant and in size."""
+"""Store queries behind Jaeger's APIs; each is limited to one tenant and in size.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+Tags are searched with bound names and values. Attributes of own spans are built from events, which is
+expensive, so a cheap text search in the event comes first.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from string import Template
-from typing import Any, TypeVar
+from typing import Any, Final
 
-import msgspec
-
-from tracereel_collector.query.jaeger.ids import otel_id
+from tracereel import semconv
 from tracereel_collector.query.jaeger.rows import (
     NAMELESS,
     JaegerEmitterRow,
@@ -20,8 +25,7 @@ from tracereel_collector.query.jaeger.rows import (
     put_marks,
     tell_open,
 )
-from tracereel_collector.query.jaeger.tags import event_tags, span_tags, tag_parameters
-from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.query.store_reader import Row, StoreReader, read_rows
 from tracereel_collector.store.sql import query
 
 MAX_NAMES = 10_000
@@ -32,8 +36,27 @@ MAX_MIXED_TRACES = 200_000
 MAX_SPANS_OF_TRACE = 20_000
 """Maximum spans of one trace that are read for the dependency graph."""
 MAX_NANO = 2**63 - 1
-_FOUND = msgspec.json.Decoder(tuple[str, int], strict=False)
-Row = TypeVar("Row")
+_HEX = re.compile(r"[0-9a-fA-F]{1,32}")
+_LONGEST_BASE64 = 24
+_KINDS = frozenset({"Unspecified", "Internal", "Server", "Client", "Producer", "Consumer"})
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.: -]+")
+"""Values that JSON does not escape."""
+# Jaeger tags that are stored in columns.
+_OF_ALL: Final = {
+    "error": "({value} = 'true' AND StatusCode = 'Error')",
+    "span.kind": "{value} = lower(SpanKind)",
+    "otel.status_code": "{value} = upper(StatusCode)",
+    "otel.status_description": "{value} = StatusMessage",
+}
+_OF_SPANS: Final = {
+    **_OF_ALL,
+    "otel.scope.name": "{value} = ScopeName",
+    "otel.library.name": "{value} = ScopeName",
+    "otel.scope.version": "{value} = ScopeVersion",
+    "otel.library.version": "{value} = ScopeVersion",
+    "w3c.tracestate": "{value} = TraceState",
+}
+_OF_EVENTS: Final = {**_OF_ALL, "service.name": "{value} = ServiceName"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +84,8 @@ class JaegerSearch:
             "max_duration": self.max_duration if 0 < self.max_duration < MAX_NANO else MAX_NANO,
             "by_duration": int(self.min_duration > 0 or self.max_duration > 0),
             "limit": min(self.limit, MAX_TRACES),
-            **tag_parameters(self.tags),
+            **{f"tag_{number}": key for number, key in enumerate(self.tags)},
+            **{f"value_{number}": value for number, value in enumerate(self.tags.values())},
         }
 
 
@@ -95,10 +119,10 @@ class Jaeger:
         statement = Template(query("jaeger_find")).substitute(
             span_tags=span_tags(search.tags), event_tags=event_tags(search.tags)
         )
-        answer = self.store.select(
-            statement, {"tenant": tenant, **search.parameters()}, fmt="JSONCompactEachRow"
-        )
-        return [trace_id for trace_id, _ in _FOUND.decode_lines(answer)]
+        given = {"tenant": tenant, **search.parameters()}
+        return [
+            trace_id for trace_id, _ in read_rows(self.store, statement, tuple[str, int], **given)
+        ]
 
     def resolve(self, tenant: str, given: str) -> list[str]:
         """Return the OpenTelemetry trace ids for a trace id or run id."""
@@ -160,19 +184,77 @@ class Jaeger:
         )
 
     def _rows(self, name: str, row: type[Row], tenant: str, /, **parameters: Any) -> list[Row]:
-        answer = self.store.select(
-            query(name), {"tenant": tenant, **parameters}, fmt="JSONCompactEachRow"
-        )
-        return msgspec.json.Decoder(row, strict=False).decode_lines(answer)
-
-
-_KINDS = frozenset({"Unspecified", "Internal", "Server", "Client", "Producer", "Consumer"})
+        return read_rows(self.store, query(name), row, tenant=tenant, **parameters)
 
 
 def within(trace: JaegerTrace, start: int | None, end: int | None) -> bool:
     """Return whether any span of a trace overlaps a time range."""
-    spans: Iterable[JaegerSpanRow] = trace.spans
     return any(
         (start is None or span.began + span.took >= start) and (end is None or span.began <= end)
-        for span in spans
+        for span in trace.spans
     )
+
+
+def otel_id(given: str) -> str | None:
+    """Return an id as 32 hexadecimal digits; `None` for ids of runs.
+
+    Leading zeros are optional. Base64 of either alphabet is accepted, as in Jaeger since 2.20.
+    """
+    if _HEX.fullmatch(given):
+        return given.lower().rjust(32, "0")
+    if len(given) <= _LONGEST_BASE64:
+        padded = given.rstrip("=") + "=" * (-len(given.rstrip("=")) % 4)
+        try:
+            data = base64.b64decode(padded.replace("-", "+").replace("_", "/"), validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        if len(data) in (8, 16):
+            return data.hex().rjust(32, "0")
+    return None
+
+
+def span_tags(tags: Mapping[str, str]) -> str:
+    """Return the condition on rows of `whole_spans`; resource and span events count too."""
+    held = []
+    for number, (key, value) in enumerate(tags.items()):
+        inside = _entry("m", number, value)
+        ways = [
+            _entry("SpanAttributes", number, value),
+            _entry("ResourceAttributes", number, value),
+            f"arrayExists(m -> {inside}, `Events.Attributes`)",
+        ]
+        held.append(_any(ways, _OF_SPANS.get(key), number))
+        if _is_written(key, value):
+            held.append(f"(Told = '' OR {_in_event(number)})")
+    return " AND ".join(held) or "1"
+
+
+def event_tags(tags: Mapping[str, str]) -> str:
+    """Return the condition on rows of `untold_spans`."""
+    held = []
+    for number, (key, value) in enumerate(tags.items()):
+        held.append(_any([_entry("SpanAttributes", number, value)], _OF_EVENTS.get(key), number))
+        if _is_written(key, value):
+            held.append(_in_event(number))
+    return " AND ".join(held) or "1"
+
+
+def _is_written(key: str, value: str) -> bool:
+    """Return whether an event with this attribute contains the value verbatim."""
+    derived = key in _OF_SPANS or key in _OF_EVENTS or key == semconv.OPERATION
+    return not derived and _PLAIN.fullmatch(value) is not None
+
+
+def _in_event(number: int) -> str:
+    return f"position(Told, {{value_{number}:String}}) > 0"
+
+
+def _entry(attributes: str, number: int, value: str) -> str:
+    held = f"{attributes}[{{tag_{number}:String}}] = {{value_{number}:String}}"
+    # A missing map entry reads as an empty string.
+    return held if value else f"(mapContains({attributes}, {{tag_{number}:String}}) AND {held})"
+
+
+def _any(ways: list[str], column: str | None, number: int) -> str:
+    named = [column.format(value=f"{{value_{number}:String}}")] if column is not None else []
+    return f"({' OR '.join([*named, *ways])})"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tracereel_collector.query.run.rows import EventRow
-from tracereel_collector.query.run.steps import FALLBACK, RETRY, RunStep
+from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.steps import FALLBACK, NO_EVENT, RETRY, RunStep
 from tracereel_collector.query.run.tree import RunTree, tries_of
 
 
@@ -53,12 +53,12 @@ def chains_of(run: RunTree) -> list[Chain]:
     found: dict[int, Chain] = {}
     for step in run.steps:
         if step.kind == "attempt" and step.status == "retried" and step.parent is not None:
-            _chain(found, step.parent)
+            found.setdefault(id(step.parent), Chain(step.parent))
         for row in step.events:
             if row.event_type not in (RETRY, FALLBACK) or row is step.closing:
                 continue
             if not _is_of_loop_around(step, row):
-                _chain(found, step)
+                found.setdefault(id(step), Chain(step))
     for chain in found.values():
         chain.links = sorted(_links(chain.operation), key=lambda link: link.at)
     for chain in list(found.values()):
@@ -66,16 +66,11 @@ def chains_of(run: RunTree) -> list[Chain]:
         if around is not None and chain.operation.kind == "retry" and id(around) in found:
             # Retries followed by a fallback form one chain.
             outer = found[id(around)]
-            outer.links = [*(each for each in outer.links if each.step is not chain.operation)]
-            outer.links = sorted([*outer.links, *chain.links], key=lambda link: link.at)
+            others = [each for each in outer.links if each.step is not chain.operation]
+            outer.links = sorted([*others, *chain.links], key=lambda link: link.at)
             del found[id(chain.operation)]
     chains = [*found.values(), *_side_by_side(run)]
     return sorted(chains, key=lambda chain: chain.began)
-
-
-def repeated(run: RunTree) -> set[int]:
-    """Return the steps that were retried as a whole, by `id(step)`."""
-    return {id(step) for step in run.steps if step.status == "retried" or step.again is not None}
 
 
 def _is_of_loop_around(step: RunStep, row: EventRow) -> bool:
@@ -99,15 +94,11 @@ def _side_by_side(run: RunTree) -> Iterable[Chain]:
         tries = tries_of(first)
         for count, step in enumerate(tries, start=1):
             seen.add(id(step))
-            retry = next((row for row in step.events if _is_of_loop_around(step, row)), None)
-            number = retry.retry_attempt if retry is not None else None
-            number = number or (step.closing.attempt if step.closing is not None else None)
-            links.append(_of_step(step, number or count, retry))
+            retries = (row for row in step.events if _is_of_loop_around(step, row))
+            retry = next(retries, NO_EVENT)
+            number = retry.retry_attempt or step.ending.attempt or count
+            links.append(_of_step(step, number, retry))
         yield Chain(tries[-1], links)
-
-
-def _chain(found: dict[int, Chain], operation: RunStep) -> Chain:
-    return found.setdefault(id(operation), Chain(operation))
 
 
 def _links(operation: RunStep) -> Iterable[ChainLink]:
@@ -117,7 +108,8 @@ def _links(operation: RunStep) -> Iterable[ChainLink]:
         if row.event_type in (RETRY, FALLBACK) and not _is_of_loop_around(operation, row)
     ]
     retries = [row for row in moments if row.event_type == RETRY]
-    took_over = {row.fallback_agent for row in moments if row.event_type == FALLBACK}
+    fallbacks = [row for row in moments if row.event_type == FALLBACK]
+    took_over = {row.fallback_agent for row in fallbacks}
     tries = [
         step
         for step in operation.children
@@ -128,37 +120,29 @@ def _links(operation: RunStep) -> Iterable[ChainLink]:
     if tries:
         by_number = {row.retry_attempt: row for row in retries}
         for count, step in enumerate(tries, start=1):
-            closing = step.closing
-            number = (closing.attempt if closing is not None else None) or count
-            yield _of_step(step, number, by_number.get(number) or _own_retry(step))
+            number = step.ending.attempt or count
+            own = step.ending if step.ending.event_type == RETRY else NO_EVENT
+            yield _of_step(step, number, by_number.get(number) or own)
     else:
         yield from (_of_retry(row, operation) for row in retries)
         if retries:
-            yield _last_of(operation, retries[-1], moments)
-    for row in moments:
-        if row.event_type == FALLBACK:
-            yield _of_fallback(row, operation)
+            yield _last_of(operation, retries[-1], taken_over=bool(fallbacks))
+    yield from (_of_fallback(row, operation) for row in fallbacks)
 
 
-def _own_retry(step: RunStep) -> EventRow | None:
-    closing = step.closing
-    return closing if closing is not None and closing.event_type == RETRY else None
-
-
-def _of_step(step: RunStep, number: int, retry: EventRow | None) -> ChainLink:
-    closing = step.closing
-    error = closing.error_message or closing.error_type if closing is not None else ""
+def _of_step(step: RunStep, number: int, retry: EventRow) -> ChainLink:
+    ending = step.ending
     return ChainLink(
         what="attempt",
         number=number,
         step=step,
         agent=step.agent,
         status="failed" if step.status == "retried" else step.status,
-        error=(retry.error_message if retry is not None else "") or error,
-        reason=retry.reason if retry is not None else "",
+        error=retry.error_message or ending.error_message or ending.error_type,
+        reason=retry.reason,
         waited_ms=_waited(retry),
         at=step.position,
-        confidence=closing.confidence if closing is not None else None,
+        confidence=ending.confidence,
     )
 
 
@@ -175,18 +159,16 @@ def _of_retry(row: EventRow, operation: RunStep) -> ChainLink:
     )
 
 
-def _last_of(operation: RunStep, retry: EventRow, moments: list[EventRow]) -> ChainLink:
+def _last_of(operation: RunStep, retry: EventRow, *, taken_over: bool) -> ChainLink:
     """Return the attempt after the last retry, which ends the operation or precedes a fallback."""
-    taken_over = any(row.event_type == FALLBACK for row in moments)
-    closing = operation.closing
     return ChainLink(
         what="attempt",
         number=(retry.retry_attempt or 0) + 1,
         agent=operation.agent,
         status="failed" if taken_over else operation.status,
-        error=closing.error_message if closing is not None else "",
+        error=operation.ending.error_message,
         at=retry.hlc + 1,
-        confidence=closing.confidence if closing is not None and not taken_over else None,
+        confidence=None if taken_over else operation.ending.confidence,
     )
 
 
@@ -205,10 +187,5 @@ def _of_fallback(row: EventRow, operation: RunStep) -> ChainLink:
     )
 
 
-def _waited(row: EventRow | None) -> float | None:
-    return None if row is None or row.delay_seconds is None else row.delay_seconds * 1_000
-
-
-def waiting_ms(chains: Iterable[Chain]) -> float:
-    """Return the total delay between attempts."""
-    return sum(link.waited_ms or 0.0 for chain in chains for link in chain.links)
+def _waited(row: EventRow) -> float | None:
+    return None if row.delay_seconds is None else row.delay_seconds * 1_000

@@ -2,103 +2,95 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tracereel.semconv import TAPE_RECORDED
-from tracereel_collector.query.run.rows import EventRow
+from tracereel_collector.query.run.events import EventRow
 
 MAX_GAPS = 100
 """Maximum gaps listed; `missing` counts all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmitterLedger:
-    """Events of one emitter in one run."""
+class LedgerRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Events of one emitter in one run; row of `run_ledger.sql`, in column order."""
 
-    emitter_id: str
     trace_id: str
-    seen: int
-    """Number of distinct event numbers stored."""
-    expected: int
-    """Highest event number known."""
-    told_end: bool
-    """Whether the emitter has reported its final count and no event followed."""
-    missing: int
-    gaps: Sequence[tuple[int, int]]
-    """Missing numbers, as first and last of each gap."""
-    duplicates: int
+    emitter_id: str
+    """Emitter; empty for events without a number."""
+    stored: int
+    events: int
+    numbers: list[int]
+    """Distinct event numbers stored, sorted, 1 or above."""
+    reported: int | None
+    """Final count that the emitter has reported."""
     first_at: int
     last_at: int
 
+    @property
+    def expected(self) -> int:
+        """Highest event number known."""
+        return max(self.numbers[-1], self.reported or 0)
 
-def accounts_of(events: Iterable[EventRow]) -> list[EmitterLedger]:
+    @property
+    def missing(self) -> int:
+        """Number of events that are not stored."""
+        return self.expected - len(self.numbers)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the emitter has reported its final count and no event followed."""
+        # A run that continues after its end, such as a retried one, must report another end.
+        return self.reported is not None and self.reported >= self.numbers[-1]
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """Missing numbers, as first and last of each gap."""
+        found = []
+        before = 0
+        for number in [*self.numbers, self.expected + 1]:
+            if number > before + 1:
+                found.append((before + 1, number - 1))
+            before = number
+        return found[:MAX_GAPS]
+
+
+def accounts_of(events: Iterable[EventRow]) -> list[LedgerRow]:
     """Return a ledger per run and emitter; events without a number are ignored."""
     grouped: defaultdict[tuple[str, str], list[EventRow]] = defaultdict(list)
     for row in events:
         if row.emitter_id and row.trace_seq:
             grouped[row.trace_id, row.emitter_id].append(row)
-    return [_account(emitter, trace, rows) for (trace, emitter), rows in sorted(grouped.items())]
+    return [_account(trace, emitter, rows) for (trace, emitter), rows in sorted(grouped.items())]
 
 
-def verdict_of(accounts: Sequence[EmitterLedger], *, unnumbered: int) -> str:
+def _account(trace_id: str, emitter_id: str, rows: Sequence[EventRow]) -> LedgerRow:
+    counts = [row.trace_event_count for row in rows if row.trace_event_count is not None]
+    times = [row.unix_nano for row in rows]
+    return LedgerRow(
+        trace_id=trace_id,
+        emitter_id=emitter_id,
+        stored=len(rows),
+        events=len(rows),
+        numbers=sorted({row.trace_seq for row in rows}),
+        reported=max(counts, default=None),
+        first_at=min(times),
+        last_at=max(times),
+    )
+
+
+def verdict_of(accounts: Sequence[LedgerRow], *, unnumbered: int) -> str:
     """Return complete, incomplete, open (no gap, no end yet) or unknown (events without numbers)."""
     if any(account.missing for account in accounts):
         return "incomplete"
     if unnumbered or not accounts:
         return "unknown"
     # The emitter that began the run reports the final count; others only end their part.
-    return "complete" if any(account.told_end for account in accounts) else "open"
+    return "complete" if any(account.has_ended for account in accounts) else "open"
 
 
 def unnumbered(events: Iterable[EventRow]) -> int:
     """Return the number of events without a number; tape parts do not count."""
     return sum(
         not (row.emitter_id and row.trace_seq) and row.event_type != TAPE_RECORDED for row in events
-    )
-
-
-def _account(emitter_id: str, trace_id: str, rows: Sequence[EventRow]) -> EmitterLedger:
-    told = [row.trace_event_count for row in rows if row.trace_event_count is not None]
-    moments = [row.unix_nano for row in rows]
-    return account(
-        emitter_id=emitter_id,
-        trace_id=trace_id,
-        numbers=sorted({row.trace_seq for row in rows}),
-        told=max(told, default=None),
-        stored=len(rows),
-        first_at=min(moments),
-        last_at=max(moments),
-    )
-
-
-def account(
-    *,
-    emitter_id: str,
-    trace_id: str,
-    numbers: Sequence[int],
-    told: int | None,
-    stored: int,
-    first_at: int,
-    last_at: int,
-) -> EmitterLedger:
-    """Return the ledger for stored `numbers`: sorted, distinct, 1 or above."""
-    expected = max(numbers[-1], told or 0)
-    gaps = []
-    before = 0
-    for number in [*numbers, expected + 1]:
-        if number > before + 1:
-            gaps.append((before + 1, number - 1))
-        before = number
-    return EmitterLedger(
-        emitter_id=emitter_id,
-        trace_id=trace_id,
-        seen=len(numbers),
-        expected=expected,
-        # A run that continues after its end, such as a retried one, must report another end.
-        told_end=told is not None and told >= numbers[-1],
-        missing=expected - len(numbers),
-        gaps=gaps[:MAX_GAPS],
-        duplicates=stored - len(numbers),
-        first_at=first_at,
-        last_at=last_at,
     )

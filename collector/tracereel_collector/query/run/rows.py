@@ -12,7 +12,8 @@ from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query.costs import NANO_USD
 from tracereel_collector.query.run.events import EventRow as EventRow
 from tracereel_collector.query.run.events import StoredEvent, event_rows
-from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.query.run.ledger import LedgerRow
+from tracereel_collector.query.store_reader import Row, StoreReader, read_rows
 from tracereel_collector.store.sql import query
 
 MAX_EVENTS = 50_000
@@ -59,33 +60,21 @@ class SpanRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class EmitterRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Row of `run_emitters.sql`, in column order."""
 
-    emitter_id: str
-    state: str
-    service: str
-    host: str
-    pid: int | None
-    last_heartbeat_at: str | None
-    claimed: int
-    stored: int
-    missing: int
-    spooled: int
-    dropped: dict[str, int]
-    clock_ahead_nano: int | None
+    emitter_id: str = ""
+    state: str = "unknown"
+    service: str = ""
+    host: str = ""
+    pid: int | None = None
+    last_heartbeat_at: str | None = None
+    claimed: int = 0
+    stored: int = 0
+    missing: int = 0
+    spooled: int | None = None
+    dropped: dict[str, int] = {}
+    clock_ahead_nano: int | None = None
 
 
-class LedgerRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Row of `run_ledger.sql`, in column order."""
-
-    trace_id: str
-    emitter_id: str
-    """Emitter; empty for events without a number."""
-    stored: int
-    events: int
-    numbers: list[int]
-    told: int | None
-    first_at: int
-    last_at: int
-    last_ingested_at: str
+NO_EMITTER = EmitterRow()
 
 
 class Counts(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -127,16 +116,6 @@ class Cursor(msgspec.Struct, frozen=True, order=True):
 
 BEGINNING = Cursor()
 
-_PAYLOADS = msgspec.json.Decoder(tuple[int, str, str])
-_LEDGER = msgspec.json.Decoder(LedgerRow)
-_COUNTS = msgspec.json.Decoder(Counts)
-_EVENTS = msgspec.json.Decoder(StoredEvent)
-_SPANS = msgspec.json.Decoder(SpanRow)
-_EMITTERS = msgspec.json.Decoder(EmitterRow)
-_AROUND = msgspec.json.Decoder(tuple[str, str])
-_NAMES = msgspec.json.Decoder(tuple[str])
-_PRICES = msgspec.json.Decoder(tuple[str, float])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
@@ -155,10 +134,8 @@ class RunRows:
     """Whether more rows exist than are held here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Around:
-    children: list[str]
-    has_spans: bool
+Links = tuple[list[str], bool]
+"""Child runs of a run, and whether it may have foreign spans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,17 +156,17 @@ class RunReader:
         """
         derived = otel_trace_id(trace_id)
         trace_ids = [trace_id]
-        events, around, more = self._whole(tenant, trace_id, derived, whole=whole)
+        events, (children, has_spans), more = self._whole(tenant, trace_id, derived, whole=whole)
         if not events and (runs := self._runs_of(tenant, derived)):
             trace_ids = sorted(runs)
             events, more = self._events(tenant, trace_ids, MAX_EVENTS, whole=whole)
-            around = self._around(tenant, trace_ids, derived)
-        if linked and around.children:
-            found, cut = self._linked(tenant, trace_ids, around.children, events, whole=whole)
+            children, has_spans = self._links(tenant, trace_ids, derived)
+        if linked and children:
+            found, cut = self._linked(tenant, trace_ids, children, events, whole=whole)
             events, more = found, more or cut
         traces = sorted({derived, *(row.otel_trace_id for row in events)} - {""})
         spans: list[SpanRow] = []
-        if around.has_spans or len(traces) > 1:
+        if has_spans or len(traces) > 1:
             spans = self._spans(tenant, traces, whole=whole)
             more = more or len(spans) > MAX_EVENTS
             del spans[MAX_EVENTS:]
@@ -214,18 +191,14 @@ class RunReader:
         trace_ids = [trace_id]
         below = [trace_id]
         for _ in range(MAX_LEVELS):
-            around = self._around(tenant, below, "")
-            below = sorted(set(around.children) - set(trace_ids)) if linked else []
+            children, _has_spans = self._links(tenant, below, "")
+            below = sorted(set(children) - set(trace_ids)) if linked else []
             below = below[: MAX_RUNS - len(trace_ids)]
             if not below:
                 break
             trace_ids += below
-        answer = self.store.select(
-            query("run_counts"),
-            {"tenant": tenant, "trace_ids": trace_ids},
-            fmt="JSONCompactEachRow",
-        )
-        return _COUNTS.decode(answer), trace_ids
+        (counts,) = self._rows("run_counts", Counts, tenant=tenant, trace_ids=trace_ids)
+        return counts, trace_ids
 
     def cost(self, tenant: str, trace_ids: Iterable[str], counts: Counts) -> float | None:
         """Return the cost of runs without reading them; unreported costs are calculated."""
@@ -241,16 +214,11 @@ class RunReader:
         )
         return int(answer) / 1e9 if int(answer) else None
 
-    def payloads(
-        self, tenant: str, trace_id: str, numbers: Sequence[int]
-    ) -> list[tuple[int, str, str]]:
-        """Return number, arrival time and payload of events."""
-        answer = self.store.select(
-            query("run_payloads"),
-            {"tenant": tenant, "trace_id": trace_id, "numbers": list(numbers)},
-            fmt="JSONCompactEachRow",
-        )
-        return _PAYLOADS.decode_lines(answer)
+    def payloads(self, tenant: str, trace_id: str, numbers: Sequence[int]) -> list[str]:
+        """Return the payloads of events by sequence number."""
+        given = {"tenant": tenant, "trace_id": trace_id, "numbers": list(numbers)}
+        rows = self._rows("run_payloads", tuple[int, str, str], **given)
+        return [payload for _, _, payload in rows]
 
     def step_events(self, tenant: str, trace_id: str, step_id: str) -> list[EventRow]:
         """Return the events of one step, by span id or event id."""
@@ -258,12 +226,8 @@ class RunReader:
 
     def ledger(self, tenant: str, trace_ids: Sequence[str]) -> list[LedgerRow]:
         """Return the stored events of every emitter in some runs, duplicates included."""
-        answer = self.store.select(
-            query("run_ledger"),
-            {"tenant": tenant, "trace_ids": list(trace_ids), "most": MAX_NUMBERS},
-            fmt="JSONCompactEachRow",
-        )
-        return _LEDGER.decode_lines(answer)
+        given = {"tenant": tenant, "trace_ids": list(trace_ids), "most": MAX_NUMBERS}
+        return self._rows("run_ledger", LedgerRow, **given)
 
     def page(
         self, tenant: str, trace_ids: list[str], traces: list[str], *, after: Cursor, limit: int
@@ -286,40 +250,33 @@ class RunReader:
         wanted = sorted(set(emitter_ids) - {""})[:MAX_RUNS]
         if not wanted:
             return {}
-        answer = self.store.select(
-            query("run_emitters"),
-            {"tenant": tenant, "emitter_ids": wanted, "now": now_unix_milli},
-            fmt="JSONCompactEachRow",
-        )
-        return {row.emitter_id: row for row in _EMITTERS.decode_lines(answer)}
+        given = {"tenant": tenant, "emitter_ids": wanted, "now": now_unix_milli}
+        return {row.emitter_id: row for row in self._rows("run_emitters", EmitterRow, **given)}
 
     def _whole(
         self, tenant: str, trace_id: str, derived: str, *, whole: bool
-    ) -> tuple[list[EventRow], _Around, bool]:
+    ) -> tuple[list[EventRow], Links, bool]:
         """Return the events of one run, its links, and whether there are more events."""
-        answer = self.store.select(
-            query("run_whole"),
-            {
-                "tenant": tenant,
-                "trace_id": trace_id,
-                "otel_trace_id": derived,
-                "limit": MAX_EVENTS + 1,
-                "most": MAX_RUNS,
-            },
-            fmt="JSONCompactEachRow",
+        rows = self._rows(
+            "run_whole",
+            StoredEvent,
+            tenant=tenant,
+            trace_id=trace_id,
+            otel_trace_id=derived,
+            limit=MAX_EVENTS + 1,
+            most=MAX_RUNS,
         )
-        rows = _EVENTS.decode_lines(answer)
         stored = [row for row in rows if row.ingested_at]
         others = [row.payload for row in rows if not row.ingested_at]
-        around = _Around(
-            children=[name for name in others if name],
-            has_spans="" in others,
-        )
+        links = [name for name in others if name], "" in others
         if len(stored) > MAX_EVENTS:  # rows are unordered here, so query the first ones
             events, more = self._events(tenant, [trace_id], MAX_EVENTS, whole=whole)
-            return events, around, more
-        ordered = sorted(stored, key=lambda row: (row.hlc, row.sequence_number))
-        return _each_once(event_rows(ordered, whole=whole)), around, False
+            return events, links, more
+        stored.sort(key=lambda row: (row.hlc, row.sequence_number))
+        first: dict[str, EventRow] = {}
+        for row in event_rows(stored, whole=whole):
+            first.setdefault(row.event_id, row)
+        return list(first.values()), links, False
 
     def _linked(
         self,
@@ -343,7 +300,7 @@ class RunReader:
             found, cut = self._events(tenant, new, room, whole=whole)
             events, more = [*events, *found], more or cut
             trace_ids += new
-            children = self._around(tenant, new, "").children
+            children, _has_spans = self._links(tenant, new, "")
         return sorted(events, key=lambda row: (row.hlc, row.sequence_number)), more
 
     def _events(
@@ -357,46 +314,26 @@ class RunReader:
         step_id: str = "",
     ) -> tuple[list[EventRow], bool]:
         (first, *others) = trace_ids
-        asked: dict[str, Any] = {
-            "tenant": tenant,
-            "after_position": after.position,
-            "after_number": after.number,
-            "limit": most + 1,
-        }
-        if others:
-            asked["trace_ids"] = trace_ids
-        else:
-            asked |= {"trace_id": first, "step_id": step_id}
-        answer = self.store.select(
-            query("linked_events" if others else "run_events"), asked, fmt="JSONCompactEachRow"
+        rows = self._rows(
+            "linked_events" if others else "run_events",
+            StoredEvent,
+            tenant=tenant,
+            after_position=after.position,
+            after_number=after.number,
+            limit=most + 1,
+            **{"trace_ids": trace_ids} if others else {"trace_id": first, "step_id": step_id},
         )
-        rows = _EVENTS.decode_lines(answer)
         return event_rows(rows[:most], whole=whole), len(rows) > most
 
-    def _around(self, tenant: str, trace_ids: list[str], derived: str) -> _Around:
-        answer = self.store.select(
-            query("run_around"),
-            {
-                "tenant": tenant,
-                "trace_ids": trace_ids,
-                "otel_trace_id": derived,
-                "most": MAX_RUNS,
-            },
-            fmt="JSONCompactEachRow",
-        )
-        found = _AROUND.decode_lines(answer)
-        return _Around(
-            children=[name for what, name in found if what == "child"],
-            has_spans=any(what == "spans" for what, _ in found),
-        )
+    def _links(self, tenant: str, trace_ids: list[str], derived: str) -> Links:
+        given = {"trace_ids": trace_ids, "otel_trace_id": derived, "most": MAX_RUNS}
+        found = self._rows("run_around", tuple[str, str], tenant=tenant, **given)
+        children = [name for what, name in found if what == "child"]
+        return children, any(what == "spans" for what, _ in found)
 
     def _runs_of(self, tenant: str, derived: str) -> list[str]:
-        answer = self.store.select(
-            query("run_of_trace"),
-            {"tenant": tenant, "otel_trace_id": derived, "most": MAX_RUNS},
-            fmt="JSONCompactEachRow",
-        )
-        return [name for (name,) in _NAMES.decode_lines(answer)]
+        given = {"tenant": tenant, "otel_trace_id": derived, "most": MAX_RUNS}
+        return [name for (name,) in self._rows("run_of_trace", tuple[str], **given)]
 
     def _spans(
         self,
@@ -408,43 +345,30 @@ class RunReader:
         most: int = MAX_EVENTS,
         told_by: Sequence[str] = (),
     ) -> list[SpanRow]:
-        answer = self.store.select(
-            query("run_spans"),
-            {
-                "tenant": tenant,
-                "trace_ids": traces,
-                "with_attributes": whole,
-                "told_by": list(told_by),
-                "after_position": after.position,
-                "after_number": after.number,
-                "after_span": after.span_id,
-                "limit": most + 1,
-            },
-            fmt="JSONCompactEachRow",
+        return self._rows(
+            "run_spans",
+            SpanRow,
+            tenant=tenant,
+            trace_ids=traces,
+            with_attributes=whole,
+            told_by=list(told_by),
+            after_position=after.position,
+            after_number=after.number,
+            after_span=after.span_id,
+            limit=most + 1,
         )
-        return _SPANS.decode_lines(answer)
 
     def _prices(self, tenant: str, traces: list[str]) -> dict[str, float]:
-        answer = self.store.select(
-            query("run_prices"),
-            {"tenant": tenant, "trace_ids": traces, "limit": MAX_EVENTS},
-            fmt="JSONCompactEachRow",
-        )
-        return dict(_PRICES.decode_lines(answer))
+        given = {"tenant": tenant, "trace_ids": traces, "limit": MAX_EVENTS}
+        return dict(self._rows("run_prices", tuple[str, float], **given))
 
-
-def _each_once(events: Sequence[EventRow]) -> list[EventRow]:
-    """Remove duplicates, keeping the first of each."""
-    first: dict[str, EventRow] = {}
-    for row in events:
-        first.setdefault(row.event_id, row)
-    return list(first.values())
+    def _rows(self, name: str, row: type[Row], **parameters: Any) -> list[Row]:
+        return read_rows(self.store, query(name), row, **parameters)
 
 
 def _lacks_prices(events: Iterable[EventRow], spans: Iterable[SpanRow]) -> bool:
     """Return whether a model call has tokens but no cost."""
-    return any(
-        row.tokens is not None and row.cost_usd is None
-        for row in events
-        if row.event_type == "agent.llm.called"
-    ) or any(row.tokens is not None and row.cost_usd is None for row in spans)
+    calls: list[EventRow | SpanRow] = [
+        row for row in events if row.event_type == "agent.llm.called"
+    ]
+    return any(row.tokens is not None and row.cost_usd is None for row in [*calls, *spans])

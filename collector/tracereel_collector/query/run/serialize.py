@@ -1,25 +1,36 @@
-"""JSON form of steps, chains and errors."""
+"""JSON form of steps, chains, errors and timeline entries."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tracereel._runtime.clock import rfc3339
-from tracereel_collector.query.run.chains import Chain, ChainLink
-from tracereel_collector.query.run.errors import StepFailure, cause_of, was_handled
-from tracereel_collector.query.run.path import Segment
-from tracereel_collector.query.run.rows import EventRow, SpanRow
+from tracereel.semconv import TAPE_RECORDED
+from tracereel_collector.model import SPAN_EVENT
+from tracereel_collector.query.run.analysis import (
+    NOTHING,
+    Analysis,
+    Segment,
+    StepFailure,
+    StepUsage,
+    cause_of,
+    was_handled,
+)
+from tracereel_collector.query.run.chains import ChainLink
+from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.rows import Cursor, SpanRow
 from tracereel_collector.query.run.steps import DECISION, MILLI, RunStep
-from tracereel_collector.query.run.usage import StepUsage
 
 MAX_DECISIONS = 100
 """Maximum decisions shown of one step; `decision_count` counts all."""
+MAX_CHAINS = 200
+"""Maximum chains shown; the summary counts all retries and fallbacks."""
 _FINE = frozenset({"success", "running"})
-_NO_EVENT = EventRow()
 _NO_SPAN = SpanRow(0, "", "", "")
 _LAST = 253_402_300_799 * 10**9
 """End of the year 9999."""
+_MICRO = 1_000
 
 
 class ShownStep(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
@@ -77,8 +88,9 @@ def milliseconds(nanoseconds: int | None) -> float | None:
 
 def shown_step(step: RunStep, *, depth: int, origin: int, usage: StepUsage) -> ShownStep:
     """Return one step without its children."""
-    said, span = step.closing or _NO_EVENT, step.span or _NO_SPAN
-    opening, parent = step.opening, step.parent
+    ending, span, parent = step.ending, step.span or _NO_SPAN, step.parent
+    opening = step.opening or ending
+    is_below = parent is not None and parent.id == step.parent_id
     # A single event is the closing event of the step.
     events = step.events if len(step.events) > 1 else ()
     decisions = [each for each in events if each.event_type == DECISION]
@@ -97,21 +109,19 @@ def shown_step(step: RunStep, *, depth: int, origin: int, usage: StepUsage) -> S
         reported_duration_ms=step.reported_ms,
         agent=step.agent,
         service=step.service,
-        attempt=said.attempt,
-        model=said.llm_model or (opening.llm_model if opening is not None else "") or span.model,
-        provider=said.llm_provider
-        or (opening.llm_provider if opening is not None else "")
-        or span.provider,
+        attempt=ending.attempt,
+        model=ending.llm_model or opening.llm_model or span.model,
+        provider=ending.llm_provider or opening.llm_provider or span.provider,
         tokens=usage.tokens,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         cost_usd=usage.cost_usd,
-        confidence=said.confidence,
-        input=(opening.input if opening is not None else "") or said.input,
-        output=said.output,
-        decision=said.decision_type,
-        reasoning=said.reasoning,
-        outcome=said.final_outcome,
+        confidence=ending.confidence,
+        input=opening.input or ending.input,
+        output=ending.output,
+        decision=ending.decision_type,
+        reasoning=ending.reasoning,
+        outcome=ending.final_outcome,
         error=shown_error(step) if step.status not in _FINE else None,
         decisions=[shown_decision(each) for each in decisions[:MAX_DECISIONS]] or None,
         decision_count=len(decisions),
@@ -120,44 +130,46 @@ def shown_step(step: RunStep, *, depth: int, origin: int, usage: StepUsage) -> S
         execution_id=step.execution_id,
         source=step.source,
         clock_shift_ms=step.shift / MILLI if step.shift else None,
-        missing_parent_id=_missing_parent(step) if step.parent_id else None,
+        missing_parent_id=None if is_below else step.parent_id or None,
         children=len(step.children),
     )
 
 
+def filled(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are neither `None` nor empty text."""
+    return {name: value for name, value in fields.items() if value is not None and value != ""}
+
+
 def shown_decision(row: EventRow) -> dict[str, Any]:
     """Return a decision with its reasoning."""
-    shown = {
-        "event_id": row.event_id,
-        "type": row.decision_type,
-        "chosen": row.chosen,
-        "reasoning": row.reasoning,
-        "confidence": row.confidence,
-        "input": row.input,
-        "output": row.output,
-        "time": row.time,
-    }
-    return {name: value for name, value in shown.items() if value is not None and value != ""}
+    return filled(
+        event_id=row.event_id,
+        type=row.decision_type,
+        chosen=row.chosen,
+        reasoning=row.reasoning,
+        confidence=row.confidence,
+        input=row.input,
+        output=row.output,
+        time=row.time,
+    )
 
 
 def shown_error(step: RunStep) -> dict[str, str] | None:
     """Return the error of a step, or `None`."""
     row, span = step.closing, step.span
     if row is not None and (row.error_type or (row.error_message and step.is_failed)):
-        shown = {
-            "type": row.error_type,
-            "message": row.error_message,
-            "code": row.error_code,
-            "category": row.error_category,
-            "stage": row.stage,
-        }
-    elif row is None and span is not None and step.is_failed:
-        shown = {"type": span.error_type, "message": span.status_message}
-    elif step.status == "crashed":
-        shown = {"type": "crashed", "message": "its emitter is gone"}
-    else:
-        return None
-    return {name: value for name, value in shown.items() if value}
+        return filled(
+            type=row.error_type,
+            message=row.error_message,
+            code=row.error_code,
+            category=row.error_category,
+            stage=row.stage,
+        )
+    if row is None and span is not None and step.is_failed:
+        return filled(type=span.error_type, message=span.status_message)
+    if step.status == "crashed":
+        return {"type": "crashed", "message": "its emitter is gone"}
+    return None
 
 
 def shown_failure(failure: StepFailure | None, *, origin: int) -> dict[str, Any] | None:
@@ -172,53 +184,50 @@ def shown_failure(failure: StepFailure | None, *, origin: int) -> dict[str, Any]
 
 
 def _failure(failure: StepFailure, origin: int) -> dict[str, Any]:
-    shown = {
-        "step": failure.step.id,
-        "kind": failure.step.kind,
-        "name": failure.step.name,
-        "agent": failure.step.agent or None,
-        "type": failure.error_type or None,
-        "message": failure.message or None,
-        "code": failure.code or None,
-        "category": failure.category or None,
-        "stage": failure.stage or None,
-        "offset_ms": milliseconds(failure.at - origin),
-    }
-    return {name: value for name, value in shown.items() if value is not None}
+    step = failure.step
+    return {"step": step.id, "kind": step.kind, "name": step.name} | filled(
+        agent=step.agent,
+        type=failure.error_type,
+        message=failure.message,
+        code=failure.code,
+        category=failure.category,
+        stage=failure.stage,
+        offset_ms=milliseconds(failure.at - origin),
+    )
 
 
-def shown_chain(chain: Chain, *, origin: int) -> dict[str, Any]:
-    """Return an operation with all its attempts."""
-    operation = chain.operation
-    return {
-        "operation": operation.id,
-        "agent": operation.agent,
-        "name": operation.name,
-        "offset_ms": milliseconds(chain.began - origin),
-        "outcome": chain.outcome,
-        "attempts": sum(link.what == "attempt" for link in chain.links),
-        "fallbacks": sum(link.what == "fallback" for link in chain.links),
-        "links": [shown_link(link) for link in chain.links],
-    }
+def shown_chains(analysis: Analysis) -> list[dict[str, Any]]:
+    """Return operations with all their attempts."""
+    return [
+        {
+            "operation": chain.operation.id,
+            "agent": chain.operation.agent,
+            "name": chain.operation.name,
+            "offset_ms": milliseconds(chain.began - analysis.run.began),
+            "outcome": chain.outcome,
+            "attempts": sum(link.what == "attempt" for link in chain.links),
+            "fallbacks": sum(link.what == "fallback" for link in chain.links),
+            "links": [_link(link) for link in chain.links],
+        }
+        for chain in analysis.chains[:MAX_CHAINS]
+    ]
 
 
-def shown_link(link: ChainLink) -> dict[str, Any]:
-    """Return one attempt or fallback."""
+def _link(link: ChainLink) -> dict[str, Any]:
     step = link.step
-    shown = {
-        "what": link.what,
-        "number": link.number,
-        "step": step.id if step is not None else None,
-        "agent": link.agent,
-        "status": link.status,
-        "error": link.error,
-        "reason": link.reason,
-        "duration_ms": milliseconds(step.duration_ns) if step is not None else None,
-        "waited_ms": link.waited_ms,
-        "confidence": link.confidence,
-        "quality_delta": link.quality_delta,
-    }
-    return {name: value for name, value in shown.items() if value is not None and value != ""}
+    return filled(
+        what=link.what,
+        number=link.number,
+        step=step.id if step is not None else None,
+        agent=link.agent,
+        status=link.status,
+        error=link.error,
+        reason=link.reason,
+        duration_ms=milliseconds(step.duration_ns) if step is not None else None,
+        waited_ms=link.waited_ms,
+        confidence=link.confidence,
+        quality_delta=link.quality_delta,
+    )
 
 
 def shown_path(path: Sequence[Segment], *, origin: int, most: int) -> list[dict[str, Any]]:
@@ -226,9 +235,9 @@ def shown_path(path: Sequence[Segment], *, origin: int, most: int) -> list[dict[
     kept = {id(each) for each in sorted(path, key=lambda each: each.start - each.end)[:most]}
     return [
         {
-            "step": segment.step.id if segment.step is not None else None,
+            "step": segment.step and segment.step.id,
             "kind": segment.step.kind if segment.step is not None else "between",
-            "name": segment.step.name if segment.step is not None else None,
+            "name": segment.step and segment.step.name,
             "offset_ms": milliseconds(segment.start - origin),
             "duration_ms": milliseconds(segment.end - segment.start),
         }
@@ -237,7 +246,162 @@ def shown_path(path: Sequence[Segment], *, origin: int, most: int) -> list[dict[
     ]
 
 
-def _missing_parent(step: RunStep) -> str | None:
-    if not step.parent_id or (step.parent is not None and step.parent.id == step.parent_id):
-        return None
-    return step.parent_id
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One encoded entry of a timeline."""
+
+    cursor: Cursor
+    offset_ms: float
+    data: bytes
+
+
+class _About(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
+    """Fields that the model adds to an entry; unknown ones are left out."""
+
+    id: str
+    parent_id: str = ""
+    kind: str = ""
+    agent: str = ""
+    offset_ms: float
+    duration_ms: float | None = None
+    decision: str = ""
+    reasoning: str = ""
+    tokens: int | None = None
+    cost_usd: float | None = None
+    chain: str = ""
+    """Operation of which it is an attempt or fallback."""
+
+
+def timeline_of(analysis: Analysis, *, tenant: str) -> list[Entry]:
+    """Return all events and spans in causal order, without tape parts."""
+    run = analysis.run
+    origin = run.began
+    chains = _chains(analysis)
+    found: list[Entry] = []
+    for step in run.steps:
+        usage = analysis.totals[id(step)]
+        chain = chains.get(id(step), "")
+        found += [
+            event_entry(row, tenant=tenant, origin=origin, step=step, usage=usage, chain=chain)
+            for row in step.events
+            if row.event_type != TAPE_RECORDED
+        ]
+        if step.source == "otlp" and step.span is not None:
+            found.append(
+                span_entry(step.span, tenant=tenant, origin=origin, step=step, usage=usage)
+            )
+    found += [
+        event_entry(row, tenant=tenant, origin=origin)
+        for row in run.loose
+        if row.event_type != TAPE_RECORDED
+    ]
+    return sorted(found, key=lambda entry: entry.cursor)
+
+
+def event_entry(
+    row: EventRow,
+    *,
+    tenant: str,
+    origin: int,
+    step: RunStep | None = None,
+    usage: StepUsage = NOTHING,
+    chain: str = "",
+) -> Entry:
+    """Return an event entry; its payload is spliced in unchanged."""
+    closes = step is not None and step.closing is row
+    offset = row.unix_nano + (step.shift if step is not None else 0) - origin
+    if -_MICRO < offset < 0:
+        offset = 0  # event times have microseconds, span times nanoseconds
+    if step is None:
+        usage = StepUsage(row.tokens, None, None, row.cost_usd)
+    about = _About(
+        id=step.id if step is not None else row.span_id or row.event_id,
+        parent_id=step.parent.id if step is not None and step.parent is not None else "",
+        kind=step.kind if step is not None else "",
+        agent=(step.agent if step is not None else "") or row.agent_name or row.primary_agent,
+        offset_ms=offset / MILLI,
+        duration_ms=milliseconds(step.duration_ns)
+        if closes and step is not None
+        else row.duration_ms,
+        decision=row.decision_type,
+        reasoning=row.reasoning,
+        tokens=usage.tokens if closes or step is None else None,
+        cost_usd=usage.cost_usd if closes or step is None else None,
+        chain=chain,
+    )
+    details = stored_payload(row.payload, tenant, row.sequence_number, row.ingested_at)
+    return Entry(
+        Cursor(row.hlc, row.sequence_number),
+        offset / MILLI,
+        _spliced(row.time, row.event_type, details, about),
+    )
+
+
+def span_entry(
+    span: SpanRow,
+    *,
+    tenant: str,
+    origin: int,
+    step: RunStep | None = None,
+    usage: StepUsage = NOTHING,
+) -> Entry:
+    """Return a span entry, placed at the start of the span."""
+    shift = step.shift if step is not None else 0
+    offset = (span.began + shift - origin) / MILLI
+    position = step.position if step is not None else span.began
+    about = _About(
+        id=span.span_id,
+        parent_id=step.parent.id
+        if step is not None and step.parent is not None
+        else span.parent_span_id,
+        kind=step.kind if step is not None else span.call_kind or "span",
+        agent=span.agent_name,
+        offset_ms=offset,
+        duration_ms=milliseconds(span.duration),
+        tokens=usage.tokens if step is not None else span.tokens,
+        cost_usd=usage.cost_usd if step is not None else span.cost_usd,
+    )
+    details: dict[str, Any] = {
+        "otel_trace_id": span.trace_id,
+        "span_id": span.span_id,
+        "parent_span_id": span.parent_span_id or None,
+        "span_name": span.name,
+        "span_kind": span.span_kind,
+        "span_start_unix_nano": span.began,
+        "span_end_unix_nano": span.began + span.duration,
+        "service": span.service,
+        "status": span.status_code,
+        "status_message": span.status_message or None,
+        "duration_ms": milliseconds(span.duration),
+        "agent_name": span.agent_name or None,
+        "llm_model": span.model or None,
+        "attributes": msgspec.Raw((span.attributes or "{}").encode()),
+        "tenant": tenant,
+        "sequence_number": span.sequence_number,
+        "ingested_at": span.ingested_at,
+    }
+    return Entry(
+        Cursor(max(0, position), span.sequence_number, span.span_id),
+        offset,
+        _spliced(moment(span.began), SPAN_EVENT, msgspec.json.encode(details), about),
+    )
+
+
+def stored_payload(payload: str, tenant: str, number: int, ingested_at: str) -> bytes:
+    """Return an event as sent, with the fields that the collector adds."""
+    added = {"tenant": tenant, "sequence_number": number, "ingested_at": ingested_at}
+    return payload.encode().rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:]
+
+
+def _spliced(time: str, event: str, details: bytes, about: _About) -> bytes:
+    head = msgspec.json.encode({"time": time, "event": event})[:-1]
+    return b'%b,"details":%b,"step":%b}' % (head, details, msgspec.json.encode(about))
+
+
+def _chains(analysis: Analysis) -> Mapping[int, str]:
+    """Return the operation of each step that belongs to a chain, by `id(step)`."""
+    found: dict[int, str] = {}
+    for chain in analysis.chains:
+        name = chain.operation.id
+        members: Sequence[RunStep | None] = [chain.operation, *(link.step for link in chain.links)]
+        found |= {id(step): name for step in members if step is not None}
+    return found

@@ -5,7 +5,8 @@ from typing import Final
 
 import msgspec
 
-from tracereel_collector.query.run.rows import EventRow, SpanRow
+from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.rows import SpanRow
 
 MILLI: Final = 1_000_000
 _SCOPES: Final = {
@@ -28,7 +29,7 @@ RETRY, FALLBACK = "agent.retry.attempted", "agent.fallback.triggered"
 DECISION: Final = "agent.decision.recorded"
 _CALL_KINDS: Final = {"workflow": "pipeline", "embedding": "llm"}
 ENDED: Final = frozenset({"success", "partial_success", "failed", "cancelled"})
-OPEN: Final = frozenset({"running", "crashed", "unknown"})
+NO_EVENT: Final = EventRow()
 
 
 class RunStep(msgspec.Struct, eq=False):
@@ -82,6 +83,11 @@ class RunStep(msgspec.Struct, eq=False):
     def duration_ns(self) -> int | None:
         """Duration; `None` while open."""
         return None if self.end is None else self.end - self.start
+
+    @property
+    def ending(self) -> EventRow:
+        """Closing event; an empty one if there is none."""
+        return self.closing or NO_EVENT
 
     @property
     def is_failed(self) -> bool:

@@ -1,4 +1,8 @@
-"""Summary of a run: the figures of the contract, and further ones."""
+"""Summary of a run: the figures of the contract, agent counts of its pipelines, and further ones.
+
+A pipeline's closing event counts only the agents of its own process; here the events of all processes
+count. An operation counts once, however many attempts it took.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,12 +10,11 @@ from typing import Any
 
 from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.query.run.analysis import Analysis
+from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.ledger import accounts_of, unnumbered, verdict_of
-from tracereel_collector.query.run.pipelines import pipelines_of
-from tracereel_collector.query.run.rows import EventRow
 from tracereel_collector.query.run.serialize import milliseconds, shown_failure, shown_path
-from tracereel_collector.query.run.steps import MILLI
-from tracereel_collector.query.run.tree import is_open
+from tracereel_collector.query.run.steps import MILLI, RunStep
+from tracereel_collector.query.run.tree import RunTree, is_open
 
 MAX_SHOWN = 50
 """Maximum path segments, wasted steps and pipelines listed in a summary."""
@@ -24,9 +27,6 @@ def counts(rows: Sequence[EventRow]) -> dict[str, Any]:
     moments = [row.unix_nano for row in rows]
     closing = (row for row in reversed(rows) if row.event_type == "agent.pipeline.completed")
     last = next(closing, None) if types["agent.pipeline.completed"] else None
-    # Use model calls; executions only if there are no calls.
-    told = "agent.llm.called" if types["agent.llm.called"] else "agent.execution.completed"
-    calls = [row for row in rows if row.event_type == told]
     return {
         "total_events": len(rows) - types[TAPE_RECORDED],
         "agents_executed": len(agents),
@@ -38,8 +38,6 @@ def counts(rows: Sequence[EventRow]) -> dict[str, Any]:
         "agents": agents,
         "pipeline_type": next((row.pipeline_type for row in rows if row.pipeline_type), None),
         "status": None if last is None else last.status,
-        "llm_tokens_used": _sum_known(row.tokens for row in calls),
-        "llm_cost_usd": _sum_known(row.cost_usd for row in calls),
     }
 
 
@@ -63,7 +61,7 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
         "llm_tokens_used": analysis.usage.tokens,
         "llm_cost_usd": analysis.usage.cost_usd,
         "state": analysis.state,
-        "pipelines": pipelines_of(run, most=MAX_SHOWN),
+        "pipelines": _pipelines(run),
         "total_spans": len(run.spans),
         "total_steps": len(run.steps),
         "running": sum(step.status == "running" for step in run.steps),
@@ -80,14 +78,14 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
         },
         "first_error": shown_failure(analysis.first_error, origin=origin),
         "fatal_error": shown_failure(analysis.last_error, origin=origin),
-        "completeness": completeness_in_short(run.events, truncated=run.truncated),
+        "completeness": _completeness(run.events, truncated=run.truncated),
         "clock_shifts_ms": {clock: milliseconds(shift) for clock, shift in run.clocks.items()},
         "open_steps": [step.id for step in run.steps if is_open(step)][:MAX_SHOWN],
         "truncated": run.truncated,
     }
 
 
-def completeness_in_short(events: Sequence[EventRow], *, truncated: bool) -> dict[str, Any]:
+def _completeness(events: Sequence[EventRow], *, truncated: bool) -> dict[str, Any]:
     """Return the completeness of a run, as far as its events show."""
     accounts = accounts_of(events)
     loose = unnumbered(events)
@@ -100,6 +98,94 @@ def completeness_in_short(events: Sequence[EventRow], *, truncated: bool) -> dic
     }
 
 
-def _sum_known(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+class _Pipeline:
+    """Pipeline and the counts of its agents."""
+
+    def __init__(self, step: RunStep, around: "_Pipeline | None") -> None:
+        self.step = step
+        self.around = around
+        self.agents: Counter[tuple[str, str]] = Counter()
+        """Number of agents by final status and clock."""
+        self.retried = 0
+
+    def shown(self) -> dict[str, Any]:
+        by_status: Counter[str] = Counter()
+        for (status, _), number in self.agents.items():
+            by_status[status] += number
+        elsewhere = by_status["failed"] - self.agents["failed", self.step.clock]
+        # The pipeline's own status already covers failures in its process.
+        partial = self.step.status == "success" and elsewhere > 0
+        return {
+            "step": self.step.id,
+            "pipeline_type": self.step.name,
+            "status": "partial_success" if partial else self.step.status,
+            "agents_executed": by_status.total(),
+            "agents_succeeded": by_status["success"],
+            "agents_failed": by_status["failed"],
+            "agents_cancelled": by_status["cancelled"],
+            "agents_retried": self.retried,
+            "emitters": len({clock for _, clock in self.agents}),
+        }
+
+
+def _pipelines(run: RunTree) -> list[dict[str, Any]]:
+    """Return the pipelines of a run, outer ones first, with agent counts of all processes."""
+    inside: dict[int, _Pipeline] = {}
+    found: list[_Pipeline] = []
+    for step in run.steps:
+        around = inside.get(id(step.parent))
+        if step.kind == "pipeline":
+            around = _Pipeline(step, around)
+            found.append(around)
+        if around is not None:
+            inside[id(step)] = around
+    if not found:
+        return []
+    over, again = _repeated(run.steps)
+    for step in run.steps:
+        pipeline = inside.get(id(step)) if step.kind == "agent" else None
+        if pipeline is not None and id(step) not in over:
+            pipeline.agents["failed" if step.is_failed else step.status, step.clock] += 1
+            pipeline.retried += id(step) in again or bool(step.ending.retry_count)
+    for pipeline in reversed(found):
+        if pipeline.around is not None:
+            pipeline.around.agents += pipeline.agents
+            pipeline.around.retried += pipeline.retried
+    return [pipeline.shown() for pipeline in found[:MAX_SHOWN]]
+
+
+def _repeated(steps: Iterable[RunStep]) -> tuple[set[int], set[int]]:
+    """Return the agents that were retried, and those that are a retry, by `id(step)`.
+
+    Within a process, an execution names the one it repeats. An execution in another process cannot: there,
+    the same agent in a later attempt of the same operation is a retry.
+    """
+    executions: dict[tuple[str, str], RunStep] = {}
+    attempts: dict[int, RunStep] = {}
+    tries: dict[tuple[int, str], list[tuple[RunStep, RunStep]]] = {}
+    agents = []
+    for step in steps:
+        tried = step if step.kind == "attempt" else attempts.get(id(step.parent))
+        if tried is not None:
+            attempts[id(step)] = tried
+        if step.kind == "agent":
+            agents.append(step)
+            executions.setdefault((step.trace_id, step.execution_id), step)
+            if tried is not None and tried.parent is not None:
+                tries.setdefault((id(tried.parent), step.name), []).append((tried, step))
+    over: set[int] = set()
+    again: set[int] = set()
+    for agent in agents:
+        named = agent.ending.repeats
+        former = executions.get((agent.trace_id, named)) if named else None
+        if former is not None and former is not agent:
+            over.add(id(former))
+            again.add(id(agent))
+    for group in tries.values():
+        last = max((tried for tried, _ in group), key=lambda tried: tried.position)
+        for tried, agent in group:
+            if tried is not last and tried.status == "retried":
+                over.add(id(agent))
+            elif tried is not group[0][0] and (tried.ending.attempt or 1) > 1:
+                again.add(id(agent))
+    return over, again

@@ -1,14 +1,27 @@
-"""Tree of steps: each below its cause, siblings in causal order, no step lost."""
+"""Tree of steps: each below its cause, siblings in causal order, no step lost.
 
+Wrong clocks are detected by calls that lie outside of their caller. A step lies within the step that
+called it and waited for it. If the two have different clocks, each such pair bounds the offset between
+the clocks. A clock is shifted only if the bounds exclude 0.
+"""
+
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from tracereel_collector.query.run.clocks import align
-from tracereel_collector.query.run.rows import EmitterRow, EventRow, RunRows, SpanRow
+from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.rows import NO_EMITTER, EmitterRow, RunRows, SpanRow
 from tracereel_collector.query.run.steps import ENDED, RunStep, steps_of
 
-STALE_SECONDS = 900
+STALE_SECONDS: Final = 900
 """Seconds after the last event until open steps of unknown emitters become `unknown`."""
+CLOCK_TOLERANCE: Final = 2_000_000
+"""Contradiction between clocks that is tolerated, in nanoseconds."""
+_DETACHED: Final = frozenset({"Consumer", "Producer"})
+
+Bounds = tuple[int, int | None]
+"""Lowest and highest offset of a clock from that of its caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +60,7 @@ def build(rows: RunRows) -> RunTree:
     _link(steps, rows.trace_ids)
     _cut_cycles(steps)
     _note_repeats(steps)
-    clocks = align(steps)
+    clocks = _align(steps)
     below: dict[int, list[RunStep]] = {}
     for step in steps:
         if step.parent is not None:
@@ -83,11 +96,6 @@ def walk(roots: Sequence[RunStep]) -> Iterator[RunStep]:
         waiting.extend(reversed(step.children))
 
 
-def walk_up(roots: Sequence[RunStep]) -> list[RunStep]:
-    """Return all steps, children before their parents."""
-    return list(walk(roots))[::-1]
-
-
 def depths_of(steps: Sequence[RunStep]) -> list[int]:
     """Return the depth of each step; parents must precede their children."""
     depths: dict[int, int] = {}
@@ -107,14 +115,11 @@ def is_open(step: RunStep) -> bool:
 
 def settle(run: RunTree, emitters: Mapping[str, EmitterRow], *, now_unix_nano: int) -> None:
     """Set the status of steps without an end: running, crashed or unknown."""
-    waiting = [step for step in run.steps if is_open(step)]
-    if not waiting:
-        return
     last = max((row.unix_nano for row in run.events), default=0)
     fresh = now_unix_nano - last < STALE_SECONDS * 1_000_000_000
-    for step in waiting:
-        emitter = emitters.get(step.clock)
-        if emitter is None or emitter.state == "unknown":
+    for step in filter(is_open, run.steps):
+        emitter = emitters.get(step.clock, NO_EMITTER)
+        if emitter.state == "unknown":
             step.status = "running" if fresh else "unknown"
         elif emitter.state == "alive":
             step.status = "running"
@@ -232,6 +237,66 @@ def _place_spans(roots: Sequence[RunStep]) -> None:
         if step.source == "otlp" and step.parent is not None:
             behind = max(1, step.began - step.parent.began)
             step.position = step.parent.position + behind
-    for step in walk_up(roots):
+    for step in list(walk(roots))[::-1]:
         if step.source == "otlp" and step.children:
             step.position = min(step.position, min(each.position for each in step.children) - 1)
+
+
+def _align(steps: Sequence[RunStep]) -> Mapping[str, int]:
+    """Set the shift of every step; return the shifts of wrong clocks in nanoseconds."""
+    between: dict[tuple[str, str], Bounds] = {}
+    for step in steps:
+        parent = step.parent
+        if parent is None or parent.clock == step.clock:
+            continue
+        key = (parent.clock, step.clock)
+        low, high = between.get(key, (parent.start - step.start, None))
+        if parent.end is not None and step.end is not None and _waited_for(parent, step):
+            room = parent.end - step.end
+            high = room if high is None else min(high, room)
+        between[key] = max(low, parent.start - step.start), high
+    shifts = {clock: shift for clock, shift in _spread(between).items() if shift}
+    if shifts:
+        for step in steps:
+            step.shift = shifts.get(step.clock, 0)
+    return shifts
+
+
+def _waited_for(parent: RunStep, child: RunStep) -> bool:
+    """Return whether the child is known to have ended before its parent."""
+    if child.span is not None and child.source == "otlp":
+        return child.span.span_kind not in _DETACHED
+    if parent.closing is None or child.closing is None:
+        return False
+    return child.closing.hlc < parent.closing.hlc
+
+
+def _spread(between: Mapping[tuple[str, str], Bounds]) -> dict[str, int]:
+    """Add up shifts along calls, starting at clocks without callers."""
+    called = {child for _, child in between}
+    onward: dict[str, list[tuple[str, int]]] = {}
+    for (parent, child), bounds in between.items():
+        move = _move(*bounds)
+        onward.setdefault(parent, []).append((child, move))
+        onward.setdefault(child, []).append((parent, -move))
+    shifts: dict[str, int] = {}
+    for start in [*(each for each in onward if each not in called), *onward]:
+        if start in shifts:
+            continue
+        shifts[start] = 0
+        waiting = deque([start])
+        while waiting:
+            clock = waiting.popleft()
+            for other, move in onward[clock]:
+                if other not in shifts:
+                    shifts[other] = shifts[clock] + move
+                    waiting.append(other)
+    return shifts
+
+
+def _move(low: int, high: int | None) -> int:
+    """Return the smallest shift that satisfies the bounds; the middle if both bounds exist."""
+    too_early = low > CLOCK_TOLERANCE
+    if high is not None and low <= high:
+        return (low + high) // 2 if too_early or high < -CLOCK_TOLERANCE else 0
+    return low if too_early else 0

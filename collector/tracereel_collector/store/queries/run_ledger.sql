@@ -10,8 +10,7 @@ SELECT
     max(if(position(payload, 'trace_event_count') = 0, NULL,
         JSONExtract(payload, 'trace_event_count', 'Nullable(UInt64)'))) AS told,
     toUnixTimestamp64Nano(min(timestamp)) AS first_at,
-    toUnixTimestamp64Nano(max(timestamp)) AS last_at,
-    formatDateTime(max(ingested_at), '%Y-%m-%dT%H:%i:%S.%fZ') AS last_ingested
+    toUnixTimestamp64Nano(max(timestamp)) AS last_at
 FROM agent_events
 WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
   -- Results of a re-execution are stored with the run but do not belong to its events.
