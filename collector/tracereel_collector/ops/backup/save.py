@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tracereel_collector.auth.keystore import FILE as KEYS_FILE
 from tracereel_collector.config import Settings
-from tracereel_collector.engine.settings import EngineSettings
+from tracereel_collector.engine.settings import BACKUP_DIR
 from tracereel_collector.errors import ServiceUnavailableError, StartupError
 from tracereel_collector.ops.backup.durable import sync_tree
 from tracereel_collector.ops.backup.manifest import (
@@ -146,7 +146,7 @@ def _refuse_unless_empty(target: Path) -> None:
 
 def _place_for_archive(settings: Settings, store: ClickHouseStore) -> Path:
     """Return a path the engine may write to; delete leftovers of killed backups."""
-    folder = EngineSettings(store_dir=settings.data_dir / STORE_DIR).backup_dir
+    folder = settings.data_dir / STORE_DIR / BACKUP_DIR
     for old in folder.glob(f"{LEFTOVER}*"):
         old.unlink()
     needed, free = stored_bytes(store) + MARGIN_BYTES, shutil.disk_usage(folder).free
