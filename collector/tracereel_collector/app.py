@@ -34,8 +34,8 @@ from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.ops.alerts.watch import Watcher
 from tracereel_collector.ops.alerts.webhook import Webhook
-from tracereel_collector.otlp_out.forward.build import forward_target, new_forwarder
-from tracereel_collector.otlp_out.forward.forwarder import Forwarder
+from tracereel_collector.otlp_out.forward.forwarder import Forwarder, new_forwarder
+from tracereel_collector.otlp_out.forward.target import forward_target
 from tracereel_collector.otlp_out.observe.build import SelfObservation, own_id_of, self_observation
 from tracereel_collector.query.agent_health import AgentsLately
 from tracereel_collector.query.agents import Agents

@@ -38,7 +38,7 @@ def main() -> int:
             listening,
             beside=doors_beside(link.settings, collector.parts, together=True),
             stop_seconds=link.settings.stop_seconds,
-            on_ready=lambda: os.write(1, f"{READY}\n".encode()),
+            on_ready=_say_ready,
             signals=(signal.SIGTERM,),
         )
     except StartupError as error:
@@ -47,6 +47,10 @@ def main() -> int:
     finally:
         collector.stop()
     return 0
+
+
+def _say_ready() -> None:
+    os.write(1, f"{READY}\n".encode())
 
 
 def _first_line() -> bytes:
