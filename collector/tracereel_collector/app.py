@@ -22,7 +22,8 @@ from tracereel_collector.http.dependencies import QUERY_THREADS, DeliveryNotice,
 from tracereel_collector.model import Kind
 from tracereel_collector.ops.alerts.watch import Watcher
 from tracereel_collector.ops.alerts.webhook import Webhook
-from tracereel_collector.otlp_out.forward.build import forward_target, new_forwarder
+from tracereel_collector.otlp_out.forward.forwarder import new_forwarder
+from tracereel_collector.otlp_out.forward.target import forward_target
 from tracereel_collector.otlp_out.observe.build import own_id_of, self_observation
 from tracereel_collector.otlp_out.observe.observer import Observer
 from tracereel_collector.query.agents import AgentsLately

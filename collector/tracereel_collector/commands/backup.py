@@ -3,12 +3,12 @@
 import argparse
 import os
 import re
-import sys
 from pathlib import Path
 
 from tracereel.cli.command import Command
+from tracereel_collector.commands.reporting import reported
 from tracereel_collector.config import Settings
-from tracereel_collector.errors import CollectorError, StartupError
+from tracereel_collector.errors import StartupError
 from tracereel_collector.ops.backup.restore import restore_backup
 from tracereel_collector.ops.backup.save import make_backup
 from tracereel_collector.runtime.permissions import make_files_private
@@ -43,21 +43,15 @@ def configure_restore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", help="the server, where the backup is of one")
 
 
+@reported("backup")
 def run_backup(args: argparse.Namespace) -> int:
     """Make a backup; return 0 when it is complete."""
     make_files_private()
-    try:
-        settings = _settings(args)
-        _check_place(settings, args.server_to)
-        made = make_backup(
-            settings,
-            args.directory,
-            wait_seconds=args.wait,
-            server_place=args.server_to,
-            say=_say,
-        )
-    except CollectorError as error:
-        return _fail("backup", error)
+    settings = _settings(args)
+    _check_place(settings, args.server_to)
+    made = make_backup(
+        settings, args.directory, wait_seconds=args.wait, server_place=args.server_to, say=_say
+    )
     size = sum(size for size, _ in made.files.values())
     print(
         f"backup complete in {args.directory}: {made.tables.get('agent_events', 0):,} events,"
@@ -67,16 +61,15 @@ def run_backup(args: argparse.Namespace) -> int:
     return 0
 
 
+@reported("restore")
 def run_restore(args: argparse.Namespace) -> int:
     """Create a data directory from a backup; return 0 when it is usable."""
     make_files_private()
+    settings = _settings(args)
     try:
-        settings = _settings(args)
         made = restore_backup(settings, args.directory, say=_say)
-    except CollectorError as error:
-        return _fail("restore", error)
     except OSError as error:
-        return _fail("restore", StartupError(f"it could not be written: {error}"))
+        raise StartupError(f"it could not be written: {error}") from error
     print(
         f"restored to {settings.data_dir}: {made.tables.get('agent_events', 0):,} events,"
         f" {made.tables.get('otel_spans', 0):,} spans; start it with:"
@@ -103,12 +96,6 @@ def _check_place(settings: Settings, place: str | None) -> None:
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def _fail(command: str, error: CollectorError) -> int:
-    hint = f" ({error.hint})" if error.hint else ""
-    print(f"tracereel {command}: {error.message}{hint}", file=sys.stderr)
-    return 2
 
 
 BACKUP = Command("backup", "save queue, store and keys of one moment", configure_backup, run_backup)

@@ -3,10 +3,10 @@
 import argparse
 import json
 import os
-import sys
 from pathlib import Path
 
 from tracereel.cli.command import Command
+from tracereel_collector.commands.reporting import reported, require_data_dir
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 from tracereel_collector.runtime.clock.state import HOLD_NANO, SECOND
@@ -15,7 +15,6 @@ from tracereel_collector.startup.data_dir import clock_of
 
 HOLD_HOURS = HOLD_NANO // (3600 * SECOND)
 EXIT_NOT_BELIEVED = 1
-EXIT_FAILED = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,24 +26,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
 
 
+@reported("clock")
 def run(args: argparse.Namespace) -> int:
-    """Show or confirm the clock.
-
-    Returns:
-        0 if the wall clock is trusted, 1 if not, 2 after an error.
-    """
+    """Show or confirm the clock; return 0 if the wall clock is trusted, else 1."""
+    settings = Settings.load({"data_dir": args.data_dir}, os.environ)
+    require_data_dir(settings)
     try:
-        settings = Settings.load({"data_dir": args.data_dir}, os.environ)
-        if not settings.data_dir.is_dir():
-            raise StartupError(
-                f"there is no data directory {settings.data_dir}; choose another with --data-dir"
-            )
         clock = clock_of(settings)
         is_news = clock.confirm() if args.confirm else False
-    except StartupError as error:
-        return _fail(error.message)
     except (OSError, ValueError) as error:
-        return _fail(str(error))
+        raise StartupError(str(error)) from error
     status = clock.status()
     if args.json:
         print(json.dumps(status.document()))
@@ -66,11 +57,6 @@ def _show(status: ClockStatus, *, confirmed: bool) -> None:
             f" {HOLD_HOURS} hours of uptime"
         )
         print(HINT)
-
-
-def _fail(message: str) -> int:
-    print(f"tracereel clock: {message}", file=sys.stderr)
-    return EXIT_FAILED
 
 
 COMMAND = Command(

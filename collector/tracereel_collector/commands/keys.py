@@ -11,8 +11,8 @@ from typing import Any
 from tracereel.cli.command import Command
 from tracereel_collector.auth.administration import Administration
 from tracereel_collector.auth.keys import DEFAULT_TENANT, Key, parse_scopes
+from tracereel_collector.commands.reporting import reported, require_data_dir
 from tracereel_collector.config import Settings
-from tracereel_collector.errors import CollectorError, StartupError, UnknownResourceError
 from tracereel_collector.runtime.permissions import make_files_private
 
 
@@ -34,22 +34,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--json", action="store_true", help="print JSON")
 
 
+@reported("keys")
 def _run(args: argparse.Namespace) -> int:
     make_files_private()
-    try:
-        data_dir = Settings.load({"data_dir": args.data_dir}, os.environ).data_dir
-        if args.action != "create" and not data_dir.is_dir():
-            # An empty list would look like a collector without keys.
-            raise StartupError(
-                f"there is no data directory {data_dir}; choose another with --data-dir"
-            )
-        return _ACTIONS[args.action](Administration.of(data_dir), args)
-    except UnknownResourceError as error:
-        print(f"tracereel keys: {error.message}", file=sys.stderr)
-        return 1
-    except CollectorError as error:
-        print(f"tracereel keys: {error.message}", file=sys.stderr)
-        return 2
+    settings = Settings.load({"data_dir": args.data_dir}, os.environ)
+    if args.action != "create":
+        require_data_dir(settings)  # an empty list would look like a collector without keys
+    return _ACTIONS[args.action](Administration.of(settings.data_dir), args)
 
 
 def _create(administration: Administration, args: argparse.Namespace) -> int:

@@ -2,15 +2,15 @@
 
 import argparse
 import os
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from tracereel.cli.command import Command
 from tracereel.cli.progress import progress
+from tracereel_collector.commands.reporting import reported
 from tracereel_collector.config import Settings
-from tracereel_collector.errors import CollectorError, StartupError
+from tracereel_collector.errors import StartupError
 from tracereel_collector.runtime.permissions import make_files_private
 from tracereel_collector.startup.data_dir import QUEUE_FILE, maintenance_store, reached_store
 from tracereel_collector.startup.offline import drain
@@ -31,15 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", type=Path, help="data directory of the stopped collector")
 
 
+@reported("migrate-store")
 def run(args: argparse.Namespace) -> int:
     """Copy and compare the tables; return 0 when the server has all rows."""
     make_files_private()
-    try:
-        counted = _copied(Settings.load({"data_dir": args.data_dir}, os.environ), args.to)
-    except CollectorError as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        print(f"tracereel migrate-store: {error.message}{hint}", file=sys.stderr)
-        return 2
+    counted = _copied(Settings.load({"data_dir": args.data_dir}, os.environ), args.to)
     for table, (there, _) in counted.items():
         if there:
             print(f"{table:40} {there:>15,}")

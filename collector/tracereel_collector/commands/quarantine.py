@@ -2,21 +2,18 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
 from tracereel.cli import connection
-from tracereel.cli.asking import asked
+from tracereel.cli.asking import EXIT_NO_ANSWER, asked, failed
 from tracereel.cli.command import Command
 from tracereel.cli.terminal import clean
 from tracereel.client import Client
 
-EXIT_USAGE = 2
 PATH = "/v1/quarantine"
 PAGE = 1000
-_EVERY = (("all", "retry"), ("all", "drop"))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,26 +25,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the verb.
-
-    Returns:
-        0 on success, 1 if the entry does not exist, 2 after an error.
-    """
-    if args.verb != "list" and args.id is None:
-        return _fail(f"{args.verb} needs the id of an entry; see: tracereel quarantine list")
-    if args.verb != "list" and not args.id.isdecimal() and (args.id, args.verb) not in _EVERY:
-        every = "" if args.verb == "show" else " or 'all'"
-        return _fail(
-            f"{args.verb} needs the id of an entry{every}; got {args.id!r}; see: tracereel"
-            " quarantine list"
-        )
-    # Only now: most commands need no client, and its models take a while to load.
-
+    """Run the verb; return 0 on success, 1 if the entry does not exist, 2 after an error."""
+    every = args.id == "all" and args.verb in ("retry", "drop")
+    if args.verb != "list" and not every and not (args.id or "").isdecimal():
+        all_of_them = "" if args.verb == "show" or args.id is None else " or 'all'"
+        came = "" if args.id is None else f"; got {args.id!r}"
+        message = f"{args.verb} needs the id of an entry{all_of_them}{came}; see: tracereel quarantine list"
+        return failed("quarantine", message, EXIT_NO_ANSWER)
     does = {"list": _list, "show": _show, "retry": _each, "drop": _each}[args.verb]
     return asked(args, lambda client, _: does(args, client))
 
 
-def _list(args: argparse.Namespace, client: "Client") -> int:
+def _list(args: argparse.Namespace, client: Client) -> int:
     found = list(_entries(client))
     if args.json:
         print(json.dumps(found))
@@ -64,7 +53,7 @@ def _list(args: argparse.Namespace, client: "Client") -> int:
     return 0
 
 
-def _show(args: argparse.Namespace, client: "Client") -> int:
+def _show(args: argparse.Namespace, client: Client) -> int:
     entry = client.document(client.fetch("GET", f"{PATH}/{args.id}").body)
     if args.json:
         print(json.dumps(entry))
@@ -74,7 +63,7 @@ def _show(args: argparse.Namespace, client: "Client") -> int:
     return 0
 
 
-def _each(args: argparse.Namespace, client: "Client") -> int:
+def _each(args: argparse.Namespace, client: Client) -> int:
     everything = args.id == "all"
     ids = [each["id"] for each in _entries(client)] if everything else [args.id]
     done = 0
@@ -93,7 +82,7 @@ def _each(args: argparse.Namespace, client: "Client") -> int:
     return 0
 
 
-def _entries(client: "Client") -> Iterator[dict[str, Any]]:
+def _entries(client: Client) -> Iterator[dict[str, Any]]:
     before: int | None = None
     while True:
         page = client.document(client.fetch("GET", PATH, {"limit": PAGE, "before": before}).body)
@@ -101,11 +90,6 @@ def _entries(client: "Client") -> Iterator[dict[str, Any]]:
         before = page["next"]
         if not before:
             return
-
-
-def _fail(message: str) -> int:
-    print(f"tracereel quarantine: {clean(message)}", file=sys.stderr)
-    return EXIT_USAGE
 
 
 COMMAND = Command("quarantine", "list, show, retry or drop quarantined records", configure, run)

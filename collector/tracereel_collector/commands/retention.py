@@ -2,17 +2,15 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from tracereel.cli import connection
-from tracereel.cli.asking import asked
+from tracereel.cli.asking import EXIT_NO_ANSWER, asked, failed
 from tracereel.cli.command import Command
 from tracereel.cli.terminal import clean
 from tracereel.client import Client
 
-EXIT_USAGE = 2
 PATH = "/v1/retention"
 
 
@@ -26,17 +24,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the verb; return 0 on success, 2 after an error."""
+    problem = None
     if args.verb != "set" and args.days is not None:
-        return _fail(f"{args.verb} takes no number of days; got {args.days!r}")
-    if args.verb == "set" and args.days != "forever" and not (args.days or "").isdecimal():
+        problem = f"{args.verb} takes no number of days; got {args.days!r}"
+    elif args.verb == "set" and args.days != "forever" and not (args.days or "").isdecimal():
         came = "nothing" if args.days is None else repr(args.days)
-        return _fail(f"set needs a number of days, or 'forever'; got {came}")
-    # Only now: most commands need no client, and its models take a while to load.
-
+        problem = f"set needs a number of days, or 'forever'; got {came}"
+    if problem is not None:
+        return failed("retention", problem, EXIT_NO_ANSWER)
     return asked(args, lambda client, _: _show(args, _answer(args, client)))
 
 
-def _answer(args: argparse.Namespace, client: "Client") -> Mapping[str, Any]:
+def _answer(args: argparse.Namespace, client: Client) -> Mapping[str, Any]:
     if args.verb == "set":
         days = None if args.days == "forever" else int(args.days)
         return client.post_json(PATH, {"days": days})
@@ -55,11 +54,6 @@ def _sentence(answer: Mapping[str, Any]) -> str:
     kept = f"{days} days after their arrival" if days else "for ever"
     reach = f"; its oldest are of {answer['oldest_day']}" if answer["oldest_day"] else ""
     return f"rows of tenant {answer['tenant']} are kept {kept} ({whose}){reach}"
-
-
-def _fail(message: str) -> int:
-    print(f"tracereel retention: {clean(message)}", file=sys.stderr)
-    return EXIT_USAGE
 
 
 COMMAND = Command("retention", "show or set how long rows are kept", configure, run)

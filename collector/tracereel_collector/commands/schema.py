@@ -1,10 +1,9 @@
 """`tracereel schema`: print the tables and views for one server or a cluster."""
 
 import argparse
-import sys
 
 from tracereel.cli.command import Command
-from tracereel_collector.errors import StartupError
+from tracereel_collector.commands.reporting import reported
 from tracereel_collector.store.cluster import cluster_schema
 from tracereel_collector.store.sql import migrations
 
@@ -15,16 +14,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--database", default="tracereel", help="the database (default tracereel)")
 
 
+@reported("schema")
 def run(args: argparse.Namespace) -> int:
     """Print the statements, each ended by a semicolon."""
-    try:
-        if args.cluster:
-            statements = cluster_schema(cluster=args.cluster, database=args.database)
-        else:
-            statements = [each for migration in migrations() for each in migration.statements]
-    except StartupError as error:
-        print(f"tracereel schema: {error.message}", file=sys.stderr)
-        return 2
+    if args.cluster:
+        statements = cluster_schema(cluster=args.cluster, database=args.database)
+    else:
+        statements = [each for migration in migrations() for each in migration.statements]
     for statement in statements:
         print(f"{statement};\n")
     return 0

@@ -2,12 +2,11 @@
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from tracereel.cli.command import Command
+from tracereel_collector.commands.reporting import reported
 from tracereel_collector.config import Settings
-from tracereel_collector.errors import StartupError
 from tracereel_collector.processes.serve import serve
 
 
@@ -36,13 +35,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@reported("serve")
 def _run(args: argparse.Namespace) -> int:
-    try:
-        return serve(Settings.load(vars(args), os.environ), demo=args.demo)
-    except StartupError as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        print(f"tracereel serve: {error.message}{hint}", file=sys.stderr)
-        return 2
+    return serve(Settings.load(vars(args), os.environ), demo=args.demo)
 
 
 COMMAND = Command("serve", "run the collector", _configure, _run)

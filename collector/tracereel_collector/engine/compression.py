@@ -10,32 +10,23 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
-from tracereel_collector.engine.failures import CANNOT_DECOMPRESS, NOT_IMPLEMENTED, QueryError
+from tracereel_collector.engine.failures import Code, QueryError
 from tracereel_collector.engine.http_message import ProtocolError
 
-READABLE = ("gzip", "deflate", "lz4", "zstd")
-WRITABLE = ("lz4", "zstd", "gzip")
 _PIECE = 1024 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
-
-
-class _Decompressor(Protocol):
-    """Decompressor of one frame; both methods MAY be called until `eof`."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused(self) -> bytes: ...
-    def more(self, data: bytes) -> bytes:
-        """Return at most about _PIECE bytes; MUST be called with b"" until it returns b""."""
-        ...
 
 
 class Compressor(Protocol):
     """Compressor of a whole response into one frame."""
 
-    def feed(self, data: bytes) -> bytes: ...
-    def finish(self) -> bytes: ...
+    def compress(self, data: bytes, /) -> bytes:
+        """Return compressed bytes; data may be held back."""
+        ...
+
+    def flush(self) -> bytes:
+        """Return the rest and end the frame."""
+        ...
 
 
 def decompressed(encoding: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -43,79 +34,82 @@ def decompressed(encoding: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
     if encoding in {"", "identity"}:
         yield from chunks
         return
-    if encoding not in READABLE:
+    if encoding not in _DECOMPRESSORS:
         raise QueryError(
-            NOT_IMPLEMENTED,
-            f"Content-Encoding {encoding!r} is not read; accepted are {', '.join(READABLE)}.",
+            Code.NOT_IMPLEMENTED,
+            f"Content-Encoding {encoding!r} is not read; accepted are {', '.join(_DECOMPRESSORS)}.",
         )
-    frame: _Decompressor | None = None
+    frame = None
     try:
         for chunk in chunks:
             data = chunk
             while data:
-                frame = frame or _new_frame(encoding)
-                piece = frame.more(data)
+                frame = frame or _DECOMPRESSORS[encoding]()
+                piece = frame.decompress(data, _PIECE)
                 data = b""
                 while piece:
                     yield piece
-                    piece = b"" if frame.eof else frame.more(b"")
+                    piece = b"" if frame.eof else frame.decompress(b"", _PIECE)
                 if frame.eof:
-                    data, frame = frame.unused, None
-    except QueryError:
-        raise
-    except (ProtocolError, OSError):
+                    data, frame = frame.unused_data or b"", None
+    except (QueryError, ProtocolError, OSError):
         raise
     except Exception as error:  # noqa: BLE001 - the four libraries share no exception class
-        raise QueryError(CANNOT_DECOMPRESS, f"The body is not {encoding}: {error}.") from None
+        raise QueryError(Code.CANNOT_DECOMPRESS, f"The body is not {encoding}: {error}.") from None
     if frame is not None:
-        raise QueryError(CANNOT_DECOMPRESS, f"The last {encoding} frame of the body is cut short.")
+        raise QueryError(
+            Code.CANNOT_DECOMPRESS, f"The last {encoding} frame of the body is cut short."
+        )
 
 
-def chosen_encoding(accept: str) -> str | None:
-    """Return the first encoding in Accept-Encoding that can be written; None if none can."""
+def compressor_for(accept: str) -> tuple[str, Compressor] | None:
+    """Return the first encoding of Accept-Encoding that can be written, and its compressor."""
     for offer in accept.split(","):
         name = offer.split(";")[0].strip().lower()
-        if name in WRITABLE:
-            return name
+        if name in _COMPRESSORS:
+            return name, _COMPRESSORS[name]()
     return None
 
 
-def compressor(encoding: str) -> Compressor:
-    return _COMPRESSORS[encoding]()
+class NoCompression:
+    """Compressor that changes nothing."""
+
+    def compress(self, data: bytes) -> bytes:
+        """Return the data."""
+        return data
+
+    def flush(self) -> bytes:
+        """Return nothing."""
+        return b""
 
 
 class _ZlibFrame:
+    """zlib's decompressor with the interface of bz2, lz4 and zstd, which keep unread input."""
+
     def __init__(self, wbits: int) -> None:
         self._inner = zlib.decompressobj(wbits)
 
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
-    @property
-    def unused(self) -> bytes:
-        return self._inner.unused_data
-
-    def more(self, data: bytes) -> bytes:
-        return self._inner.decompress(self._inner.unconsumed_tail + data, _PIECE)
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
 
 
-class _BoundedFrame:
-    """Adapter for lz4 and zstd, which share bz2's interface: max_length, eof, unused_data."""
+class _Lz4:
+    """lz4's compressor without its call to begin a frame."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    def __init__(self) -> None:
+        self._inner = _lz4().LZ4FrameCompressor()
+        self._begun = False
 
-    @property
-    def eof(self) -> bool:
-        return bool(self._inner.eof)
+    def compress(self, data: bytes) -> bytes:
+        head = b"" if self._begun else self._inner.begin()
+        self._begun = True
+        return bytes(head + self._inner.compress(data))
 
-    @property
-    def unused(self) -> bytes:
-        return self._inner.unused_data or b""
-
-    def more(self, data: bytes) -> bytes:
-        return bytes(self._inner.decompress(data, max_length=_PIECE))
+    def flush(self) -> bytes:
+        return self.compress(b"") + bytes(self._inner.flush())
 
 
 def _lz4() -> Any:
@@ -128,50 +122,14 @@ def _zstd() -> Any:
     )
 
 
-def _new_frame(encoding: str) -> _Decompressor:
-    if encoding == "gzip":
-        return _ZlibFrame(_GZIP)
-    if encoding == "deflate":
-        return _ZlibFrame(zlib.MAX_WBITS)
-    if encoding == "lz4":
-        return _BoundedFrame(_lz4().LZ4FrameDecompressor())
-    return _BoundedFrame(_zstd().ZstdDecompressor())
-
-
-class _Gzip:
-    def __init__(self) -> None:
-        self._inner = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
-
-    def feed(self, data: bytes) -> bytes:
-        return self._inner.compress(data)
-
-    def finish(self) -> bytes:
-        return self._inner.flush()
-
-
-class _Lz4:
-    def __init__(self) -> None:
-        self._inner = _lz4().LZ4FrameCompressor()
-        self._begun = False
-
-    def feed(self, data: bytes) -> bytes:
-        head = b"" if self._begun else self._inner.begin()
-        self._begun = True
-        return bytes(head + self._inner.compress(data))
-
-    def finish(self) -> bytes:
-        return self.feed(b"") + bytes(self._inner.flush())
-
-
-class _Zstd:
-    def __init__(self) -> None:
-        self._inner = _zstd().ZstdCompressor(level=1)
-
-    def feed(self, data: bytes) -> bytes:
-        return bytes(self._inner.compress(data))
-
-    def finish(self) -> bytes:
-        return bytes(self._inner.flush())
-
-
-_COMPRESSORS: dict[str, Callable[[], Compressor]] = {"gzip": _Gzip, "lz4": _Lz4, "zstd": _Zstd}
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
+    "gzip": lambda: _ZlibFrame(_GZIP),
+    "deflate": lambda: _ZlibFrame(zlib.MAX_WBITS),
+    "lz4": lambda: _lz4().LZ4FrameDecompressor(),
+    "zstd": lambda: _zstd().ZstdDecompressor(),
+}
+_COMPRESSORS: dict[str, Callable[[], Compressor]] = {
+    "lz4": _Lz4,
+    "zstd": lambda: _zstd().ZstdCompressor(level=1),
+    "gzip": lambda: zlib.compressobj(1, zlib.DEFLATED, _GZIP),
+}

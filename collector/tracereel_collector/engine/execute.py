@@ -9,12 +9,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from tracereel_collector.engine.failures import (
-    SYNTAX_ERROR,
-    TOO_MANY_QUERIES,
-    QueryError,
-    engine_errors,
-)
+from tracereel_collector.engine.compat import count_statements
+from tracereel_collector.engine.failures import Code, QueryError, engine_errors, syntax_error
 from tracereel_collector.engine.handles import HandlePool
 from tracereel_collector.engine.http_body import RequestBody
 from tracereel_collector.engine.insert_files import InsertFiles
@@ -60,7 +56,7 @@ class Executor:
         with ExitStack() as stack:
             if not self._slots.acquire(timeout=self._queue_seconds):
                 raise QueryError(
-                    TOO_MANY_QUERIES,
+                    Code.TOO_MANY_SIMULTANEOUS_QUERIES,
                     f"Too many simultaneous queries: all {self._max_queries} slots stayed busy for "
                     f"{self._queue_seconds:g} s. Try again later.",
                 )
@@ -93,11 +89,9 @@ class _SingleStatements:
             if sql in self._known:
                 self._known.move_to_end(sql)
                 return
-        classify = getattr(handle._conn, "classify_query", None)  # noqa: SLF001 - there is no public API
-        if classify is not None and classify(sql)["statement_count"] > 1:
-            raise QueryError(
-                SYNTAX_ERROR,
-                "Syntax error (Multi-statements are not allowed): one per request is accepted.",
+        if count_statements(handle, sql) > 1:
+            raise syntax_error(
+                "Syntax error (Multi-statements are not allowed): one per request is accepted."
             )
         if len(sql) <= _REMEMBERED_LENGTH:
             with self._lock:

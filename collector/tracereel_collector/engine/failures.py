@@ -3,44 +3,39 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 
-UNKNOWN_EXCEPTION = 1002
-NOT_IMPLEMENTED = 48
-SYNTAX_ERROR = 62
-BAD_ARGUMENTS = 36
-TIMEOUT_EXCEEDED = 159
-TOO_MANY_QUERIES = 202
-QUERY_IS_TOO_LARGE = 223
-CANNOT_DECOMPRESS = 271
-ACCESS_DENIED = 497
-AUTHENTICATION_FAILED = 516
 
-_NAMES = {
-    UNKNOWN_EXCEPTION: "UNKNOWN_EXCEPTION",
-    NOT_IMPLEMENTED: "NOT_IMPLEMENTED",
-    SYNTAX_ERROR: "SYNTAX_ERROR",
-    BAD_ARGUMENTS: "BAD_ARGUMENTS",
-    TOO_MANY_QUERIES: "TOO_MANY_SIMULTANEOUS_QUERIES",
-    QUERY_IS_TOO_LARGE: "QUERY_IS_TOO_LARGE",
-    73: "UNKNOWN_FORMAT",
-    115: "UNKNOWN_SETTING",
-    CANNOT_DECOMPRESS: "CANNOT_DECOMPRESS",
-    ACCESS_DENIED: "ACCESS_DENIED",
-    AUTHENTICATION_FAILED: "AUTHENTICATION_FAILED",
-}
+class Code(IntEnum):
+    """ClickHouse's error codes that the engine itself reports."""
+
+    BAD_ARGUMENTS = 36
+    NOT_IMPLEMENTED = 48
+    SYNTAX_ERROR = 62
+    UNKNOWN_FORMAT = 73
+    UNKNOWN_SETTING = 115
+    TOO_MANY_SIMULTANEOUS_QUERIES = 202
+    QUERY_IS_TOO_LARGE = 223
+    CANNOT_DECOMPRESS = 271
+    ACCESS_DENIED = 497
+    AUTHENTICATION_FAILED = 516
+    UNKNOWN_EXCEPTION = 1002
+
 
 # As in ClickHouse's exceptionCodeToHTTPStatus; codes not listed are 500.
 _STATUS = {
-    **dict.fromkeys(
-        (6, 25, 26, 27, 32, 33, 36, 38, 41, 53, 62, 72, 117, 167, 168, 271, 376, 444), 400
-    ),
-    AUTHENTICATION_FAILED: 401,
-    **dict.fromkeys((164, 497), 403),
-    **dict.fromkeys((46, 47, 50, 56, 60, 63, 73, 78, 81, 115, 336), 404),
-    TIMEOUT_EXCEEDED: 408,
-    QUERY_IS_TOO_LARGE: 413,
-    NOT_IMPLEMENTED: 501,
-    **dict.fromkeys((TOO_MANY_QUERIES, 209, 439), 503),
+    code: status
+    for status, codes in {
+        400: (6, 25, 26, 27, 32, 33, 36, 38, 41, 53, 62, 72, 117, 167, 168, 271, 376, 444),
+        401: (516,),
+        403: (164, 497),
+        404: (46, 47, 50, 56, 60, 63, 73, 78, 81, 115, 336),
+        408: (159,),
+        413: (223,),
+        501: (48,),
+        503: (202, 209, 439),
+    }.items()
+    for code in codes
 }
 _CODE = re.compile(r"Code: (\d+)")
 
@@ -54,6 +49,7 @@ class QueryError(Exception):
 
     @property
     def status(self) -> int:
+        """HTTP status of the response."""
         return _STATUS.get(self.code, 500)
 
     @property
@@ -62,8 +58,17 @@ class QueryError(Exception):
         message = str(self)
         if message.startswith("Code: "):
             return message
-        name = _NAMES.get(self.code, "UNKNOWN_EXCEPTION")
-        return f"Code: {self.code}. DB::Exception: {message} ({name})"
+        return f"Code: {self.code}. DB::Exception: {message} ({Code(self.code).name})"
+
+
+def denied(message: str) -> QueryError:
+    """Return the error of a request that reaches out of the store."""
+    return QueryError(Code.ACCESS_DENIED, message)
+
+
+def syntax_error(message: str) -> QueryError:
+    """Return the error of a text that is not one statement."""
+    return QueryError(Code.SYNTAX_ERROR, message)
 
 
 def from_engine(error: Exception) -> QueryError:
@@ -71,7 +76,7 @@ def from_engine(error: Exception) -> QueryError:
     text = str(error)
     found = _CODE.search(text)
     if found is None:
-        return QueryError(UNKNOWN_EXCEPTION, text or type(error).__name__)
+        return QueryError(Code.UNKNOWN_EXCEPTION, text or type(error).__name__)
     return QueryError(int(found[1]), text[found.start() :])
 
 

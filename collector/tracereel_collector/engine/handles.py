@@ -6,14 +6,13 @@ one statement and reset in one, after the response is sent.
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import chdb
 
-from tracereel_collector.engine.failures import engine_errors
+from tracereel_collector.engine.failures import QueryError, engine_errors
 
 VOLATILE = frozenset(
     {
@@ -27,11 +26,6 @@ VOLATILE = frozenset(
 Key = tuple[str, frozenset[tuple[str, str]]]
 
 
-def quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
 class HandlePool:
     """Lends handles; closes the oldest idle one beyond the limit."""
 
@@ -40,10 +34,10 @@ class HandlePool:
         self._base = dict(base)
         self._idle_limit = idle
         self._lock = threading.Lock()
-        self._idle: OrderedDict[int, tuple[Key, Any]] = OrderedDict()
+        self._idle: list[tuple[Key, Any]] = []
+        """Handles that are not lent, the oldest first."""
         # This handle is never lent: chDB shuts the engine down when its last handle closes.
         self._keeper = _connect(location)
-        self.opened = 0
 
     def command(self, sql: str) -> bytes:
         """Run an internal statement on the kept handle; for start-up and health checks only."""
@@ -71,50 +65,45 @@ class HandlePool:
             self._give_back(key, handle, volatile, keep=clean and not single_use)
 
     def close(self) -> None:
+        """Close all idle handles, which ends the engine."""
         with self._lock:
-            handles = [handle for _, handle in self._idle.values()]
-            self._idle.clear()
-        for handle in handles:
+            handles, self._idle = self._idle, []
+        for _, handle in handles:
             handle.close()
         self._keeper.close()
 
     def _take(self, key: Key) -> Any | None:
         with self._lock:
-            for identity in reversed(self._idle):
-                if self._idle[identity][0] == key:
-                    return self._idle.pop(identity)[1]
+            for index in reversed(range(len(self._idle))):
+                if self._idle[index][0] == key:
+                    return self._idle.pop(index)[1]
         return None
 
     def _open(self, database: str, settings: Mapping[str, str]) -> Any:
         handle = _connect(self._location)
         try:
-            self.opened += 1
             name = database.replace("\\", "\\\\").replace("`", "\\`")
             _run(handle, f"USE `{name}`")
             # readonly must be last: it forbids further changes of settings.
-            ordered = sorted(({**self._base, **settings}).items(), key=lambda s: s[0] == "readonly")
-            if ordered:
-                _run(handle, f"SET {_assignments(dict(ordered))}")
+            ordered = sorted({**self._base, **settings}.items(), key=lambda s: s[0] == "readonly")
+            _run(handle, f"SET {_assignments(dict(ordered))}")
         except BaseException:
             handle.close()
             raise
         return handle
 
     def _give_back(self, key: Key, handle: Any, volatile: Mapping[str, str], *, keep: bool) -> None:
-        surplus = None
         try:
-            if not keep:
-                handle.close()
-                return
-            if volatile:
+            if keep and volatile:
                 _run(handle, f"SET {', '.join(f'{name} = DEFAULT' for name in volatile)}")
-        except Exception:  # noqa: BLE001 - a handle we cannot clean is closed, never lent again
+        except QueryError:
+            keep = False  # a handle we cannot clean is closed, never lent again
+        if not keep:
             handle.close()
             return
         with self._lock:
-            self._idle[id(handle)] = (key, handle)
-            if len(self._idle) > self._idle_limit:
-                surplus = self._idle.popitem(last=False)[1][1]
+            self._idle.append((key, handle))
+            surplus = self._idle.pop(0)[1] if len(self._idle) > self._idle_limit else None
         if surplus is not None:
             surplus.close()
 
@@ -130,4 +119,7 @@ def _connect(location: str) -> Any:
 
 
 def _assignments(settings: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} = {quoted(value)}" for name, value in settings.items())
+    quoted = {
+        name: value.replace("\\", "\\\\").replace("'", "\\'") for name, value in settings.items()
+    }
+    return ", ".join(f"{name} = '{value}'" for name, value in quoted.items())

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import IO
 
-from tracereel_collector.engine.failures import QUERY_IS_TOO_LARGE, QueryError
+from tracereel_collector.engine.failures import Code, QueryError
 
 _PIECE = 1024 * 1024
 _PER_BODY = 16 * 1024 * 1024
@@ -23,6 +23,7 @@ class MemoryBudget:
         self._lock = threading.Lock()
 
     def take(self, count: int) -> bool:
+        """Take bytes; return False if too few are left."""
         with self._lock:
             if count > self._left:
                 return False
@@ -30,33 +31,31 @@ class MemoryBudget:
             return True
 
     def give(self, count: int) -> None:
+        """Return bytes."""
         with self._lock:
             self._left += count
 
 
 class RequestBody:
-    """Plain bytes of one request; close() frees memory and file."""
+    """Plain bytes of one request."""
 
-    def __init__(self, budget: MemoryBudget, *, directory: str = ".") -> None:
+    def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
-        self._directory = directory
         self._pieces: list[bytes] = []
         self._held = 0
         self._file: IO[bytes] | None = None
         self.size = 0
 
     @classmethod
-    def receive(
-        cls, chunks: Iterable[bytes], budget: MemoryBudget, *, limit: int, directory: str = "."
-    ) -> "RequestBody":
+    def receive(cls, chunks: Iterable[bytes], budget: MemoryBudget, *, limit: int) -> "RequestBody":
         """Receive a whole body; raise QueryError(223) beyond `limit` bytes."""
-        body = cls(budget, directory=directory)
+        body = cls(budget)
         try:
             for chunk in chunks:
                 body._append(chunk)
                 if body.size > limit:
                     raise QueryError(
-                        QUERY_IS_TOO_LARGE,
+                        Code.QUERY_IS_TOO_LARGE,
                         f"The body is over {limit} bytes after decompression; send less at once.",
                     )
         except BaseException:
@@ -75,19 +74,15 @@ class RequestBody:
                 break
         return bytes(got)
 
-    def pieces(self, start: int, end: int | None = None) -> Iterator[bytes]:
-        """Yield the bytes from `start` to `end`, in pieces of at most about 1 MiB."""
-        stop = self.size if end is None else min(end, self.size)
-        position = 0
+    def pieces(self, start: int) -> Iterator[bytes]:
+        """Yield the bytes from `start` on, in pieces of at most about 1 MiB."""
         for piece in self._all_pieces():
-            low, high = max(start - position, 0), min(stop - position, len(piece))
-            if low < high:
-                yield piece if high - low == len(piece) else piece[low:high]
-            position += len(piece)
-            if position >= stop:
-                return
+            if start < len(piece):
+                yield piece[start:]
+            start = max(start - len(piece), 0)
 
     def close(self) -> None:
+        """Free memory and file."""
         self._pieces.clear()
         self._budget.give(self._held)
         self._held = 0
@@ -102,7 +97,7 @@ class RequestBody:
                 self._held += len(chunk)
                 self._pieces.append(chunk)
                 return
-            self._file = tempfile.TemporaryFile(dir=self._directory, buffering=_PIECE)  # noqa: SIM115
+            self._file = tempfile.TemporaryFile(dir=".", buffering=_PIECE)  # noqa: SIM115
         self._file.write(chunk)
 
     def _all_pieces(self) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from urllib.parse import parse_qsl
 
 _HEAD_LIMIT = 2 * 1024 * 1024
@@ -11,19 +12,6 @@ _MAX_HEADERS = 200
 _MAX_PARAMETERS = 10_000
 _RECV = 256 * 1024
 _SMALL = 64 * 1024
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    413: "Request Entity Too Large",
-    500: "Internal Server Error",
-    501: "Not Implemented",
-    503: "Service Unavailable",
-}
 
 
 class ProtocolError(Exception):
@@ -32,6 +20,8 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
+    """Request line and headers; header names are in lower case."""
+
     method: str
     path: str
     query: dict[str, str]
@@ -39,10 +29,12 @@ class RequestHead:
     keep_alive: bool
 
     def header(self, name: str) -> str:
+        """Return a header's value; empty if it is missing."""
         return self.headers.get(name, "")
 
     @property
     def has_body(self) -> bool:
+        """Whether the head announces a body."""
         return self.header("content-length") not in {"", "0"} or "transfer-encoding" in self.headers
 
 
@@ -100,6 +92,7 @@ class Wire:
         self.body_left = False
 
     def answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """Send a whole response."""
         head = _answer_head(status, {**headers, "Content-Length": str(len(body))})
         if len(body) <= _SMALL:
             self._socket.sendall(head + body)
@@ -108,13 +101,16 @@ class Wire:
             self._socket.sendall(body)
 
     def begin_chunks(self, status: int, headers: Mapping[str, str]) -> None:
+        """Send the head of a response whose length is not known yet."""
         self._socket.sendall(_answer_head(status, {**headers, "Transfer-Encoding": "chunked"}))
 
     def chunk(self, data: bytes) -> None:
+        """Send a part of the body, unless it is empty."""
         if data:
             self._socket.sendall(b"%x\r\n" % len(data) + data + b"\r\n")
 
     def end_chunks(self) -> None:
+        """Send the end of the body."""
         self._socket.sendall(b"0\r\n\r\n")
 
     def linger(self, *, limit: int, seconds: float) -> None:
@@ -202,7 +198,7 @@ def _parse_head(raw: bytes) -> RequestHead:
 
 
 def _answer_head(status: int, headers: Mapping[str, str]) -> bytes:
-    lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}"]
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
     # A line break in a value would let the peer inject headers.
     lines += [
         f"{name}: {value}".replace("\r", " ").replace("\n", " ") for name, value in headers.items()

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from tracereel_collector.engine.failures import SYNTAX_ERROR, QueryError
+from tracereel_collector.engine.failures import syntax_error
 
 
 class TokenKind(Enum):
+    """Kinds of tokens."""
+
     WORD = "word"
     NAME = "name"
     STRING = "string"
@@ -23,6 +25,8 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
+    """Token and its place in the text."""
+
     kind: TokenKind
     text: bytes
     start: int
@@ -79,14 +83,11 @@ def tokens(sql: bytes, *, start: int = 0) -> Iterator[Token]:
                 position = after
                 continue
         found = _TOKEN.match(sql, position)
-        if found is None:  # pragma: no cover - the last alternative takes any byte
-            raise QueryError(SYNTAX_ERROR, f"Syntax error: unreadable at position {position + 1}.")
+        assert found is not None  # noqa: S101 - the last alternative takes any byte
         kind = _KINDS[str(found.lastgroup)]
         if kind is TokenKind.SIGN and found[0] in _OPENERS:
             what = _OPENERS[found[0]]
-            raise QueryError(
-                SYNTAX_ERROR, f"Syntax error: {what} at position {position + 1} is not closed."
-            )
+            raise syntax_error(f"Syntax error: {what} at position {position + 1} is not closed.")
         yield Token(kind, found[0], position, found.end())
         position = found.end()
 
@@ -104,6 +105,4 @@ def _after_comment(sql: bytes, start: int) -> int:
         position = edge.end()
         if depth == 0:
             return position
-    raise QueryError(
-        SYNTAX_ERROR, f"Syntax error: the comment at position {start + 1} is not closed."
-    )
+    raise syntax_error(f"Syntax error: the comment at position {start + 1} is not closed.")

@@ -14,8 +14,7 @@ class StoreInUseError(Exception):
 class StoreLock:
     """flock on a file with the holder's pid and start time. It is released if the holder dies."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
+    def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
@@ -42,8 +41,9 @@ class StoreLock:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"pid {os.getpid()}, started {started}\n".encode(), 0)
-        return cls(path, descriptor)
+        return cls(descriptor)
 
     def release(self) -> None:
+        """Release the lock and clear the file."""
         os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)

@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tracereel_collector.runtime.child_process import end_process
+
 RESERVE_BYTES: Final = 32 * 1024 * 1024
 _FIRST: Final = 1000
 """Highest possible score; raising a score needs no privilege."""
@@ -63,9 +65,5 @@ class MemoryReserve:
     def give_up(self) -> None:
         """Kill the reserve process, if there is one; safe to call twice."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        if process.stdin is not None:
-            process.stdin.close()
+        if process is not None:
+            end_process(process, grace=0)

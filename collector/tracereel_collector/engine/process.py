@@ -7,7 +7,6 @@ Another process holds the store: one line on stderr, exit 2.
 
 import argparse
 import os
-import select
 import signal
 import socket
 import sys
@@ -17,19 +16,26 @@ from urllib.parse import urlencode
 
 from tracereel_collector.engine.lock import StoreInUseError, StoreLock
 from tracereel_collector.engine.refusals import Rules
-from tracereel_collector.engine.settings import EngineSettings
+from tracereel_collector.engine.settings import (
+    BACKUP_DIR,
+    DATA_DIR,
+    LOCK_FILE,
+    SECRET_FILE,
+    WORK_DIR,
+    EngineSettings,
+)
+from tracereel_collector.runtime.child_process import READY, exit_with_parent
 from tracereel_collector.runtime.permissions import make_files_private
 
 if TYPE_CHECKING:
     from tracereel_collector.engine.handles import HandlePool
 
-READY = "ready"
 EXIT_FAILED = 1
 EXIT_STORE_IN_USE = 2
-EXIT_ORPHANED = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Run the engine until SIGTERM and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tracereel_collector.engine")
     parser.add_argument("--listen-fd", type=int, required=True, help="inherited listening socket")
     parser.add_argument("--parent", type=int, required=True, help="pid of the supervisor")
@@ -38,17 +44,21 @@ def main(arguments: list[str] | None = None) -> int:
     make_files_private()
     # Ctrl-C reaches the whole process group, but the parent decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_watch_parent, args=(given.parent,), daemon=True).start()
+    exit_with_parent(given.parent)
     settings = EngineSettings.from_json(given.settings)
     try:
-        lock = StoreLock.acquire(settings.lock_file, wait_seconds=settings.lock_wait_seconds)
+        lock = StoreLock.acquire(
+            settings.store_dir / LOCK_FILE, wait_seconds=settings.lock_wait_seconds
+        )
     except StoreInUseError as error:
         _complain(str(error))
         return EXIT_STORE_IN_USE
     try:
         _serve(settings, given.listen_fd)
     except Exception as error:  # noqa: BLE001 - the supervisor shows this line to the user
-        _complain(f"the engine cannot run on {settings.data_dir}: {type(error).__name__}: {error}")
+        _complain(
+            f"the engine cannot run on {settings.store_dir / DATA_DIR}: {type(error).__name__}: {error}"
+        )
         return EXIT_FAILED
     lock.release()
     # No interpreter shutdown: the engine's threads, or a statement still running, can hang it.
@@ -57,12 +67,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _serve(settings: EngineSettings, listen_fd: int) -> None:
     """Serve requests until SIGTERM."""
-    settings.work_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    settings.backup_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name in (WORK_DIR, BACKUP_DIR):
+        (settings.store_dir / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     # chDB writes __cache__ folders into the working directory.
-    os.chdir(settings.work_dir)
-    secret = settings.secret_file.read_text(encoding="ascii").strip()
-    ready = _only_ready_on_stdout()
+    os.chdir(settings.store_dir / WORK_DIR)
+    secret = (settings.store_dir / SECRET_FILE).read_text(encoding="ascii").strip()
+    # Only the ready line goes to stdout; other output goes to stderr.
+    ready = os.dup(1)
+    os.dup2(2, 1)
 
     # Lazy import: the supervisor imports this module and must not load chDB.
     from tracereel_collector.engine.execute import Executor
@@ -108,9 +120,9 @@ def location(settings: EngineSettings) -> str:
         "mark_cache_size": settings.mark_cache,
         "background_pool_size": threads,
         "background_schedule_pool_size": 2 * threads,
-        "backups.allowed_path": settings.backup_dir,
+        "backups.allowed_path": settings.store_dir / BACKUP_DIR,
     }
-    return f"{settings.data_dir}?{urlencode(options, safe='/')}"
+    return f"{settings.store_dir / DATA_DIR}?{urlencode(options, safe='/')}"
 
 
 def base_settings(settings: EngineSettings) -> dict[str, str]:
@@ -134,23 +146,6 @@ def _rules(pool: "HandlePool") -> Rules:
     return Rules.of(table_functions=functions.decode().split(), engines=engines.decode().split())
 
 
-def _only_ready_on_stdout() -> int:
-    """Return a descriptor for the ready line; redirect other output on stdout to stderr."""
-    ready = os.dup(1)
-    os.dup2(2, 1)
-    return ready
-
-
-def _watch_parent(parent: int) -> None:
-    """Exit when the parent dies. getppid is checked too: a sibling may hold the pipe open."""
-    while os.getppid() == parent:
-        readable, _, _ = select.select([0], [], [], 1.0)
-        if readable and not os.read(0, 1024):
-            break
-    os._exit(EXIT_ORPHANED)
-
-
 def _complain(message: str) -> None:
-    line = " ".join(message.split())
-    sys.stderr.write(f"{line}\n")
+    sys.stderr.write(" ".join(message.split()) + "\n")
     sys.stderr.flush()

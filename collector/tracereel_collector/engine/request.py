@@ -8,13 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-from tracereel_collector.engine.failures import (
-    ACCESS_DENIED,
-    BAD_ARGUMENTS,
-    NOT_IMPLEMENTED,
-    QUERY_IS_TOO_LARGE,
-    QueryError,
-)
+from tracereel_collector.engine.failures import Code, QueryError, denied, syntax_error
 from tracereel_collector.engine.http_body import RequestBody
 from tracereel_collector.engine.http_message import RequestHead
 from tracereel_collector.engine.refusals import REFUSED_FORMATS, Rules
@@ -83,7 +77,7 @@ def read_request(
     parameters = {name[6:]: value for name, value in fields.items() if name.startswith("param_")}
     for name in parameters:
         if not (name.isidentifier() and name.isascii()):
-            raise QueryError(BAD_ARGUMENTS, f"Parameter {name!r} is not a name.")
+            raise QueryError(Code.BAD_ARGUMENTS, f"Parameter {name!r} is not a name.")
     in_url = fields.get("query", "").encode("utf-8", "surrogateescape")
     statement, data = _statement(in_url, None if whole_body_is_form else body, rules, max_sql)
     check_identifiers(statement, parameters, rules)
@@ -94,7 +88,7 @@ def read_request(
         or "TabSeparated"
     )
     if not result_format.isidentifier() or result_format.lower() in REFUSED_FORMATS:
-        raise QueryError(73, f"Unknown format {result_format}.")
+        raise QueryError(Code.UNKNOWN_FORMAT, f"Unknown format {result_format}.")
     wanted = fields.get("database") or head.header("x-clickhouse-database") or database
     return EngineRequest(
         statement=statement,
@@ -112,7 +106,7 @@ def _settings(fields: Mapping[str, str], *, readonly: bool) -> dict[str, str]:
     for refused in ("compress", "decompress"):
         if fields.get(refused, "0") not in {"0", "false", ""}:
             raise QueryError(
-                NOT_IMPLEMENTED,
+                Code.NOT_IMPLEMENTED,
                 f"{refused}=1 (ClickHouse's own block compression) is not spoken here; use "
                 "Content-Encoding and Accept-Encoding.",
             )
@@ -125,7 +119,7 @@ def _settings(fields: Mapping[str, str], *, readonly: bool) -> dict[str, str]:
     if readonly:
         settings.setdefault("readonly", "2")
         if settings["readonly"] not in {"1", "2"}:
-            raise QueryError(ACCESS_DENIED, "GET is read-only; use POST to write.")
+            raise denied("GET is read-only; use POST to write.")
     return settings
 
 
@@ -147,7 +141,7 @@ def _statement(
         statement = parse(text, rules)
         return statement, _data_in(statement, text)
     if body is None or not body.size:
-        raise QueryError(62, "Syntax error: Empty query.")
+        raise syntax_error("Syntax error: Empty query.")
     if body.size > _PEEK:
         peeked = _insert_head(body.head(_PEEK), rules)
         if peeked is not None:
@@ -162,7 +156,7 @@ def _insert_head(start: bytes, rules: Rules) -> Statement | None:
     try:
         statement = parse(start, rules)
     except QueryError as error:
-        if error.code == ACCESS_DENIED:
+        if error.code == Code.ACCESS_DENIED:
             raise
         return None
     at = statement.data_start
@@ -189,7 +183,7 @@ def _limited(body: RequestBody, limit: int) -> bytes:
 
 def _too_long(size: int, limit: int) -> QueryError:
     return QueryError(
-        QUERY_IS_TOO_LARGE,
+        Code.QUERY_IS_TOO_LARGE,
         f"The statement has {size} bytes; up to {limit} are accepted (data goes behind FORMAT).",
     )
 
@@ -198,7 +192,7 @@ def _multipart(content_type: str, data: bytes) -> dict[str, str]:
     """Return the plain fields of a form."""
     boundary = content_type.partition("boundary=")[2].split(";")[0].strip().strip('"').encode()
     if not boundary:
-        raise QueryError(BAD_ARGUMENTS, "multipart/form-data without a boundary.")
+        raise QueryError(Code.BAD_ARGUMENTS, "multipart/form-data without a boundary.")
     fields: dict[str, str] = {}
     for part in (b"\r\n" + data).split(b"\r\n--" + boundary)[1:]:
         if part.startswith(b"--"):
@@ -206,8 +200,8 @@ def _multipart(content_type: str, data: bytes) -> dict[str, str]:
         head, _, value = part.partition(b"\r\n\r\n")
         name = _FIELD_NAME.search(head)
         if name is None:
-            raise QueryError(BAD_ARGUMENTS, "A part of the form has no name.")
+            raise QueryError(Code.BAD_ARGUMENTS, "A part of the form has no name.")
         if b"filename=" in head:
-            raise QueryError(NOT_IMPLEMENTED, "External data (files in a form) is not taken.")
+            raise QueryError(Code.NOT_IMPLEMENTED, "External data (files in a form) is not taken.")
         fields[name[1].decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
     return fields

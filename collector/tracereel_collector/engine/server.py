@@ -13,18 +13,12 @@ from dataclasses import dataclass
 
 from tracereel_collector.engine.compression import (
     Compressor,
-    chosen_encoding,
-    compressor,
+    NoCompression,
+    compressor_for,
     decompressed,
 )
 from tracereel_collector.engine.execute import Executor, StatementResult
-from tracereel_collector.engine.failures import (
-    AUTHENTICATION_FAILED,
-    QUERY_IS_TOO_LARGE,
-    TOO_MANY_QUERIES,
-    UNKNOWN_EXCEPTION,
-    QueryError,
-)
+from tracereel_collector.engine.failures import Code, QueryError
 from tracereel_collector.engine.http_body import MemoryBudget, RequestBody
 from tracereel_collector.engine.http_message import ProtocolError, RequestHead, Wire
 from tracereel_collector.engine.peers import Peer, Peers
@@ -51,10 +45,10 @@ class Server:
     """HTTP server with a thread per connection; the executor limits statements."""
 
     def __init__(self, listener: socket.socket, backend: Backend, settings: EngineSettings) -> None:
+        self.backend = backend
+        self.settings = settings
+        self.budget = MemoryBudget(settings.spool_memory_bytes)
         self._listener = listener
-        self._backend = backend
-        self._settings = settings
-        self._budget = MemoryBudget(settings.spool_memory_bytes)
         self._peers = Peers(
             max_known=settings.max_connections, max_unknown=settings.max_unknown_connections
         )
@@ -62,6 +56,7 @@ class Server:
         self._acceptor = threading.Thread(target=self._accept, name="accept", daemon=True)
 
     def start(self) -> None:
+        """Accept connections in a thread."""
         self._listener.setblocking(False)
         self._acceptor.start()
 
@@ -109,20 +104,19 @@ class Server:
 
     def _next_request(self, peer: Peer, wire: Wire) -> bool:
         """Handle one request; return False if the connection must close."""
-        settings = self._settings
+        settings = self.settings
         wait = settings.idle_seconds if peer.known else settings.head_seconds
         head = wire.read_head(first_byte_seconds=wait, seconds=settings.head_seconds)
         if head is None:
             return False
         wire.wait_at_most(settings.stall_seconds)
-        known = is_authentic(head, self._backend.secret)
+        known = is_authentic(head, self.backend.secret)
+        exchange = _Exchange(self, head, wire, known=known)
         if not self._peers.begin(peer, known=known):
             return False
         if known and not self._peers.has_room(peer):
-            limit = settings.max_connections
-            _refuse(wire, f"All {limit} connections are busy. Try again later.")
+            exchange.refuse()
             return False
-        exchange = _Exchange(head, wire, self._backend, settings, self._budget, known=known)
         complete = exchange.answer()
         if wire.body_left:
             limit, seconds = (64 * MIB, 10.0) if known else (MIB, 1.0)
@@ -134,22 +128,13 @@ class Server:
 class _Exchange:
     """One request and its response."""
 
-    def __init__(
-        self,
-        head: RequestHead,
-        wire: Wire,
-        backend: Backend,
-        settings: EngineSettings,
-        budget: MemoryBudget,
-        *,
-        known: bool,
-    ) -> None:
+    def __init__(self, server: Server, head: RequestHead, wire: Wire, *, known: bool) -> None:
+        self._backend = server.backend
+        self._settings = server.settings
+        self._budget = server.budget
         self._head = head
-        self._known = known
         self._wire = wire
-        self._backend = backend
-        self._settings = settings
-        self._budget = budget
+        self._known = known
         self._begun = False
 
     def answer(self) -> bool:
@@ -168,8 +153,15 @@ class _Exchange:
         except Exception as error:  # noqa: BLE001 - one bad request must not end the server
             if self._begun:
                 return False
-            self._fail(QueryError(UNKNOWN_EXCEPTION, f"{type(error).__name__}: {error}"))
+            self._fail(QueryError(Code.UNKNOWN_EXCEPTION, f"{type(error).__name__}: {error}"))
         return True
+
+    def refuse(self) -> None:
+        """Refuse a request because there are too many connections."""
+        message = f"All {self._settings.max_connections} connections are busy. Try again later."
+        self._wire.wait_at_most(1.0)
+        self._wire.body_left = True
+        self._fail(QueryError(Code.TOO_MANY_SIMULTANEOUS_QUERIES, message))
 
     def _ping(self) -> None:
         if self._head.path == "/health":
@@ -185,15 +177,11 @@ class _Exchange:
         self._wire.answer(200, headers, b"Ok.\n")
 
     def _demand_secret(self) -> None:
-        """Require the secret before the body is read.
-
-        Raises:
-            QueryError: the request does not carry the secret.
-        """
+        """Raise QueryError if the request has no secret, before its body is read."""
         if not self._known:
             self._wire.body_left = self._head.has_body
             raise QueryError(
-                AUTHENTICATION_FAILED,
+                Code.AUTHENTICATION_FAILED,
                 "Authentication failed: the password is in engine.secret of the store directory.",
             )
 
@@ -204,12 +192,14 @@ class _Exchange:
         chunks = self._wire.body(head)
         if head.method not in {"GET", "POST"}:
             self._wire.body_left = True
-            raise QueryError(36, f"Method {head.method} is not answered; GET and POST are.")
+            raise QueryError(
+                Code.BAD_ARGUMENTS, f"Method {head.method} is not answered; GET and POST are."
+            )
         length = head.header("content-length")
         if length.isdigit() and int(length) > settings.max_body_bytes:
             self._wire.body_left = True
             raise QueryError(
-                QUERY_IS_TOO_LARGE,
+                Code.QUERY_IS_TOO_LARGE,
                 f"The body has {length} bytes; up to {settings.max_body_bytes} are accepted.",
             )
         encoding = head.header("content-encoding").lower()
@@ -235,30 +225,28 @@ class _Exchange:
         if result.format is not None:
             headers["X-ClickHouse-Format"] = result.format
         headers["Content-Type"] = _content_type(result.format)
-        encoding = None
-        if self._head.query.get("enable_http_compression") == "1" and (
-            result.more is not None or len(result.body) >= _WORTH_COMPRESSING
-        ):
-            encoding = chosen_encoding(self._head.header("accept-encoding"))
-        squeeze = _NoCompression() if encoding is None else compressor(encoding)
-        if encoding is not None:
-            headers["Content-Encoding"] = encoding
+        compressor: Compressor = NoCompression()
+        worth = result.more is not None or len(result.body) >= _WORTH_COMPRESSING
+        wanted = worth and self._head.query.get("enable_http_compression") == "1"
+        if wanted and (chosen := compressor_for(self._head.header("accept-encoding"))):
+            headers["Content-Encoding"], compressor = chosen
         self._begun = True
         if result.more is None:
-            self._wire.answer(200, headers, squeeze.feed(result.body) + squeeze.finish())
+            body = compressor.compress(result.body) + compressor.flush()
+            self._wire.answer(200, headers, body)
         else:
-            self._send_stream(headers, result.body, result.more, squeeze)
+            self._send_stream(headers, result.body, result.more, compressor)
 
     def _send_stream(
-        self, headers: dict[str, str], first: bytes, more: Generator[bytes], squeeze: Compressor
+        self, headers: dict[str, str], first: bytes, more: Generator[bytes], compressor: Compressor
     ) -> None:
         tag = secrets.token_hex(8)
         headers["X-ClickHouse-Exception-Tag"] = tag
         try:
             self._wire.begin_chunks(200, headers)
-            self._wire.chunk(squeeze.feed(first))
+            self._wire.chunk(compressor.compress(first))
             for block in more:
-                self._wire.chunk(squeeze.feed(block))
+                self._wire.chunk(compressor.compress(block))
         except QueryError as error:
             # The status is already sent: the tag and the missing last chunk signal the error.
             text = error.text.encode()
@@ -268,11 +256,11 @@ class _Exchange:
                 len(text) + 1,
                 tag.encode(),
             )
-            self._wire.chunk(squeeze.feed(marked) + squeeze.finish())
+            self._wire.chunk(compressor.compress(marked) + compressor.flush())
             raise
         finally:
             more.close()
-        self._wire.chunk(squeeze.finish())
+        self._wire.chunk(compressor.flush())
         self._wire.end_chunks()
 
     def _fail(self, error: QueryError) -> None:
@@ -291,14 +279,6 @@ class _Exchange:
         }
 
 
-class _NoCompression:
-    def feed(self, data: bytes) -> bytes:
-        return data
-
-    def finish(self) -> bytes:
-        return b""
-
-
 def _content_type(result_format: str | None) -> str:
     name = (result_format or "").lower()
     if name.startswith("json"):
@@ -308,10 +288,3 @@ def _content_type(result_format: str | None) -> str:
     if name.startswith("csv"):
         return "text/csv; charset=UTF-8"
     return "application/octet-stream" if name else "text/plain; charset=UTF-8"
-
-
-def _refuse(wire: Wire, message: str) -> None:
-    error = QueryError(TOO_MANY_QUERIES, message)
-    headers = {"X-ClickHouse-Exception-Code": str(error.code), "Connection": "close"}
-    wire.wait_at_most(1.0)
-    wire.answer(error.status, headers, f"{error.text}\n".encode())

@@ -1,11 +1,14 @@
 """Engine settings: one frozen value, passed to the child process as JSON."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tracereel_collector.engine.memory import usable_memory
 
+LOCK_FILE, SECRET_FILE, ADDRESS_FILE = "engine.lock", "engine.secret", "engine.address"
+DATA_DIR, WORK_DIR, BACKUP_DIR = "clickhouse", "engine", "backups"
+"""Files and directories in the store directory."""
 MIB = 1024 * 1024
 _MEMORY_SHARE = 0.5
 _MEMORY_FLOOR = 256 * MIB
@@ -67,36 +70,13 @@ class EngineSettings:
     backoff_last_seconds: float = 5.0
 
     @property
-    def lock_file(self) -> Path:
-        return self.store_dir / "engine.lock"
-
-    @property
-    def secret_file(self) -> Path:
-        return self.store_dir / "engine.secret"
-
-    @property
-    def address_file(self) -> Path:
-        return self.store_dir / "engine.address"
-
-    @property
-    def data_dir(self) -> Path:
-        return self.store_dir / "clickhouse"
-
-    @property
-    def work_dir(self) -> Path:
-        return self.store_dir / "engine"
-
-    @property
-    def backup_dir(self) -> Path:
-        return self.store_dir / "backups"
-
-    @property
     def insert_bytes(self) -> int:
         """Most bytes of one insert, which takes many times its size in memory."""
         return self.server_memory // 32
 
     @property
     def server_memory(self) -> int:
+        """Bytes that the engine may use, as configured or by default."""
         return self.max_server_memory or default_memory()
 
     @property
@@ -105,12 +85,11 @@ class EngineSettings:
         return min(self.mark_cache_bytes, self.server_memory // 4)
 
     def to_json(self) -> str:
+        """Serialise for the child's command line."""
         return json.dumps({**asdict(self), "store_dir": str(self.store_dir)})
 
     @classmethod
     def from_json(cls, text: str) -> "EngineSettings":
+        """Parse the result of `to_json`."""
         values = json.loads(text)
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(set(values) - known):
-            raise ValueError(f"unknown engine settings {unknown}; known are {sorted(known)}")
         return cls(**{**values, "store_dir": Path(values["store_dir"])})

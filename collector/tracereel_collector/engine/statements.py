@@ -11,18 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from tracereel_collector.engine.failures import (
-    ACCESS_DENIED,
-    NOT_IMPLEMENTED,
-    SYNTAX_ERROR,
-    QueryError,
-)
+from tracereel_collector.engine.failures import Code, QueryError, denied, syntax_error
 from tracereel_collector.engine.lexer import Token, TokenKind, tokens
 from tracereel_collector.engine.refusals import (
     CREATABLE,
     FILTER_SETTINGS,
     INNER_ENGINES,
     REFUSED_SETTINGS,
+    ROW_STATEMENTS,
     SCHEMA_SETTINGS,
     SESSION_STATEMENTS,
     STATEMENTS,
@@ -59,16 +55,8 @@ class Statement:
 
     @property
     def returns_rows(self) -> bool:
-        return self.keyword in {
-            "SELECT",
-            "WITH",
-            "SHOW",
-            "DESCRIBE",
-            "DESC",
-            "EXPLAIN",
-            "EXISTS",
-            "CHECK",
-        }
+        """Whether the statement has a result, even if it is empty."""
+        return self.keyword in ROW_STATEMENTS
 
 
 def parse(sql: bytes, rules: Rules) -> Statement:
@@ -85,7 +73,7 @@ def _parsed(sql: bytes, rules: Rules) -> Statement:
     stream = tokens(sql)
     first = next(stream, None)
     if first is None:
-        raise QueryError(SYNTAX_ERROR, "Syntax error: Empty query.")
+        raise syntax_error("Syntax error: Empty query.")
     keyword = "SELECT" if first.text == b"(" else first.word
     if keyword == "INSERT":
         return _parse_insert(sql, first, stream, rules)
@@ -117,10 +105,9 @@ def check_identifiers(statement: Statement, parameters: dict[str, str], rules: R
             and plain not in rules.functions
         ):
             continue
-        raise QueryError(
-            ACCESS_DENIED,
+        raise denied(
             f"Identifier parameter {name} = {value!r} is refused: letters, digits, '_', '-' and "
-            "'.' are accepted, outside of the database `default`, whose names are files.",
+            "'.' are accepted, outside of the database `default`, whose names are files."
         )
 
 
@@ -128,19 +115,14 @@ def check_settings(settings: dict[str, str]) -> None:
     """Refuse request settings that open files or change the guard."""
     for name, value in settings.items():
         if not name.isidentifier() or not name.isascii():
-            raise QueryError(115, f"Setting {name!r} is not a name of a setting.")
+            raise QueryError(Code.UNKNOWN_SETTING, f"Setting {name!r} is not a name of a setting.")
         if name in REFUSED_SETTINGS:
-            raise QueryError(
-                ACCESS_DENIED, f"Setting {name} is refused: it reaches files or changes the guard."
-            )
+            raise denied(f"Setting {name} is refused: it reaches files or changes the guard.")
         if name in SCHEMA_SETTINGS and settings.get("format_schema_source") != "string":
-            raise QueryError(
-                ACCESS_DENIED,
-                f"Setting {name} is accepted only beside format_schema_source = 'string'.",
-            )
+            raise denied(f"Setting {name} is accepted only beside format_schema_source = 'string'.")
         # Their values are expressions inside strings, which the lexer does not parse.
         if name in FILTER_SETTINGS and "(" in value:
-            raise QueryError(ACCESS_DENIED, f"Setting {name} is accepted without function calls.")
+            raise denied(f"Setting {name} is accepted without function calls.")
 
 
 def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rules) -> Statement:
@@ -150,9 +132,7 @@ def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rule
     for token in stream:
         previous = seen[-1].word
         if token.text == b";":
-            raise QueryError(
-                SYNTAX_ERROR, "Syntax error: INSERT needs FORMAT and data, VALUES, or SELECT."
-            )
+            raise syntax_error("Syntax error: INSERT needs FORMAT and data, VALUES, or SELECT.")
         seen.append(token)
         depth += _depth(token)
         if depth or previous in {"INTO", "TABLE"} or seen[-2].text == b".":
@@ -189,9 +169,9 @@ def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rule
             seen, end = _one_statement(sql, seen, stream)
             _check_tokens(seen, rules, backup=False)
             if _result_format(seen) is not None:
-                raise QueryError(NOT_IMPLEMENTED, "INSERT ... SELECT takes no FORMAT here.")
+                raise QueryError(Code.NOT_IMPLEMENTED, "INSERT ... SELECT takes no FORMAT here.")
             return Statement(keyword="INSERT", sql=_text(sql[:end]), identifiers=_identifiers(seen))
-    raise QueryError(SYNTAX_ERROR, "Syntax error: INSERT needs FORMAT and data, VALUES, or SELECT.")
+    raise syntax_error("Syntax error: INSERT needs FORMAT and data, VALUES, or SELECT.")
 
 
 def _one_statement(
@@ -204,10 +184,9 @@ def _one_statement(
             continue
         for rest in stream:
             if rest.text != b";":
-                raise QueryError(
-                    SYNTAX_ERROR,
+                raise syntax_error(
                     f"Syntax error (Multi-statements are not allowed): position {token.start + 1} "
-                    "ends the statement, and one statement per request is accepted.",
+                    "ends the statement, and one statement per request is accepted."
                 )
         return seen, token.start
     return seen, len(sql)
@@ -216,21 +195,19 @@ def _one_statement(
 def _check_keyword(keyword: str, seen: list[Token]) -> None:
     if keyword in SESSION_STATEMENTS:
         raise QueryError(
-            NOT_IMPLEMENTED,
+            Code.NOT_IMPLEMENTED,
             f"{keyword} is refused: no session is kept. Send settings and database with each "
             "request.",
         )
     if keyword not in STATEMENTS:
         came = seen[0].text[:40].decode("utf-8", "replace")
-        raise QueryError(
-            SYNTAX_ERROR,
+        raise syntax_error(
             f"Syntax error: a statement cannot begin with {came!r}; accepted are "
-            f"{sorted(STATEMENTS)}.",
+            f"{sorted(STATEMENTS)}."
         )
     if keyword == "SYSTEM" and (len(seen) < 2 or seen[1].word not in SYSTEM_COMMANDS):
-        raise QueryError(
-            ACCESS_DENIED,
-            f"This SYSTEM command is refused; accepted are SYSTEM {sorted(SYSTEM_COMMANDS)}.",
+        raise denied(
+            f"This SYSTEM command is refused; accepted are SYSTEM {sorted(SYSTEM_COMMANDS)}."
         )
 
 
@@ -241,10 +218,9 @@ def _check_tokens(seen: list[Token], rules: Rules, *, backup: bool) -> None:
             name = _plain(token)
             to_archive = backup and previous in {"TO", "FROM"} and name == "file"
             if (name is None or name in rules.functions) and not to_archive:
-                raise QueryError(
-                    ACCESS_DENIED,
+                raise denied(
                     f"Function {token.text[:60].decode('utf-8', 'replace')} is refused: it reaches "
-                    "files, the network or the process.",
+                    "files, the network or the process."
                 )
         if following.text == b"." and token.kind in {
             TokenKind.WORD,
@@ -254,23 +230,21 @@ def _check_tokens(seen: list[Token], rules: Rules, *, backup: bool) -> None:
             after = seen[index + 2] if index + 2 < len(seen) else None
             number = after is None or after.kind is TokenKind.NUMBER
             if not number and _plain(token) in {None, "default"}:
-                raise QueryError(
-                    ACCESS_DENIED,
-                    "Database `default` is refused: its table names are files. Use another one.",
+                raise denied(
+                    "Database `default` is refused: its table names are files. Use another one."
                 )
         if following.word in {"INFILE", "OUTFILE"} and token.word in {"FROM", "INTO"}:
-            raise QueryError(ACCESS_DENIED, f"{token.word} {following.word} is refused.")
+            raise denied(f"{token.word} {following.word} is refused.")
         if token.word == "PARALLEL" and following.word == "WITH":
-            raise QueryError(SYNTAX_ERROR, "Syntax error: PARALLEL WITH joins several statements.")
+            raise syntax_error("Syntax error: PARALLEL WITH joins several statements.")
         value = seen[index + 2] if index + 2 < len(seen) else token
         hidden_call = (
             _plain(token) == "filter" and value.kind is TokenKind.STRING and b"(" in value.text
         )
         if following.text == b"=" and (hidden_call or _plain(token) in _NOT_INSIDE):
-            raise QueryError(
-                ACCESS_DENIED,
+            raise denied(
                 f"Setting {_plain(token)} is refused inside a statement; format_schema and filters "
-                "are accepted beside it.",
+                "are accepted beside it."
             )
 
 
@@ -278,22 +252,18 @@ def _check_create(seen: list[Token], rules: Rules) -> None:
     words = [token.word for token in seen[:5] if token.word not in {"OR", "REPLACE"}]
     kind = words[1] if len(words) > 1 and words[0] in {"CREATE", "ATTACH"} else words[0]
     if kind not in CREATABLE:
-        raise QueryError(
-            ACCESS_DENIED,
-            f"{seen[0].word} {kind or '?'} is refused; accepted are {sorted(CREATABLE)}.",
-        )
+        raise denied(f"{seen[0].word} {kind or '?'} is refused; accepted are {sorted(CREATABLE)}.")
     for index, token in enumerate(seen[:-1]):
         if seen[0].word == "ATTACH" and token.word == "FROM":
-            raise QueryError(ACCESS_DENIED, "ATTACH ... FROM is refused: it names a file.")
+            raise denied("ATTACH ... FROM is refused: it names a file.")
         if token.word != "ENGINE":
             continue
         at = index + 2 if seen[index + 1].text == b"=" else index + 1
         engine = _plain(seen[at]) if at < len(seen) else ""
         if engine is None or engine in rules.engines:
-            raise QueryError(
-                ACCESS_DENIED,
+            raise denied(
                 f"Engine {engine or 'with escapes in its name'} is refused: accepted are the "
-                f"MergeTree family and {sorted(INNER_ENGINES)}.",
+                f"MergeTree family and {sorted(INNER_ENGINES)}."
             )
 
 
@@ -338,6 +308,4 @@ def _text(sql: bytes) -> str:
     try:
         return sql.decode("utf-8").strip()
     except UnicodeDecodeError as error:
-        raise QueryError(
-            SYNTAX_ERROR, f"Syntax error: the statement is not UTF-8: {error.reason}."
-        ) from None
+        raise syntax_error(f"Syntax error: the statement is not UTF-8: {error.reason}.") from None

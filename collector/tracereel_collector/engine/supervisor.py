@@ -4,7 +4,6 @@ It binds the port and keeps it, so clients that connect while the engine restart
 instead of being refused.
 """
 
-import contextlib
 import os
 import secrets
 import signal
@@ -22,10 +21,10 @@ from typing import Literal, Self
 from tracereel._export.http_client import HTTP_ERRORS, HttpConnection
 from tracereel_collector.engine.memory import machine_memory, usable_memory
 from tracereel_collector.engine.oom import MemoryReserve, kill_first
-from tracereel_collector.engine.process import EXIT_STORE_IN_USE, READY
-from tracereel_collector.engine.settings import EngineSettings
+from tracereel_collector.engine.process import EXIT_STORE_IN_USE
+from tracereel_collector.engine.settings import ADDRESS_FILE, SECRET_FILE, EngineSettings
 from tracereel_collector.errors import StartupError
-from tracereel_collector.runtime.pipes import can_be_read
+from tracereel_collector.runtime.child_process import child_environment, end_process, wait_ready
 
 State = Literal["new", "starting", "running", "restarting", "stopped", "failed"]
 OnEvent = Callable[[str, Mapping[str, object]], None]
@@ -74,7 +73,7 @@ class Supervisor:
     def pid(self) -> int | None:
         """Pid of the engine process; None if there is none."""
         child = self._child
-        return child.pid if child is not None and child.running else None
+        return child.pid if child is not None and child.exit_code is None else None
 
     def start(self) -> None:
         """Start the engine and wait until it is ready; raise EngineStartError on failure."""
@@ -83,15 +82,15 @@ class Supervisor:
                 return
             self.state = "starting"
             self._stopping.clear()
+            store_dir = self.settings.store_dir
             try:
-                _check_path(self.settings.store_dir)
-                self.settings.store_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self.secret = keep_secret(self.settings.secret_file)
+                _check_path(store_dir)
+                store_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self.secret = keep_secret(store_dir / SECRET_FILE)
                 self._listener = self._bind()
                 # For commands that use the data directory while another process runs the engine.
-                self.settings.address_file.write_text(
-                    f"{self.host} {self.port}\n", encoding="ascii"
-                )
+                address = f"{self.host} {self.port}\n"
+                (store_dir / ADDRESS_FILE).write_text(address, encoding="ascii")
                 self._child = self._launch()
             except (EngineStartError, OSError) as error:
                 self.state = "failed"
@@ -155,7 +154,9 @@ class Supervisor:
         """Start a child and wait until it is ready."""
         if self._listener is None:
             raise EngineStartError("the engine's port is closed")
-        child = _Child(self.settings, self._listener, on_line=self._heard)
+        child = _Child(
+            self.settings, self._listener, on_line=lambda line: self._tell("engine.said", line=line)
+        )
         try:
             problem = child.wait_ready(self.settings.start_seconds, self._stopping)
         except BaseException:  # Ctrl-C while starting: only this frame has the child yet
@@ -240,9 +241,6 @@ class Supervisor:
         if usable_memory() < machine_memory() and self._reserve.keep():
             self._tell("engine.memory_reserve_taken", advice=SHORT)
 
-    def _heard(self, line: str) -> None:
-        self._tell("engine.said", line=line)
-
     def _tell(self, event: str, **fields: object) -> None:
         if self._on_event is None:
             return
@@ -264,10 +262,11 @@ class _Child:
         self, settings: EngineSettings, listener: socket.socket, *, on_line: Callable[[str], None]
     ) -> None:
         descriptor = listener.fileno()
+        # An absolute path, as the child changes its working directory.
+        resolved = replace(settings, store_dir=settings.store_dir.resolve())
         command = [sys.executable, "-m", "tracereel_collector.engine"]
         command += ["--listen-fd", str(descriptor), "--parent", str(os.getpid())]
-        resolved = Path(settings.store_dir).resolve()
-        command += ["--settings", _with_store(settings, resolved).to_json()]
+        command += ["--settings", resolved.to_json()]
         self.gone = threading.Event()
         """Set when the process has exited, or to make the monitor return."""
         self._words: deque[str] = deque(maxlen=20)
@@ -278,16 +277,12 @@ class _Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=(descriptor,),
-            env=child_environment(),
+            env={"JE_MALLOC_CONF": KEEP_MEMORY, **child_environment()},
         )
         self.pid = self._process.pid
         kill_first(self.pid)
         self._listening = threading.Thread(target=self._listen, name="engine-stderr", daemon=True)
         self._listening.start()
-
-    @property
-    def running(self) -> bool:
-        return self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
@@ -299,53 +294,32 @@ class _Child:
 
     def wait_ready(self, seconds: float, stopping: threading.Event) -> str | None:
         """Wait for the ready line; return None, or the problem."""
-        deadline = time.monotonic() + seconds
-        pipe = self._process.stdout
-        if pipe is None:
-            return "the engine has no stdout"
-        while time.monotonic() < deadline and not stopping.is_set():
-            if not can_be_read(pipe.fileno(), within=0.2):
-                continue
-            if pipe.readline().decode("utf-8", "replace").strip() == READY:
-                return None
-            self._process.wait()
-            self._listening.join(2.0)
-            code = self._process.returncode
-            if code == EXIT_STORE_IN_USE and self.last_words:
-                return self.last_words
-            return (
-                f"the engine exited with {code} while starting: {self.last_words or 'no message'}"
-            )
+        if wait_ready(self._process, seconds=seconds, stopping=stopping):
+            return None
         if stopping.is_set():
             return "stopped while starting"
-        return f"the engine was not ready within {seconds:g} s: {self.last_words or 'no message'}"
+        if self.exit_code is None:
+            message = f"was not ready within {seconds:g} s"
+        else:
+            self._listening.join(2.0)
+            message = f"exited with {self.exit_code} while starting"
+            if self.exit_code == EXIT_STORE_IN_USE and self.last_words:
+                return self.last_words
+        return f"the engine {message}: {self.last_words or 'no message'}"
 
     def end(self, *, grace: float) -> None:
-        """Terminate the process, kill it after `grace` seconds, and close its pipes."""
-        if grace > 0 and self.running:
-            self._process.terminate()
-            try:
-                self._process.wait(grace)
-            except subprocess.TimeoutExpired:
-                pass  # killed below
-        if self.running:
-            self._process.kill()
-        self._process.wait()
+        """Terminate the process, and kill it after `grace` seconds."""
+        end_process(self._process, grace=grace)
         self._listening.join(2.0)
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
 
     def _listen(self) -> None:
         """Forward lines of stderr; its end means that the process exits."""
-        pipe = self._process.stderr
-        if pipe is not None:
+        assert self._process.stderr is not None  # noqa: S101 - stderr is a pipe
+        with self._process.stderr as pipe:
             for raw in pipe:
-                line = raw.decode("utf-8", "replace").rstrip()
-                if line:
-                    self._words.append(line[:2000])
-                    self._on_line(line[:2000])
+                if line := raw.decode("utf-8", "replace").rstrip()[:2000]:
+                    self._words.append(line)
+                    self._on_line(line)
         self._process.wait()
         self.gone.set()
 
@@ -375,19 +349,3 @@ def _check_path(store_dir: Path) -> None:
             f"the store directory {store_dir} contains {' and '.join(found)}",
             hint="choose a path without ? and &",
         )
-
-
-def _with_store(settings: EngineSettings, store_dir: Path) -> EngineSettings:
-    """Return settings with an absolute path, as the child changes its working directory."""
-    return replace(settings, store_dir=store_dir)
-
-
-def child_environment() -> dict[str, str]:
-    """Return an environment in which the child finds this package."""
-    root = str(Path(__file__).resolve().parents[2])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {
-        "JE_MALLOC_CONF": KEEP_MEMORY,
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-    }

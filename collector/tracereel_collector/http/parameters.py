@@ -7,7 +7,7 @@ from fastapi import Query
 from pydantic import BaseModel, ValidationError
 
 from tracereel_collector.errors import BadRequestError, TooLargeError
-from tracereel_collector.query.scored import WIDEST
+from tracereel_collector.query.filters import WIDEST
 
 Model = TypeVar("Model", bound=BaseModel)
 WAIT_SECONDS = 10.0

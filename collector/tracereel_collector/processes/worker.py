@@ -8,17 +8,15 @@ import os
 import signal
 import socket
 import sys
-import threading
 from pathlib import Path
 
 from tracereel_collector.app import Collector
 from tracereel_collector.errors import StartupError
 from tracereel_collector.processes.http_server import doors_beside, serve_until_signal
+from tracereel_collector.runtime.child_process import READY, exit_with_parent
 from tracereel_collector.runtime.permissions import make_files_private
-from tracereel_collector.startup.worker_bootstrap import READY, Link
+from tracereel_collector.startup.worker_bootstrap import Link
 from tracereel_collector.telemetry import configure_logging, name_thread, share_metrics
-
-EXIT_ORPHANED = 3
 
 
 def main() -> int:
@@ -28,7 +26,7 @@ def main() -> int:
     configure_logging()
     make_files_private()
     link = Link.parse(_first_line())
-    threading.Thread(target=_watch_parent, name="watch-parent", daemon=True).start()
+    exit_with_parent(os.getppid())
     name_thread("door")
     share_metrics(Path(link.metrics_dir), slot=f"worker{link.slot}")
     listening = socket.socket(fileno=link.listen_fd)
@@ -52,8 +50,7 @@ def main() -> int:
 
 
 def _say_ready() -> None:
-    sys.stdout.write(f"{READY}\n")
-    sys.stdout.flush()
+    os.write(1, f"{READY}\n".encode())
 
 
 def _first_line() -> bytes:
@@ -61,12 +58,6 @@ def _first_line() -> bytes:
     while not line.endswith(b"\n") and (part := os.read(0, 65536)):
         line += part
     return line
-
-
-def _watch_parent() -> None:
-    while os.read(0, 4096):
-        pass
-    os._exit(EXIT_ORPHANED)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Pool of worker processes: one per listening socket, restarted when one dies."""
 
+import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -12,11 +12,10 @@ from socket import socket
 
 import structlog
 
-from tracereel_collector.engine.supervisor import child_environment
 from tracereel_collector.errors import StartupError
-from tracereel_collector.runtime.pipes import can_be_read
+from tracereel_collector.runtime.child_process import child_environment, end_process, wait_ready
 from tracereel_collector.runtime.wakeup_pipes import WakeupPipe
-from tracereel_collector.startup.worker_bootstrap import READY, Link
+from tracereel_collector.startup.worker_bootstrap import Link
 
 log = structlog.get_logger(__name__)
 
@@ -48,11 +47,7 @@ class WorkerPool:
         self.restarts = 0
 
     def start(self) -> None:
-        """Start all workers and wait until each accepts connections.
-
-        Raises:
-            StartupError: a worker cannot start.
-        """
+        """Start all workers and wait until each is ready; raise StartupError if one is not."""
         for slot in self._slots:
             self._launch(slot)
         for slot in self._slots:
@@ -69,15 +64,12 @@ class WorkerPool:
         self._stopping.set()
         processes = [slot.process for slot in self._slots if slot.process is not None]
         for process in processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
+            process.terminate()
         deadline = time.monotonic() + timeout + KILL_MARGIN
         for process in processes:
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process, grace=0)
         for watcher in self._watchers:
             watcher.join(KILL_MARGIN)
         for slot in self._slots:
@@ -86,40 +78,34 @@ class WorkerPool:
     def tell_delivered(self) -> None:
         """Wake up requests in all workers that wait for delivery."""
         for slot in self._slots:
-            bell = slot.delivered
-            if bell is not None:
-                bell.ring()
+            if (pipe := slot.delivered) is not None:
+                pipe.ring()
 
     def _launch(self, slot: _Slot) -> None:
-        heard, rung = os.pipe()
+        delivered_fd, wakeup_fd = os.pipe()
         listening_fd = slot.listening.fileno()
-        link = self._make_link(slot.number, listening_fd, self._bell_fd, heard)
+        link = self._make_link(slot.number, listening_fd, self._bell_fd, delivered_fd)
         process = subprocess.Popen(
             [sys.executable, "-m", "tracereel_collector.processes.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pass_fds=(listening_fd, self._bell_fd, heard),
+            pass_fds=(listening_fd, self._bell_fd, delivered_fd),
             env=child_environment(),
         )
-        os.close(heard)
-        slot.process, slot.delivered = process, WakeupPipe(rung)
-        try:
-            assert process.stdin is not None  # noqa: S101 - stdin is a pipe
+        os.close(delivered_fd)
+        slot.process, slot.delivered = process, WakeupPipe(wakeup_fd)
+        assert process.stdin is not None  # noqa: S101 - stdin is a pipe
+        with contextlib.suppress(BrokenPipeError):  # it exited at once; `_wait_ready` reports it
             process.stdin.write(link.line())
             process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it exited at once; `_wait_ready` reports it
 
     def _wait_ready(self, slot: _Slot) -> None:
         process = slot.process
-        assert process is not None and process.stdout is not None  # noqa: S101, PT018 - launched
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and not self._stopping.is_set():
-            if not can_be_read(process.stdout.fileno(), within=0.2):
-                continue
-            if process.stdout.readline().decode().strip() == READY:
-                return
-            raise StartupError(f"worker {slot.number} ended with {process.wait()} while starting")
+        assert process is not None  # noqa: S101 - launched
+        if wait_ready(process, seconds=START_SECONDS, stopping=self._stopping):
+            return
+        if (status := process.poll()) is not None:
+            raise StartupError(f"worker {slot.number} ended with {status} while starting")
         raise StartupError(f"worker {slot.number} was not ready within {START_SECONDS:g} s")
 
     def _watch(self, slot: _Slot) -> None:
@@ -148,18 +134,9 @@ class WorkerPool:
 
     @staticmethod
     def _clear(slot: _Slot) -> None:
-        process, bell = slot.process, slot.delivered
+        process, pipe = slot.process, slot.delivered
         slot.process = slot.delivered = None
-        if bell is not None:
-            bell.close()
-        if process is None:
-            return
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except OSError:
-                    pass  # the reader of the unflushed bytes is gone
+        if pipe is not None:
+            pipe.close()
+        if process is not None:
+            end_process(process, grace=0)

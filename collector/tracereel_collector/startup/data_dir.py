@@ -9,8 +9,8 @@ import structlog
 
 from tracereel_collector.config import Settings
 from tracereel_collector.engine.lock import StoreInUseError, StoreLock
-from tracereel_collector.engine.settings import EngineSettings
-from tracereel_collector.engine.supervisor import EngineStartError, Supervisor
+from tracereel_collector.engine.settings import ADDRESS_FILE, SECRET_FILE, EngineSettings
+from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StartupError
 from tracereel_collector.query.user_sql import SqlLimits
 from tracereel_collector.queue import QueueLimits
@@ -156,10 +156,10 @@ def _lock(data_dir: Path, *, make: bool) -> StoreLock:
 
 
 def _address_of_running(data_dir: Path) -> StoreAddress:
-    files = EngineSettings(store_dir=data_dir / STORE_DIR)
+    store_dir = data_dir / STORE_DIR
     try:
-        host, port = files.address_file.read_text(encoding="ascii").split()
-        secret = files.secret_file.read_text(encoding="ascii").strip()
+        host, port = (store_dir / ADDRESS_FILE).read_text(encoding="ascii").split()
+        secret = (store_dir / SECRET_FILE).read_text(encoding="ascii").strip()
         return StoreAddress(
             host=host, port=int(port), username="tracereel", password=secret, database=DATABASE
         )
@@ -168,17 +168,3 @@ def _address_of_running(data_dir: Path) -> StoreAddress:
             f"a collector holds {data_dir}, but its store cannot be found: {error}",
             hint="is it starting, or does it use a ClickHouse server?",
         ) from error
-
-
-__all__ = [
-    "QUEUE_FILE",
-    "EngineStartError",
-    "ReachedStore",
-    "clock_of",
-    "engine_address",
-    "held",
-    "maintenance_store",
-    "queue_limits",
-    "reached_store",
-    "start_engine",
-]

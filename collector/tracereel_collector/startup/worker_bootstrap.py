@@ -7,8 +7,6 @@ from pydantic import TypeAdapter
 from tracereel_collector.config import Settings
 from tracereel_collector.store.clickhouse import StoreAddress
 
-READY = "ready"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:

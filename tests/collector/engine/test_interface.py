@@ -330,7 +330,7 @@ def test_eight_threads_at_once(connect: Connect, table: str) -> None:
 
 def test_backups_stay_in_their_directory(client: Any, engine: Supervisor, table: str) -> None:
     client.command("BACKUP TABLE t TO File('first')")
-    assert (engine.settings.backup_dir / "first").exists()
+    assert (engine.settings.store_dir / "backups" / "first").exists()
     assert code_of(lambda: client.command("BACKUP TABLE t TO File('/tmp/out')")) == 36
     assert code_of(lambda: client.command("BACKUP TABLE t TO File('../../out')")) == 36
 

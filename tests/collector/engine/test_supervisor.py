@@ -78,8 +78,11 @@ def test_stop_is_safe_without_start_and_twice(settings: EngineSettings) -> None:
     supervisor.start()
     pid, port = supervisor.pid, supervisor.port
     assert pid is not None
-    assert (supervisor.state, settings.secret_file.stat().st_mode & 0o777) == ("running", 0o600)
-    assert f"pid {pid}, started " in settings.lock_file.read_text()
+    assert (supervisor.state, (settings.store_dir / "engine.secret").stat().st_mode & 0o777) == (
+        "running",
+        0o600,
+    )
+    assert f"pid {pid}, started " in (settings.store_dir / "engine.lock").read_text()
     supervisor.stop()
     supervisor.stop()
     assert (supervisor.state, supervisor.pid, alive(pid)) == ("stopped", None, False)
@@ -242,7 +245,7 @@ def test_a_path_that_chdb_would_misread_is_a_start_error(tmp_path: Path, name: s
 def test_a_path_with_spaces_quotes_and_umlauts_is_fine(tmp_path: Path) -> None:
     with Supervisor(EngineSettings(store_dir=tmp_path / "ein 'süßer' % + # name")) as supervisor:
         assert connect_to(supervisor).command("SELECT 1") == 1
-        assert supervisor.settings.data_dir.is_dir()
+        assert (supervisor.settings.store_dir / "clickhouse").is_dir()
 
 
 def test_a_failing_listener_does_not_leave_the_engine_unwatched(settings: EngineSettings) -> None:

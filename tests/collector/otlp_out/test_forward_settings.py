@@ -23,7 +23,7 @@ from tracereel_collector.otlp_out.forward.target import (
 def test_a_url_names_the_endpoint(url, expected):
     target = parse_target(url, "")
 
-    assert (target.host, target.port, target.secure, target.path_of("traces")) == expected
+    assert (target.host, target.port, target.secure, f"{target.path}/v1/traces") == expected
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ LEAST_EXECUTIONS: Final = 3
 LEAST_USD_PER_HOUR: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AlertCondition:
     """Limit and how long it must be crossed; named as in the Prometheus rules."""
 
@@ -32,42 +32,19 @@ class AlertCondition:
 
 WARNING, CRITICAL = "warning", "critical"
 CONDITIONS: Final = {
-    "StoreLagging": AlertCondition(
-        limit=60, seconds=300, severity=WARNING, summary="The store is behind"
-    ),
-    "QueueFilling": AlertCondition(
-        limit=0.7, seconds=300, severity=WARNING, summary="The queue fills up"
-    ),
-    "DiskPressure": AlertCondition(
-        limit=4, seconds=300, severity=CRITICAL, summary="The disk is nearly full", below=True
-    ),
-    "RecordsQuarantined": AlertCondition(
-        limit=0, seconds=0, severity=WARNING, summary="The store refuses {subject}"
-    ),
-    "RecordsDamaged": AlertCondition(
-        limit=0, seconds=0, severity=CRITICAL, summary="{subject} are damaged on disk"
-    ),
-    "RecordsRejected": AlertCondition(
-        limit=0.01, seconds=600, severity=WARNING, summary="Senders send what is not accepted"
-    ),
-    "AgentErrorRateHigh": AlertCondition(
-        limit=0.1, seconds=300, severity=WARNING, summary="{subject} fails often"
-    ),
+    "StoreLagging": AlertCondition(60, 300, WARNING, "The store is behind"),
+    "QueueFilling": AlertCondition(0.7, 300, WARNING, "The queue fills up"),
+    "DiskPressure": AlertCondition(4, 300, CRITICAL, "The disk is nearly full", below=True),
+    "RecordsQuarantined": AlertCondition(0, 0, WARNING, "The store refuses {subject}"),
+    "RecordsDamaged": AlertCondition(0, 0, CRITICAL, "{subject} are damaged on disk"),
+    "RecordsRejected": AlertCondition(0.01, 600, WARNING, "Senders send what is not accepted"),
+    "AgentErrorRateHigh": AlertCondition(0.1, 300, WARNING, "{subject} fails often"),
     "AgentRetryStorm": AlertCondition(
-        limit=0.5,
-        seconds=300,
-        severity=WARNING,
-        summary="{subject} retries more than every second execution",
+        0.5, 300, WARNING, "{subject} retries more than every second execution"
     ),
-    "AgentFallbackSurge": AlertCondition(
-        limit=0.2, seconds=300, severity=WARNING, summary="Others take over from {subject}"
-    ),
-    "AgentConfidenceLow": AlertCondition(
-        limit=0.6, seconds=600, severity=WARNING, summary="{subject} is unsure", below=True
-    ),
-    "CostBurst": AlertCondition(
-        limit=3, seconds=600, severity=WARNING, summary="Models cost three times as much as usual"
-    ),
+    "AgentFallbackSurge": AlertCondition(0.2, 300, WARNING, "Others take over from {subject}"),
+    "AgentConfidenceLow": AlertCondition(0.6, 600, WARNING, "{subject} is unsure", below=True),
+    "CostBurst": AlertCondition(3, 600, WARNING, "Models cost three times as much as usual"),
 }
 
 

@@ -6,18 +6,18 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 from prometheus_client import Counter
 
 from tracereel_collector.errors import CollectorError
-from tracereel_collector.model import AgentHealth, Spending
 from tracereel_collector.ops.alerts import conditions
 from tracereel_collector.ops.alerts.conditions import CONDITIONS, ConditionReading, Counts, Key
+from tracereel_collector.query.agent_health import AgentsLately
+from tracereel_collector.queue import DurableQueue
 from tracereel_collector.runtime.periodic_task import Rounds
 from tracereel_collector.runtime.tenant_shares import SharePolicy
-from tracereel_collector.telemetry import Pressure
 
 RUNBOOK: Final = "dashboards/RUNBOOK.md"
 MAX_ALERTS: Final = 1_000
@@ -28,28 +28,12 @@ HOUR: Final = 3600.0
 log = structlog.get_logger()
 
 
-class Watched(Protocol):
-    """Queue figures that alerts are based on."""
-
-    @property
-    def pending_bytes(self) -> int: ...
-    def pressure(self) -> Pressure: ...
-    def counters(self) -> dict[tuple[str, str], int]: ...
-
-
-class AgentFigures(Protocol):
-    """Agent figures of the store that alerts are based on."""
-
-    def health(self) -> list[AgentHealth]: ...
-    def spending(self) -> list[Spending]: ...
-
-
 @dataclass(slots=True)
 class _Alert:
     reading: ConditionReading
     since: float
     """Time when the limit was crossed, in seconds of `steady`."""
-    told: bool = False
+    notified: bool = False
     ended: float | None = None
 
 
@@ -58,8 +42,8 @@ class Watcher:
 
     def __init__(
         self,
-        queue: Watched,
-        agents: AgentFigures,
+        queue: DurableQueue,
+        agents: AgentsLately,
         post: Callable[[dict[str, Any]], bool],
         *,
         every_seconds: float,
@@ -88,7 +72,7 @@ class Watcher:
         if self._post(_message(changed, since_unix=self._now() - now)):
             self._sent.labels("sent").inc(len(changed))
             for alert in changed:
-                alert.told = alert.ended is None
+                alert.notified = alert.ended is None
                 if alert.ended is not None:
                     del self._alerts[alert.reading.key]
         else:
@@ -131,7 +115,7 @@ class Watcher:
                 self._alerts[key] = _Alert(reading, now)
                 held[reading.tenant] += 1
         for key in self._alerts.keys() - crossed.keys():
-            if not self._alerts[key].told:
+            if not self._alerts[key].notified:
                 del self._alerts[key]
             elif self._alerts[key].ended is None:
                 self._alerts[key].ended = now
@@ -139,7 +123,7 @@ class Watcher:
     def _is_news(self, alert: _Alert, now: float) -> bool:
         if alert.ended is not None:
             return True
-        return not alert.told and now - alert.since >= CONDITIONS[alert.reading.name].seconds
+        return not alert.notified and now - alert.since >= CONDITIONS[alert.reading.name].seconds
 
 
 def _message(alerts: list[_Alert], *, since_unix: float) -> dict[str, Any]:

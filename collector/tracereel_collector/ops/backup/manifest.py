@@ -9,9 +9,8 @@ from tracereel_collector.errors import StartupError
 
 FORMAT = 1
 NAME = "manifest.json"
-QUEUE, STORE, KEYS, AUDIT = "queue.sqlite", "store.tar", "keys.sqlite", "audit"
-CLOCK = "clock.json"
-_CHUNK = 1024 * 1024
+QUEUE, STORE, KEYS = "queue.sqlite", "store.tar", "keys.sqlite"
+AUDIT, CLOCK = "audit", "clock.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +41,7 @@ class Manifest:
 
     @classmethod
     def read(cls, directory: Path) -> "Manifest":
-        """Read the manifest of a directory.
-
-        Raises:
-            StartupError: it is no backup, is incomplete, or has a format this version cannot read.
-        """
+        """Read a manifest; raise StartupError without a complete backup of a known format."""
         try:
             values = json.loads((directory / NAME).read_bytes())
         except FileNotFoundError:
@@ -61,11 +56,7 @@ class Manifest:
         return cls(**{**values, "files": {k: (v[0], v[1]) for k, v in values["files"].items()}})
 
     def check(self, directory: Path) -> None:
-        """Compare the files with their recorded sizes and checksums.
-
-        Raises:
-            StartupError: a file is missing or differs.
-        """
+        """Raise StartupError if a file is missing or differs from its recorded checksum."""
         for name, known in self.files.items():
             try:
                 found = fingerprint(directory / name)
@@ -80,10 +71,6 @@ class Manifest:
 
 def fingerprint(file: Path) -> tuple[int, str]:
     """Return size and SHA-256 of a file."""
-    digest = hashlib.sha256()
-    size = 0
     with file.open("rb") as reading:
-        while chunk := reading.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-    return size, digest.hexdigest()
+        digest = hashlib.file_digest(reading, "sha256").hexdigest()
+        return reading.tell(), digest

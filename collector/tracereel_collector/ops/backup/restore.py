@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tracereel_collector.auth.keystore import FILE as KEYS_FILE
 from tracereel_collector.config import Settings
-from tracereel_collector.engine.settings import EngineSettings
+from tracereel_collector.engine.settings import BACKUP_DIR
 from tracereel_collector.errors import StartupError
-from tracereel_collector.ops.backup.durable import sync, sync_tree
 from tracereel_collector.ops.backup.manifest import AUDIT, CLOCK, KEYS, QUEUE, STORE, Manifest
 from tracereel_collector.queue.snapshot import give_new_id, queue_facts
 from tracereel_collector.runtime.clock.file import NAME as CLOCK_FILE
+from tracereel_collector.runtime.durable import sync, sync_tree
 from tracereel_collector.startup.data_dir import (
     QUEUE_FILE,
     STORE_DIR,
@@ -107,9 +107,8 @@ def _refuse_other_store(settings: Settings, manifest: Manifest) -> None:
 
 
 def _bring_store(settings: Settings, source: Path, manifest: Manifest) -> None:
-    files = EngineSettings(store_dir=settings.data_dir / STORE_DIR)
-    files.backup_dir.mkdir(parents=True, mode=0o700)
-    archive = files.backup_dir / STORE
+    archive = settings.data_dir / STORE_DIR / BACKUP_DIR / STORE
+    archive.parent.mkdir(parents=True, mode=0o700)
     try:
         archive.hardlink_to(source / STORE)
     except OSError:  # on another file system

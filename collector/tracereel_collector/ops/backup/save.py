@@ -11,9 +11,8 @@ from pathlib import Path
 
 from tracereel_collector.auth.keystore import FILE as KEYS_FILE
 from tracereel_collector.config import Settings
-from tracereel_collector.engine.settings import EngineSettings
+from tracereel_collector.engine.settings import BACKUP_DIR
 from tracereel_collector.errors import ServiceUnavailableError, StartupError
-from tracereel_collector.ops.backup.durable import sync_tree
 from tracereel_collector.ops.backup.manifest import (
     AUDIT,
     CLOCK,
@@ -26,6 +25,7 @@ from tracereel_collector.ops.backup.manifest import (
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.queue.snapshot import copy_sqlite, queue_facts
 from tracereel_collector.runtime.clock.file import NAME as CLOCK_FILE
+from tracereel_collector.runtime.durable import sync_tree
 from tracereel_collector.startup.data_dir import (
     QUEUE_FILE,
     STORE_DIR,
@@ -60,7 +60,10 @@ def make_backup(
         StartupError: the data or the target cannot be used, or disk space is too low.
         ServiceUnavailableError: the store is unreachable, or delivery did not pause in time.
     """
-    _refuse_unless_empty(target)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise StartupError(
+            f"{target} is there already and not empty", hint="name a directory for this backup"
+        )
     if not (settings.data_dir / QUEUE_FILE).is_file():
         raise StartupError(
             f"there is no queue in {settings.data_dir}", hint="choose another with --data-dir"
@@ -69,23 +72,25 @@ def make_backup(
         if not reached.is_served:
             settle(settings, store)
         database = reached.address.database
-        if server_place is not None:
-            target.mkdir(parents=True, exist_ok=True, mode=0o700)
-            manifest = _save(settings, store, target, database, server_place, wait_seconds, say)
-            manifest = replace(manifest, server_place=server_place)
-        else:
-            archive = _place_for_archive(settings, store)
-            target.mkdir(parents=True, exist_ok=True, mode=0o700)
-            try:
-                place = f"File('{archive.name}')"
-                manifest = _save(settings, store, target, database, place, wait_seconds, say)
+        archive = _place_for_archive(settings, store) if server_place is None else None
+        place = server_place if archive is None else f"File('{archive.name}')"
+        target.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            manifest = _save(settings, store, target, database, place or "", wait_seconds, say)
+            if archive is not None:
                 # A rename on the same file system; otherwise a copy, while delivery continues.
                 shutil.move(archive, target / STORE)
-            finally:
+        finally:
+            if archive is not None:
                 archive.unlink(missing_ok=True)
     if (settings.data_dir / AUDIT).is_dir():
         shutil.copytree(settings.data_dir / AUDIT, target / AUDIT)
-    complete = replace(manifest, files=_fingerprints(target))
+    files = sorted(file for file in target.rglob("*") if file.is_file())
+    complete = replace(
+        manifest,
+        server_place=server_place,
+        files={str(file.relative_to(target)): fingerprint(file) for file in files},
+    )
     complete.write(target)
     sync_tree(target)
     return complete
@@ -137,16 +142,9 @@ def _save(
     )
 
 
-def _refuse_unless_empty(target: Path) -> None:
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise StartupError(
-            f"{target} is there already and not empty", hint="name a directory for this backup"
-        )
-
-
 def _place_for_archive(settings: Settings, store: ClickHouseStore) -> Path:
     """Return a path the engine may write to; delete leftovers of killed backups."""
-    folder = EngineSettings(store_dir=settings.data_dir / STORE_DIR).backup_dir
+    folder = settings.data_dir / STORE_DIR / BACKUP_DIR
     for old in folder.glob(f"{LEFTOVER}*"):
         old.unlink()
     needed, free = stored_bytes(store) + MARGIN_BYTES, shutil.disk_usage(folder).free
@@ -156,8 +154,3 @@ def _place_for_archive(settings: Settings, store: ClickHouseStore) -> Path:
             hint="ClickHouse writes the backup there first; free some space",
         )
     return folder / f"{LEFTOVER}{time.time_ns()}.tar"
-
-
-def _fingerprints(target: Path) -> dict[str, tuple[int, str]]:
-    files = sorted(file for file in target.rglob("*") if file.is_file())
-    return {str(file.relative_to(target)): fingerprint(file) for file in files}

@@ -7,13 +7,20 @@ from collections import deque
 from dataclasses import dataclass
 
 import structlog
+from prometheus_client import CollectorRegistry
 
+from tracereel_collector.config import Settings
 from tracereel_collector.errors import ThrottledError
 from tracereel_collector.model import Kind
 from tracereel_collector.otlp_out.forward.own_spans import MARK, request_of
-from tracereel_collector.otlp_out.forward.post import ForwardConnection, ForwardRefused, Later
-from tracereel_collector.otlp_out.forward.target import SIGNALS, Target
-from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
+from tracereel_collector.otlp_out.forward.post import ForwardConnection
+from tracereel_collector.otlp_out.forward.target import (
+    SIGNALS,
+    Target,
+    forward_target,
+    parse_signals,
+)
+from tracereel_collector.runtime.tenant_shares import SharePolicy, TenantShares
 from tracereel_collector.telemetry import ForwardMetrics, name_thread
 
 log = structlog.get_logger(__name__)
@@ -21,17 +28,6 @@ log = structlog.get_logger(__name__)
 FIRST_BACKOFF, LAST_BACKOFF = 0.25, 30.0
 MOST_HOPS = 8
 _NAMES = {kind: name for name, kind in SIGNALS.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardLimits:
-    """Limits of the queue, the requests and the signals that are forwarded."""
-
-    max_bytes: int
-    request_seconds: float
-    age_seconds: float
-    signals: frozenset[str]
-    own_spans: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +49,21 @@ class Forwarder:
     def __init__(
         self,
         target: Target,
-        limits: ForwardLimits,
+        settings: Settings,
         *,
         own_id: str,
         metrics: ForwardMetrics,
-        shares: SharePolicy = ONE_TENANT,
+        shares: SharePolicy,
     ) -> None:
-        self._connection = ForwardConnection(target, seconds=limits.request_seconds)
-        self._limits = limits
+        self._connection = ForwardConnection(target, seconds=settings.forward_seconds)
+        self._request_seconds = settings.forward_seconds
+        self._age_seconds = settings.forward_age_seconds
+        self._signals = parse_signals(settings.forward_signals)
+        self._with_events = settings.forward_events == "on" and "traces" in self._signals
         self._own_id = own_id
         self._metrics = metrics
         self._waiting: deque[_WaitingRequest] = deque()
-        self._bytes = TenantShares("forward_bytes", limits.max_bytes, shares)
+        self._bytes = TenantShares("forward_bytes", settings.forward_queue_bytes, shares)
         self._changed = threading.Condition()
         self._stop_at: float | None = None
         self._failing = False
@@ -80,7 +79,7 @@ class Forwarder:
             self._stop_at = time.monotonic() + timeout
             self._changed.notify_all()
         if self._thread.is_alive():
-            self._thread.join(timeout + self._limits.request_seconds)
+            self._thread.join(timeout + self._request_seconds)
         self._connection.close()
 
     def offer(
@@ -111,8 +110,8 @@ class Forwarder:
 
     def _wanted(self, kind: Kind, data: bytes) -> bool:
         if kind is Kind.EVENTS:
-            return self._limits.own_spans and "traces" in self._limits.signals and MARK in data
-        return _NAMES.get(kind) in self._limits.signals
+            return self._with_events and MARK in data
+        return _NAMES.get(kind) in self._signals
 
     def _run(self) -> None:
         name_thread("forward")
@@ -148,25 +147,25 @@ class Forwarder:
             if self._stop_at is not None and time.monotonic() > self._stop_at:
                 self._drop(kind, records, "stopped")
                 return
-            result = self._connection.post(_NAMES[kind], data, passed=one.passed)
-            if not isinstance(result, Later):
+            attempt = self._connection.post(_NAMES[kind], data, passed=one.passed)
+            if attempt.outcome != "unavailable":
                 break
-            self._tell(result.why)
+            self._warn(attempt.reason)
             self._metrics.retries.labels(kind).inc()
-            wait = max(result.seconds, backoff * random.uniform(0.5, 1.0))  # noqa: S311
+            wait = max(attempt.retry_after or 0.0, backoff * random.uniform(0.5, 1.0))  # noqa: S311
             backoff = min(LAST_BACKOFF, backoff * 2)
-            if time.monotonic() + wait > one.since + self._limits.age_seconds:
+            if time.monotonic() + wait > one.since + self._age_seconds:
                 self._drop(kind, records, "expired")
                 return
             if self._sleep(wait):
                 self._drop(kind, records, "stopped")
                 return
-        if isinstance(result, ForwardRefused):
-            self._tell(result.why)
+        if attempt.outcome == "refused":
+            self._warn(attempt.reason)
             self._drop(kind, records, "refused")
             return
         self._failing = False
-        refused = min(records, result.refused)
+        refused = min(records, attempt.rejected)
         self._metrics.sent.labels(kind).inc(records - refused)
         if refused:
             self._drop(kind, refused, "partly_refused")
@@ -179,7 +178,7 @@ class Forwarder:
                 self._changed.wait(left)
             return self._stop_at is not None
 
-    def _tell(self, why: str) -> None:
+    def _warn(self, why: str) -> None:
         """Log the first failure, not every attempt."""
         if not self._failing:
             self._failing = True
@@ -187,3 +186,14 @@ class Forwarder:
 
     def _drop(self, kind: Kind, records: int, reason: str) -> None:
         self._metrics.dropped.labels(kind, reason).inc(records)
+
+
+def new_forwarder(
+    settings: Settings, registry: CollectorRegistry, *, own_id: str, shares: SharePolicy
+) -> Forwarder | None:
+    """Return a forwarder to the configured endpoint; None if forwarding is off."""
+    target = forward_target(settings)
+    if target is None:
+        return None
+    metrics = ForwardMetrics.register(registry)
+    return Forwarder(target, settings, own_id=own_id, metrics=metrics, shares=shares)

@@ -3,9 +3,11 @@
 import ipaddress
 import re
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 from tracereel_collector.model import Kind
 
@@ -25,23 +27,26 @@ class Target:
     headers: dict[str, str] = field(repr=False)
     """Hidden in `repr`, because headers may contain a key."""
 
-    def path_of(self, signal: str) -> str:
-        """Return the request path of a signal."""
-        return f"{self.path}/v1/{signal}"
-
-    def url_of(self, signal: str) -> str:
-        """Return the full URL of a signal."""
+    @property
+    def url(self) -> str:
+        """URL without the path of a signal."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         scheme = "https" if self.secure else "http"
-        return f"{scheme}://{host}:{self.port}{self.path_of(signal)}"
+        return f"{scheme}://{host}:{self.port}{self.path}"
+
+
+def forward_target(settings: Settings) -> Target | None:
+    """Return the endpoint to forward to, or None; raise StartupError if it cannot be used."""
+    if not settings.forward_to:
+        return None
+    parse_signals(settings.forward_signals)
+    target = parse_target(settings.forward_to, settings.forward_headers)
+    check_not_ourselves(target, host=settings.host, port=settings.port)
+    return target
 
 
 def parse_target(url: str, headers: str, *, setting: str = "TRACEREEL_FORWARD") -> Target:
-    """Parse the `_TO` and `_HEADERS` settings that start with `setting`.
-
-    Raises:
-        StartupError: the URL or a header cannot be used.
-    """
+    """Parse the `_TO` and `_HEADERS` settings that start with `setting`; may raise StartupError."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -63,11 +68,7 @@ def parse_target(url: str, headers: str, *, setting: str = "TRACEREEL_FORWARD") 
 
 
 def parse_headers(text: str, *, setting: str = "TRACEREEL_FORWARD") -> dict[str, str]:
-    """Parse comma-separated `name=value` pairs with percent-encoded values, as in OTEL variables.
-
-    Raises:
-        StartupError: a pair is malformed, or its name is reserved.
-    """
+    """Parse comma-separated `name=value` pairs with percent-encoded values, as in OTEL variables."""
     found = {}
     for pair in filter(None, (each.strip() for each in text.split(","))):
         name, equals, value = pair.partition("=")
@@ -86,16 +87,14 @@ def parse_headers(text: str, *, setting: str = "TRACEREEL_FORWARD") -> dict[str,
     return found
 
 
-def parse_signals(text: str) -> frozenset[str]:
-    """Parse the signals to forward.
-
-    Raises:
-        StartupError: a signal is unknown.
-    """
+def parse_signals(
+    text: str, *, known: Iterable[str] = SIGNALS, setting: str = "TRACEREEL_FORWARD"
+) -> frozenset[str]:
+    """Parse the `_SIGNALS` setting that starts with `setting`; may raise StartupError."""
     names = frozenset(filter(None, (each.strip() for each in text.split(","))))
-    if unknown := sorted(names - SIGNALS.keys()):
+    if unknown := sorted(names.difference(known)):
         raise StartupError(
-            f"TRACEREEL_FORWARD_SIGNALS: {unknown[0]!r} is not known; expected {', '.join(SIGNALS)}"
+            f"{setting}_SIGNALS: {unknown[0]!r} is not known; expected {', '.join(known)}"
         )
     return names
 
@@ -103,11 +102,7 @@ def parse_signals(text: str) -> frozenset[str]:
 def check_not_ourselves(
     target: Target, *, host: str, port: int, setting: str = "TRACEREEL_FORWARD"
 ) -> None:
-    """Refuse a target that is this collector's own listening address.
-
-    Raises:
-        StartupError: the target is this collector.
-    """
+    """Raise StartupError if a target is this collector's own listening address."""
     if not port or target.port != port:
         return
     wild = host in ("0.0.0.0", "::", "")

@@ -11,12 +11,15 @@ from prometheus_client import CollectorRegistry
 
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
-from tracereel_collector.otlp_out.forward.target import Target, check_not_ourselves, parse_target
+from tracereel_collector.otlp_out.forward.target import (
+    Target,
+    check_not_ourselves,
+    parse_signals,
+    parse_target,
+)
 from tracereel_collector.otlp_out.observe.exporter import SelfExporter
 from tracereel_collector.otlp_out.observe.observer import Observer
 from tracereel_collector.telemetry import SelfMetrics, tap_log_lines
-
-_SIGNALS = frozenset({"traces", "logs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,7 @@ class SelfObservation:
 
 
 def self_observation(settings: Settings, registry: CollectorRegistry) -> SelfObservation | None:
-    """Return self-observation as configured; `None` if it is off.
-
-    Raises:
-        StartupError: the target cannot be used, or is this collector.
-    """
+    """Return self-observation, or None if it is off; raise StartupError for a bad target."""
     target, signals = self_target(settings)
     if target is None:
         return None
@@ -73,16 +72,10 @@ def self_observation(settings: Settings, registry: CollectorRegistry) -> SelfObs
 
 
 def self_target(settings: Settings) -> tuple[Target | None, frozenset[str]]:
-    """Return the target (`None` if off) and the signals to export.
-
-    Raises:
-        StartupError: the target cannot be used, or is this collector.
-    """
-    signals = frozenset(filter(None, (each.strip() for each in settings.self_signals.split(","))))
-    if unknown := sorted(signals - _SIGNALS):
-        raise StartupError(
-            f"TRACEREEL_SELF_SIGNALS: {unknown[0]!r} is not known; expected traces, logs"
-        )
+    """Return target (None if off) and signals; raise StartupError for a bad target."""
+    signals = parse_signals(
+        settings.self_signals, known=("traces", "logs"), setting="TRACEREEL_SELF"
+    )
     if not settings.self_to:
         return None, signals
     target = parse_target(settings.self_to, settings.self_headers, setting="TRACEREEL_SELF")

@@ -87,23 +87,14 @@ class SelfExporter:
             export.close()
 
     def _next(self) -> list[Record]:
-        """Return queued records, waiting up to a second for a full batch.
-
-        The result is empty when the exporter is stopping and nothing is queued.
-        """
+        """Return queued records, waiting up to a second for a full batch; empty when stopped."""
         with self._changed:
-            while True:
-                if self._waiting and not self._stopping.is_set():
-                    return self._taken()
-                if self._stopping.is_set():
-                    return self._taken()
+            while not self._waiting and not self._stopping.is_set():
                 self._changed.wait_for(
                     lambda: len(self._waiting) >= AT_ONCE or self._stopping.is_set(),
                     COLLECT_SECONDS,
                 )
-
-    def _taken(self) -> list[Record]:
-        return [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+            return [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
 
     def _send(self, signal: str, some: list[Record]) -> None:
         backoff = FIRST_BACKOFF
@@ -133,7 +124,7 @@ class SelfExporter:
 
 
 def _export(target: Target, signal: str, own_id: str) -> OtlpExport[Any]:
-    url = target.url_of(signal)
+    url = f"{target.url}/v1/{signal}"
     headers = {**target.headers, SELF_HEADER: own_id}
     if url.startswith("https:"):
         collector_tls()  # fail at startup if a certificate is unreadable, not at the first span

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from tracereel_collector.runtime.clock.state import ClockState
+from tracereel_collector.runtime.durable import sync
 
 NAME: Final = "clock.json"
 _LOCK: Final = "clock.lock"
@@ -43,11 +44,7 @@ class ClockFile:
         finally:
             os.close(descriptor)
         part.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(self.path.parent)
 
     @contextmanager
     def locked(self, *, wait: bool = True) -> Iterator[None]:
