@@ -118,7 +118,7 @@ class Extraction:
                 incoming = Incoming(incoming.identity, None, incoming.members)
         return _Tokens(
             remote_identity.here.set(incoming.identity),
-            _context._current.set(None) if leaves else None,  # noqa: SLF001
+            _context.current.set(None) if leaves else None,
             otel_context.attach(incoming.context(base)),
         )
 
@@ -147,7 +147,7 @@ class _Tokens:
             # OpenTelemetry would log an error.
             return False
         if self._execution is not None:
-            _context._current.reset(self._execution)  # noqa: SLF001
+            _context.current.reset(self._execution)
         otel_context.detach(self._otel)
         return True
 
@@ -230,7 +230,7 @@ def observe_clock(hlc: object) -> None:
     if isinstance(hlc, str) and remote_identity.usable("hlc", hlc):
         recorder = _recorder.active()
         if recorder is not None:
-            recorder.observe_clock(hlc)
+            recorder.clock.observe(hlc)
 
 
 def read_clock() -> str | None:

@@ -26,10 +26,10 @@ from tracereel._export.leftovers import ship_at_exit
 from tracereel._export.shipper import FlushResult, Shipper
 from tracereel._export.spool import SPOOL_ERROR
 from tracereel._export.trace_state import TraceState
-from tracereel._redact.event_redaction import Privacy, hashed, strip_content
+from tracereel._redact import values
+from tracereel._redact.event_redaction import Privacy, hashed
 from tracereel._redact.rules import Redaction
 from tracereel._redact.rules import listen as listen_to_redactions
-from tracereel._redact.values import encode
 from tracereel._runtime import gevent_compat, guard, process_exit
 from tracereel._runtime.clock import HybridClock, random_id
 from tracereel._telemetry import delivery_slo
@@ -70,7 +70,6 @@ class Recorder:
         self._forked_from: Recorder | None = None
         self.metrics = metrics_of(registry)
         self.privacy = Privacy(config.redaction, capture_content=config.capture_content)
-        self.acts = self.privacy.acts
         self._other_spans: OtherSpans | None = None
         self.spans = PrivateSpans(tracer_provider, self.privacy, self._tap)
         for provider in (tracer_provider, trace.get_tracer_provider()):
@@ -80,11 +79,9 @@ class Recorder:
             self._sampler = Sampler(
                 config.sample_rate,
                 keep_cost_usd=config.sample_keep_cost_usd,
-                store=self._store,
+                store=lambda event, trace, closes: self._store([event], trace, closes),
                 drop=self.drop,
             )
-        self.writes_at_once = self._sampler is None
-        """Whether events are written immediately, without sampling."""
         self.logs = Logs(logger)
         self.clock = HybridClock(config.max_clock_drift)
         self.mark = f"{random_id(64):016x}"
@@ -124,17 +121,6 @@ class Recorder:
                 self._other_spans = exporter.OtherSpans(self.config, self.privacy, self.metrics)
             exporter.attach(provider, self._other_spans)
 
-    def clean(self, events: list[dict[str, Any]], trusted: str | None = None) -> None:
-        """Redact events in place; skip the `trusted` text, compared by identity."""
-        try:
-            for event in events:
-                self.privacy.clean(event, trusted)
-        except Exception as error:  # noqa: BLE001
-            # Content that could not be redacted must not be sent.
-            for event in events:
-                strip_content(event)
-            guard.report("redaction", error)
-
     def owner(self, name: str, value: str) -> str:
         """Return the redacted id of a user or session."""
         try:
@@ -142,22 +128,6 @@ class Recorder:
         except Exception as error:  # noqa: BLE001
             guard.report("redaction", error)
             return hashed(value)
-
-    def act(self, event: dict[str, Any]) -> None:
-        """Apply the program's field rules; `acts` is True if there are any."""
-        self.privacy.act(event)
-
-    def record(
-        self,
-        event: dict[str, Any],
-        trace: TraceState | None,
-        *,
-        closes_run: bool | None = False,
-        seconds: float | None = None,
-    ) -> None:
-        """Write, count and log a redacted event; a failure of one does not affect the others."""
-        self.keep(event, trace, closes_run=closes_run)
-        self._tell_of(event, seconds)
 
     def record_all(
         self,
@@ -167,59 +137,44 @@ class Recorder:
         closes_run: bool | None,
         seconds: float | None,
     ) -> None:
-        """Record events of one moment with one write; the last one may close the run."""
-        if not self.writes_at_once:
-            for event in events[:-1]:
-                self.record(event, trace)
-            self.record(events[-1], trace, closes_run=closes_run, seconds=seconds)
-            return
-        self.write_all(list(map(encode, events)), trace, closes_run=closes_run)
+        """Write, count and log redacted events of one moment; the last one may close the run.
+
+        A failure of one of these does not affect the others.
+        """
+        self.keep(events, trace, closes_run=closes_run)
+        last = events[-1]
         for event in events:
-            self._tell_of(event, seconds if event is events[-1] else None)
+            try:
+                self.metrics.observe(event, seconds if event is last else None)
+            except Exception as error:  # noqa: BLE001
+                guard.report("metrics", error)
+            try:
+                self.logs.write(event)
+            except Exception as error:  # noqa: BLE001
+                guard.report("logs", error)
 
-    def write_all(self, bodies: list[bytes], trace: TraceState, *, closes_run: bool | None) -> None:
-        """Write encoded events of one moment, without metrics and logs."""
+    def keep(self, events: list[Event], trace: TraceState, *, closes_run: bool | None) -> None:
+        """Write redacted events of one moment, without metrics and logs."""
         try:
-            reason = self._spool.append_all(bodies, trace, closes_run=closes_run)
-            if reason is None:
-                self._shipper.wake()
-            else:
-                self.drop(reason, len(bodies))
+            if self._sampler is None:
+                self._store(events, trace, closes_run)
+                return
+            for event in events:
+                closes = closes_run if event is events[-1] else False
+                self._sampler.offer(event, trace, closes_run=closes)
         except Exception as error:  # noqa: BLE001
             guard.report("spool", error)
-            self.drop("internal_error", len(bodies))
-
-    def _tell_of(self, event: dict[str, Any], seconds: float | None) -> None:
-        try:
-            self.metrics.observe(event, seconds)
-        except Exception as error:  # noqa: BLE001
-            guard.report("metrics", error)
-        try:
-            self.logs.write(event)
-        except Exception as error:  # noqa: BLE001
-            guard.report("logs", error)
-
-    def keep(
-        self, event: dict[str, Any], trace: TraceState | None, *, closes_run: bool | None = False
-    ) -> None:
-        """Write a redacted event, without metrics and logs."""
-        try:
-            if self._sampler is not None:
-                self._sampler.offer(event, trace, closes_run=closes_run)
-            else:
-                self._store(event, trace, closes_run)
-        except Exception as error:  # noqa: BLE001
-            guard.report("spool", error)
-            self.drop("internal_error")
+            self.drop("internal_error", len(events))
 
     def _store(
-        self, event: dict[str, Any], trace: TraceState | None, closes_run: bool | None
+        self, events: list[Event], trace: TraceState | None, closes_run: bool | None
     ) -> None:
-        reason = self._spool.append(event, trace, closes_run=closes_run)
+        bodies = [values.encode(event) for event in events]
+        reason = self._spool.append_all(bodies, trace, closes_run=closes_run)
         if reason is None:
             self._shipper.wake()
         else:
-            self.drop(reason)
+            self.drop(reason, len(bodies))
 
     def drop(self, reason: str, events: int = 1) -> None:
         """Count events that are not recorded."""
@@ -278,10 +233,6 @@ class Recorder:
         """Return the number of dropped events by reason."""
         with self._counts_lock:
             return dict(self._drops)
-
-    def observe_clock(self, hlc: str) -> None:
-        """Advance the clock past a received one; ignore clocks far ahead."""
-        self.clock.observe(hlc)
 
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""

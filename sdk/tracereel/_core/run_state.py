@@ -5,6 +5,7 @@ Each object belongs to the execution that created it, so concurrent runs never m
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,6 +25,10 @@ thread that holds it.
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
+Usage = tuple[int | None, int | None, int | None, float | None]
+"""Prompt tokens, completion tokens, all tokens and cost; `None` if unknown."""
+
+
 class UsageTotals:
     """Sums of tokens and cost; each is `None` until a value is added."""
 
@@ -35,14 +40,9 @@ class UsageTotals:
         self.total: int | None = None
         self.cost: float | None = None
 
-    def add(
-        self,
-        prompt: int | None,
-        completion: int | None,
-        total: int | None,
-        cost: float | None,
-    ) -> None:
+    def add(self, usage: Usage) -> None:
         """Add the usage of one call; a missing total is the sum of its parts."""
+        prompt, completion, total, cost = usage
         if total is None and (prompt is not None or completion is not None):
             total = (prompt or 0) + (completion or 0)
         if prompt is not None:
@@ -88,20 +88,14 @@ class ExecutionState:
         """Cost of failed or repeated attempts; `abandoned_cost` is that of abandoned routes."""
         self.abandoned_cost = 0.0
 
-    def add_usage(
-        self,
-        prompt: int | None,
-        completion: int | None,
-        total: int | None,
-        cost: float | None,
-    ) -> None:
+    def add_usage(self, usage: Usage) -> None:
         """Add the usage of one model call."""
-        if prompt is None and completion is None and total is None and cost is None:
+        if usage == (None, None, None, None):
             return
         with lock:
             if self.usage is None:
                 self.usage = UsageTotals()
-            self.usage.add(prompt, completion, total, cost)
+            self.usage.add(usage)
 
     def is_repeat(self, tool_call_id: str) -> bool:
         """Return whether a tool call of this id was recorded before; remember and count it."""
@@ -149,34 +143,22 @@ class Tally:
     Only agents of this process are counted.
     """
 
-    __slots__ = (
-        "around",
-        "cancelled",
-        "executed",
-        "failed",
-        "results",
-        "retried",
-        "succeeded",
-        "usage",
-    )
+    __slots__ = ("around", "counts", "executed", "results", "retried", "usage")
 
     def __init__(self, around: "Tally | None") -> None:
         self.around = around
         self.executed = 0
-        self.succeeded = 0
-        self.failed = 0
-        self.cancelled = 0
         self.retried = 0
+        self.counts: Counter[str] = Counter()
+        """Number of ended agents by status."""
         self.results: list[dict[str, Any]] = []
         self.usage = UsageTotals()
 
     def begin(self) -> None:
         """Count a started agent, here and in all outer pipelines."""
         with lock:
-            tally: Tally | None = self
-            while tally is not None:
+            for tally in _chain(self):
                 tally.executed += 1
-                tally = tally.around
 
     def take_back(self, ended: Ended) -> None:
         """Remove a finished execution from the counts, because its retry replaces it."""
@@ -185,9 +167,7 @@ class Tally:
             for tally in _chain(self):
                 if tally.forget(ended.execution_id) or tally in counted:
                     tally.executed -= 1
-                    tally.succeeded -= ended.status == "success"
-                    tally.failed -= ended.status == "failed"
-                    tally.cancelled -= ended.status == "cancelled"
+                    tally.counts[ended.status] -= 1
                     tally.retried -= ended.retry_count > 0
 
     def forget(self, execution_id: str) -> bool:
@@ -198,33 +178,21 @@ class Tally:
                 return True
         return False
 
-    def end(
-        self,
-        result: dict[str, Any],
-        prompt: int | None,
-        completion: int | None,
-        total: int | None,
-        cost: float | None,
-    ) -> None:
+    def end(self, result: dict[str, Any], usage: Usage) -> None:
         """Count an ended agent with its result and usage, here and in all outer pipelines."""
-        status = result["status"]
         with lock:
-            tally: Tally | None = self
-            while tally is not None:
-                tally.succeeded += status == "success"
-                tally.failed += status == "failed"
-                tally.cancelled += status == "cancelled"
+            for tally in _chain(self):
+                tally.counts[result["status"]] += 1
                 tally.retried += result["retry_count"] > 0
                 if len(tally.results) < MAX_RESULTS:
                     tally.results.append(result)
-                tally.usage.add(prompt, completion, total, cost)
-                tally = tally.around
+                tally.usage.add(usage)
 
     def add_usage(self, usage: UsageTotals) -> None:
         """Add model calls outside of agents, here and in all outer pipelines."""
         with lock:
             for tally in _chain(self):
-                tally.usage.add(usage.prompt, usage.completion, usage.total, usage.cost)
+                tally.usage.add((usage.prompt, usage.completion, usage.total, usage.cost))
 
 
 def _chain(tally: Tally | None) -> Iterator[Tally]:

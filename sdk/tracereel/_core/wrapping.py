@@ -56,8 +56,8 @@ class Traced(Generic[S]):
         wrapped.__dict__[TRACED] = True
         if self._tag is not None:
             wrapped.__dict__["__tracereel_agent__"] = self._tag
-        if (effect := getattr(self._spec, "effect", None)) is not None:
-            wrapped.__dict__["__tracereel_effect__"] = effect
+        if self._spec.effect is not None:
+            wrapped.__dict__["__tracereel_effect__"] = self._spec.effect
         return wrapped
 
     def __enter__(self) -> Execution:
@@ -69,7 +69,7 @@ class Traced(Generic[S]):
             arguments = NO_ARGUMENTS if inputs is None else Arguments((), 0, (), inputs)
             scope = self._spec.open(recorder, arguments)
             if (tape := recorder.tape) is not None:
-                tape.begins_block(scope.execution, getattr(self._spec, "effect", None) or "")
+                tape.begins_block(scope.execution, self._spec.effect or "")
             scope.attach()
         except Exception as error:  # noqa: BLE001
             guard.report("begin", error)
@@ -106,7 +106,7 @@ class Traced(Generic[S]):
 
     def _leave(self) -> ExecutionScope | None:
         """Remove and return the scope of this block; several tasks may have entered the same object."""
-        entered, current = self._entered, context.current_execution()
+        entered, current = self._entered, context.current.get()
         for index in range(len(entered) - 1, -1, -1):
             if entered[index].execution is current:
                 return entered.pop(index)

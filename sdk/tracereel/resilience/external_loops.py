@@ -44,14 +44,14 @@ def observe(
     failed = error_details.failed_agents(cause) if cause is not None else []
     if around is None:
         run = closed_runs.behind(cause, getattr(state, "start_time", 0.0))
-        if run is not None and run.kind == "agent":
+        if run is not None and run.last.kind == "agent":
             # Without an exception no failed agent was noted.
             failed = failed or [run.ended]
     if failed or run is not None:
         external_retries.announce(
             state=state, attempt=attempt + 1, delay=delay, failed=failed, run=run
         )
-    around = run.last_execution() if run is not None else around
+    around = run.last if run is not None else around
     if around is None:
         recorder.drop("no_execution")
         return

@@ -47,7 +47,7 @@ class OwnSpan:
         self.started = recorder.spans.start(name, attributes, self._start_ns, context)
         self.parent_span_id = self.started.parent_span_id
         if beside is not None and context is not None:
-            self.parent_span_id = beside.parent_span_id
+            self.parent_span_id = beside.last.parent_span_id
 
     def end(self, error: str | None) -> dict[str, Any]:
         """End the span, as failed if there is an error text; return its event fields."""
@@ -124,24 +124,19 @@ class RetryScope:
         if around is not None:
             trace = around.trace
         elif run is not None:
-            trace = run.trace
+            trace = run.last.trace
             recorder.reopen(trace)
         else:
             trace = recorder.trace(started.otel_trace_id)
         if around is None:
             trace.over = trace.told = False
         self.execution = Execution(
-            kind="agent",
-            name=self.agent,
-            trace=trace,
-            execution_id=around.execution_id if around is not None else sortable_id("exe"),
-            span=started.span,
-            otel_trace_id=started.otel_trace_id,
-            span_id=started.span_id,
-            parent_span_id=self._span.parent_span_id,
-            parent=around,
-            tally=None,
-            emitter=envelope.emit,
+            "agent",
+            self.agent,
+            trace,
+            around.execution_id if around is not None else sortable_id("exe"),
+            started._replace(parent_span_id=self._span.parent_span_id),
+            around,
         )
         if again is not None:
             self.execution.repeats, self.execution.attempt = again[0].ended, again[1]
@@ -245,7 +240,7 @@ def record_last(execution: Execution, event: dict[str, Any]) -> None:
     """Record the event that ends a run, with the final event count of the trace."""
     recorder = _recorder.active()
     if recorder is not None:
-        envelope.record(event, execution, recorder, time.time_ns(), closes_run=True)
+        envelope.record_all([event], execution, recorder, time.time_ns(), closes_run=True)
 
 
 def outcome_of(error: BaseException | None) -> tuple[str, str | None]:

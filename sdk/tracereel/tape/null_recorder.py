@@ -11,7 +11,6 @@ from tracereel._export.shipper import FlushResult
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
-    from tracereel._export.trace_state import TraceState
 
 _NOWHERE: Final = Path("/nonexistent/tracereel")
 _RUNS: Final = Live()
@@ -31,18 +30,13 @@ class QuietRecorder(Recorder):
             "service": "replay",
             "capture_content": content,
         }
-        made = cls(_config.load({}, **settings), registry=CollectorRegistry())
-        made.writes_at_once = False
-        return made
-
-    def record(self, event: dict[str, Any], trace: "TraceState | None", **_: Any) -> None:
-        del event, trace
+        return cls(_config.load({}, **settings), registry=CollectorRegistry())
 
     def record_all(self, events: list[Any], trace: Any, **_: Any) -> None:
         del events, trace
 
-    def keep(self, event: dict[str, Any], trace: "TraceState | None", **_: Any) -> None:
-        del event, trace
+    def keep(self, events: list[Any], trace: Any, **_: Any) -> None:
+        del events, trace
 
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         del timeout, at_exit
