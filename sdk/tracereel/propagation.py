@@ -12,7 +12,6 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from contextvars import Token
-from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from opentelemetry import baggage, trace
@@ -86,12 +85,7 @@ class Extraction:
                 self._tokens.append(self._attach())
         return incoming.identity
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         with guard.Guard("extract"):
             # Several tasks may have entered the same object; tokens fit only their own context. A copy,
             # because other threads may enter and leave meanwhile.

@@ -8,8 +8,9 @@ import os
 import time
 import weakref
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,9 +19,9 @@ from opentelemetry.trace import TracerProvider
 
 from tracereel import config as _config
 from tracereel import failures
-from tracereel._core import extensions, recorder_overrides
+from tracereel._core import recorder_overrides
+from tracereel._core.run_state import RememberedTraces
 from tracereel._core.sampling import SAMPLED_OUT, Sampler
-from tracereel._core.trace_cache import RememberedTraces
 from tracereel._export.destinations import spool_of
 from tracereel._export.leftovers import ship_at_exit
 from tracereel._export.shipper import FlushResult, Shipper
@@ -48,6 +49,14 @@ if TYPE_CHECKING:
 
 
 Event = dict[str, Any]
+
+_TAPE_RECORDING: Final = "tracereel.tape.recording"
+"""Imported if tapes are on; it depends on the recorder."""
+_SPAN_EXPORTER: Final = "tracereel._export.span_exporter"
+"""Imported on first use, because it needs OpenTelemetry's SDK, which is slow to import."""
+
+before_flush: Final[list[Callable[[], None]]] = []
+"""Callbacks at the start of every flush; tapes write their buffered parts."""
 
 
 class Recorder:
@@ -104,7 +113,7 @@ class Recorder:
         self.choice: dict[str, Any] = {}
         """Tape selection, shown on a run's first and last events; empty if all runs are taped."""
         if config.record != "off":
-            recording = extensions.load(extensions.TAPE_RECORDING)
+            recording = import_module(_TAPE_RECORDING)
             self.tape, self.choice = recording.start(self), recording.choice_of(config)
         asked = weakref.WeakMethod(self._tell)
         self.metrics.ask_when_collected(lambda: (tell := asked()) and tell())
@@ -116,7 +125,7 @@ class Recorder:
         if not self.config.other_spans or not hasattr(provider, "add_span_processor"):
             return
         with guard.Guard("other_spans"):
-            exporter = extensions.load(extensions.SPAN_EXPORTER)
+            exporter = import_module(_SPAN_EXPORTER)
             if self._other_spans is None:
                 self._other_spans = exporter.OtherSpans(self.config, self.privacy, self.metrics)
             exporter.attach(provider, self._other_spans)
@@ -237,7 +246,7 @@ class Recorder:
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""
         deadline = time.monotonic() + timeout
-        for hook in extensions.before_flush:
+        for hook in before_flush:
             hook()
         if self._other_spans is not None:
             self._other_spans.flush(0.0)  # starts delivery in parallel to the events
@@ -377,7 +386,7 @@ def configure(
     recorder = None
     if config.enabled:
         if config.set_tracer_provider:
-            extensions.load(extensions.SPAN_EXPORTER).set_global_provider(config.service)
+            import_module(_SPAN_EXPORTER).set_global_provider(config.service)
         recorder = Recorder(
             config, registry=registry, tracer_provider=tracer_provider, logger=logger
         )

@@ -8,7 +8,7 @@ import functools
 import inspect
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
-from types import CoroutineType, TracebackType
+from types import CoroutineType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from tracereel._core import context, tape_session
@@ -77,12 +77,7 @@ class Traced(Generic[S]):
         self._entered.append(scope)
         return scope.execution
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         scope = self._leave()
         if scope is None:
             return
@@ -96,12 +91,7 @@ class Traced(Generic[S]):
     async def __aenter__(self) -> Execution:
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         self.__exit__(kind, error, tb)
 
     def _leave(self) -> ExecutionScope | None:
@@ -216,7 +206,7 @@ def _wrap_generator(function: Function, begin: Begin) -> Function:
         inner = function(*args, **kwargs)
         scope = begin(args, kwargs, GENERATOR)
         if scope is not None and (tape := scope.recorder.tape) is not None:
-            inner = tape_session.generator(tape, scope, function)(*args, **kwargs)
+            inner = tape_session.generator(tape, scope, function, args, kwargs)
         value: Any = None
         error: BaseException | None = None
         closing = False
@@ -251,7 +241,7 @@ def _wrap_async_generator(function: Function, begin: Begin) -> Function:
         inner = function(*args, **kwargs)
         scope = begin(args, kwargs, ASYNC_GENERATOR)
         if scope is not None and (tape := scope.recorder.tape) is not None:
-            inner = tape_session.async_generator(tape, scope, function)(*args, **kwargs)
+            inner = tape_session.async_generator(tape, scope, function, args, kwargs)
         step = first_step(inner)
         error: BaseException | None = None
         closing = False

@@ -6,7 +6,6 @@ The sync and async wrappers only call and sleep; they share this logic.
 import asyncio
 import time
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, Self
 
 from tracereel import semconv
@@ -112,12 +111,7 @@ class AttemptLoop(AbstractContextManager["AttemptLoop", None]):
         self._end(verdict, None, result)
         return verdict.delay if verdict is not None else None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         if self._place.execution is None:
             return
         with guard.Guard("retry"):

@@ -6,7 +6,6 @@ The sync and async wrappers only make the calls; they share this logic.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final
 
 from tracereel import semconv
@@ -186,12 +185,7 @@ class FallbackScope(AbstractContextManager["FallbackScope", None]):
             }
             self._emit(successful=True, extra=extra)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         self._settle(self._primary)
         self._place.close(error)
         # Break reference cycles: both hold the caller's frame by a traceback.
