@@ -353,8 +353,7 @@ def test_remembered_traces_are_bounded(registry: CollectorRegistry, gone: str) -
         recorder.trace(f"{number}")
         kept = recorder.trace("0")
     assert (
-        len(recorder._traces.known) + len(recorder._traces.older)
-        <= run_state.MAX_REMEMBERED_TRACES
+        len(recorder._traces.known) + len(recorder._traces.older) <= run_state.MAX_REMEMBERED_TRACES
     )
     assert recorder.trace("0") is kept, "a trace that is in use is not forgotten"
 
