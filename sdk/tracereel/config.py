@@ -1,6 +1,7 @@
 """SDK settings, read from arguments and environment into a frozen `Config`."""
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -22,6 +23,9 @@ RECORDS: Final = ("off", "errors", "sampled", "all")
 NO_SPOOL: Final = Path(os.devnull, "no-home-directory")
 """Directory that cannot be created: events stay in memory and a warning names it."""
 DEFAULT_ENDPOINT: Final = "http://127.0.0.1:4318"
+
+Parse = Callable[[object], Any]
+"""Returns a valid value, or raises ValueError with the expected form."""
 
 
 def _endpoint(value: object) -> str:
@@ -53,44 +57,35 @@ def _flag(value: object) -> bool:
     return word in _TRUE
 
 
-def _seconds(value: object) -> float:
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = -1.0
-    if not 0.0 <= number <= 3600.0:
-        raise ValueError("seconds, from 0 to 3600")
-    return number
+def _number(
+    kind: Callable[[Any], float], expected: str, least: float, most: float = math.inf
+) -> Parse:
+    def parse(value: object) -> float:
+        try:
+            number = kind(value)
+        except (TypeError, ValueError):
+            number = -1
+        if not least <= number <= most:
+            raise ValueError(expected)
+        return number
+
+    return parse
 
 
-def _bytes(value: object) -> int:
-    try:
-        number = int(value)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        number = -1
-    if number < 64 * 1024:
-        raise ValueError("a number of bytes, at least 65536")
-    return int(number)
+def _one_of(words: tuple[str, ...]) -> Parse:
+    def parse(value: object) -> str:
+        word = str(value).strip().lower()
+        if word not in words:
+            raise ValueError(f"one of {', '.join(words)}")
+        return word
+
+    return parse
 
 
-def _rate(value: object) -> float:
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = -1.0
-    if not 0.0 <= number <= 1.0:
-        raise ValueError("a number from 0 to 1")
-    return number
-
-
-def _cost(value: object) -> float:
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = -1.0
-    if not number >= 0.0:
-        raise ValueError("an amount in US dollars, 0 or more")
-    return number
+_seconds: Final = _number(float, "seconds, from 0 to 3600", 0.0, 3600.0)
+_rate: Final = _number(float, "a number from 0 to 1", 0.0, 1.0)
+_cost: Final = _number(float, "an amount in US dollars, 0 or more", 0.0)
+_bytes: Final = _number(int, "a number of bytes, at least 65536", 64 * 1024)
 
 
 def _directory(value: object) -> Path:
@@ -101,20 +96,6 @@ def _directory(value: object) -> Path:
     if not path.is_absolute():
         raise ValueError("an absolute path")
     return path
-
-
-def _compression(value: object) -> str:
-    word = str(value).strip().lower()
-    if word not in COMPRESSIONS:
-        raise ValueError(f"one of {', '.join(COMPRESSIONS)}")
-    return word
-
-
-def _record(value: object) -> str:
-    word = str(value).strip().lower()
-    if word not in RECORDS:
-        raise ValueError(f"one of {', '.join(RECORDS)}")
-    return word
 
 
 def _default_spool() -> Path:
@@ -133,15 +114,13 @@ class Setting:
     """Metadata of a setting, beside its name, type and default."""
 
     env: str
-    parse: Callable[[object], Any]
+    parse: Parse
     doc: str
-    secret: bool = False
+    secret: bool
 
 
-def _row(
-    default: object, env: str, parse: Callable[[object], Any], doc: str, *, secret: bool = False
-) -> Any:
-    about = {"setting": Setting(env, parse, doc, secret)}
+def _row(default: object, parse: Parse, doc: str, *, secret: bool = False) -> Any:
+    about = {"parse": parse, "doc": doc, "secret": secret}
     if callable(default):
         return field(default_factory=default, metadata=about)
     return field(default=default, metadata=about, repr=not secret)
@@ -149,114 +128,82 @@ def _row(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """All SDK settings; each row has a default, a variable, a parser and a description."""
+    """All SDK settings; each row has a default, a parser and a description."""
 
-    endpoint: str = _row(
-        DEFAULT_ENDPOINT, "TRACEREEL_ENDPOINT", _endpoint, "Base URL of the collector."
-    )
-    api_key: str | None = _row(
-        None, "TRACEREEL_API_KEY", _key, "Key sent as `x-api-key`.", secret=True
-    )
+    endpoint: str = _row(DEFAULT_ENDPOINT, _endpoint, "Base URL of the collector.")
+    api_key: str | None = _row(None, _key, "Key sent as `x-api-key`.", secret=True)
     service: str | None = _row(
         None,
-        "TRACEREEL_SERVICE",
         _text,
         "Name of this program; else `OTEL_SERVICE_NAME`, else `service.name` of"
         " `OTEL_RESOURCE_ATTRIBUTES`.",
     )
     spool_dir: Path = _row(
-        _default_spool,
-        "TRACEREEL_SPOOL_DIR",
-        _directory,
-        "Where events wait until they are delivered.",
+        _default_spool, _directory, "Where events wait until they are delivered."
     )
     enabled: bool = _row(
         True,
-        "TRACEREEL_ENABLED",
         _flag,
         "Off: decorated code runs as if undecorated. `OTEL_SDK_DISABLED=true` turns it off too.",
     )
     exit_timeout: float = _row(
-        1.5,
-        "TRACEREEL_EXIT_TIMEOUT",
-        _seconds,
-        "Longest time the exit of the program waits for delivery.",
+        1.5, _seconds, "Longest time the exit of the program waits for delivery."
     )
     max_spool_bytes: int = _row(
-        256 * MIB,
-        "TRACEREEL_MAX_SPOOL_BYTES",
-        _bytes,
-        "Above this many bytes waiting, new events are dropped and counted.",
+        256 * MIB, _bytes, "Above this many bytes waiting, new events are dropped and counted."
     )
     capture_content: bool = _row(
         True,
-        "TRACEREEL_CAPTURE_CONTENT",
         _flag,
         "Off: no summaries, prompts, decision data or inputs of failed calls are recorded.",
     )
     compression: str = _row(
         "auto",
-        "TRACEREEL_COMPRESSION",
-        _compression,
+        _one_of(COMPRESSIONS),
         "`gzip`, `none`, or `auto`: gzip unless the collector is on this machine.",
     )
     redaction: Redaction = _row(
         Redaction,
-        "TRACEREEL_REDACTION",
         _redaction.parse,
         "Off: secrets and personal data are recorded as they are. In code also a `Redaction`.",
     )
     sample_rate: float = _row(
         1.0,
-        "TRACEREEL_SAMPLE_RATE",
         _rate,
         "Share of the traces that are recorded, 0 to 1; those with failures always are.",
     )
     sample_keep_cost_usd: float = _row(
-        1.0,
-        "TRACEREEL_SAMPLE_KEEP_COST_USD",
-        _cost,
-        "A trace that costs as much as this is recorded whatever the sampling says.",
+        1.0, _cost, "A trace that costs as much as this is recorded whatever the sampling says."
     )
     other_spans: bool = _row(
         True,
-        "TRACEREEL_OTHER_SPANS",
         _flag,
         "Spans of other instrumentations go to the collector too, where the tracer provider lets"
         " us see them.",
     )
     set_tracer_provider: bool = _row(
-        False,
-        "TRACEREEL_SET_TRACER_PROVIDER",
-        _flag,
-        "On: a program without a global tracer provider is given one.",
+        False, _flag, "On: a program without a global tracer provider is given one."
     )
     heartbeat_seconds: float = _row(
         15.0,
-        "TRACEREEL_HEARTBEAT_SECONDS",
         _seconds,
-        "How often the collector is told how many events there are; 0 is never.",
+        "Seconds between heartbeats, which report the number of events; 0 turns them off.",
     )
 
     max_clock_drift: float = _row(
         MAX_DRIFT_SECONDS,
-        "TRACEREEL_MAX_CLOCK_DRIFT",
         _seconds,
         "A clock that comes with a message and is this many seconds ahead of ours is not followed.",
     )
 
     record: str = _row(
         "off",
-        "TRACEREEL_RECORD",
-        _record,
+        _one_of(RECORDS),
         "Which runs are recorded for re-execution: `off`, `errors`, `sampled` or `all`.",
     )
-    record_rate: float = _row(
-        0.1, "TRACEREEL_RECORD_RATE", _rate, "With `record=sampled`, the share of them, 0 to 1."
-    )
+    record_rate: float = _row(0.1, _rate, "With `record=sampled`, the share of them, 0 to 1.")
     record_exact: bool = _row(
         False,
-        "TRACEREEL_RECORD_EXACT",
         _flag,
         "On: results of recorded calls reach the program one at a time. It changes the schedule.",
     )
@@ -275,7 +222,10 @@ class Config:
 
 def settings() -> dict[str, Setting]:
     """Return all settings by name."""
-    return {item.name: item.metadata["setting"] for item in fields(Config)}
+    return {
+        item.name: Setting(env=f"TRACEREEL_{item.name.upper()}", **item.metadata)
+        for item in fields(Config)
+    }
 
 
 def load(environ: Mapping[str, str] | None = None, /, **given: object) -> Config:

@@ -5,7 +5,6 @@ import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, Token
-from types import TracebackType
 from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 from tracereel import semconv
@@ -202,12 +201,7 @@ class traced_decision:  # noqa: N801 - used as a decorator, beside functions
         self._entered.append((decision, _deciding.set(decision)))
         return decision
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         decision, token = entry = self._current()
         self._entered.remove(entry)
         _leave(token)

@@ -8,16 +8,19 @@ pipelines also read them from arguments of those names, and from the attributes 
 has them, such as a context object.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from tracereel._core.executions.agent import AgentSpec
-from tracereel._core.executions.arguments import IDS, Ids, given
+from tracereel._core.executions.arguments import IDS, given
 from tracereel._core.executions.calls import EFFECTS, LlmSpec, ToolSpec
 from tracereel._core.executions.pipeline import PipelineSpec
+from tracereel._core.executions.scope import Spec
 from tracereel._core.executions.steps import RetrievalSpec, StepSpec
 from tracereel._core.wrapping import Traced
 from tracereel._redact import values
+
+S = TypeVar("S", bound=Spec)
 
 
 class RunOptions(TypedDict, total=False):
@@ -51,18 +54,17 @@ def traced_agent(
     Raises:
         TypeError: the name is missing or an option is unknown.
     """
-    name = _name(name, "traced_agent")
-    spec = AgentSpec(
+    return _traced(
+        traced_agent,
+        AgentSpec,
         name,
+        run,
         version=version,
         llm_provider=llm_provider,
         llm_model=llm_model,
         temperature=temperature,
         max_tokens=max_tokens,
-        ids=_ids(run, "traced_agent"),
-        inputs=run.get("inputs"),
     )
-    return Traced(spec, tag=name)
 
 
 def traced_pipeline(
@@ -79,13 +81,7 @@ def traced_pipeline(
     Raises:
         TypeError: the type is missing or an option is unknown.
     """
-    spec = PipelineSpec(
-        _name(pipeline_type, "traced_pipeline"),
-        agents=agents,
-        ids=_ids(run, "traced_pipeline"),
-        inputs=run.get("inputs"),
-    )
-    return Traced(spec)
+    return _traced(traced_pipeline, PipelineSpec, pipeline_type, run, agents=agents)
 
 
 def traced_llm(
@@ -105,16 +101,16 @@ def traced_llm(
     Raises:
         TypeError: the model is missing or an option is unknown.
     """
-    spec = LlmSpec(
-        _name(model, "traced_llm"),
+    return _traced(
+        traced_llm,
+        LlmSpec,
+        model,
+        run,
         provider=provider,
         operation=operation,
         temperature=temperature,
         max_tokens=max_tokens,
-        ids=_ids(run, "traced_llm"),
-        inputs=run.get("inputs"),
     )
-    return Traced(spec)
 
 
 def traced_tool(
@@ -140,15 +136,8 @@ def traced_tool(
     """
     if effect is not None and effect not in EFFECTS:
         raise ValueError(f"effect is {effect!r}; expected one of {', '.join(EFFECTS)}")
-    spec = ToolSpec(
-        _name(name, "traced_tool"),
-        tool_type=tool_type,
-        tool_call_id=tool_call_id,
-        effect=effect,
-        ids=_ids(run, "traced_tool"),
-        inputs=run.get("inputs"),
-    )
-    return Traced(spec)
+    options = {"tool_type": tool_type, "tool_call_id": tool_call_id, "effect": effect}
+    return _traced(traced_tool, ToolSpec, name, run, **options)
 
 
 def traced_step(
@@ -159,13 +148,7 @@ def traced_step(
     Raises:
         TypeError: the name is missing or an option is unknown.
     """
-    spec = StepSpec(
-        _name(name, "traced_step"),
-        step_type=step_type,
-        ids=_ids(run, "traced_step"),
-        inputs=run.get("inputs"),
-    )
-    return Traced(spec)
+    return _traced(traced_step, StepSpec, name, run, step_type=step_type)
 
 
 def traced_retrieval(
@@ -185,30 +168,29 @@ def traced_retrieval(
     Raises:
         TypeError: the name is missing or an option is unknown.
     """
-    spec = RetrievalSpec(
-        _name(name, "traced_retrieval"),
-        collection=collection,
-        top_k=top_k,
-        ids=_ids(run, "traced_retrieval"),
-        inputs=run.get("inputs"),
-    )
-    return Traced(spec)
+    return _traced(traced_retrieval, RetrievalSpec, name, run, collection=collection, top_k=top_k)
 
 
-def _name(value: object, decorator: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise TypeError(f'{decorator} takes a name, as in @{decorator}("parsing"); got {value!r}')
-    return values.text(value, values.SHORT_LIMIT)
-
-
-def _ids(run: RunOptions, decorator: str) -> Ids:
-    options: dict[str, Any] = {**run}
-    options.pop("inputs", None)
-    if unknown := sorted(set(options) - set(IDS)):
+def _traced(
+    decorator: Callable[..., Traced[S]],
+    spec: type[S],
+    name: object,
+    run: RunOptions,
+    **options: Any,
+) -> Traced[S]:
+    """Check the name and the run options, and return the decorator's result."""
+    called = decorator.__name__
+    if not isinstance(name, str) or not name:
+        raise TypeError(f'{called} takes a name, as in @{called}("parsing"); got {name!r}')
+    ids: dict[str, Any] = {**run}
+    inputs = ids.pop("inputs", None)
+    if unknown := sorted(set(ids) - set(IDS)):
         import inspect  # slow to import, and needed only for the error message
 
-        parameters = inspect.signature(globals()[decorator]).parameters.values()
+        parameters = inspect.signature(decorator).parameters.values()
         own = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
         takes = ", ".join([*own, *IDS, "inputs"])
-        raise TypeError(f"{decorator} has no option {', '.join(unknown)}; it takes {takes}")
-    return given(options) if options else {}
+        raise TypeError(f"{called} has no option {', '.join(unknown)}; it takes {takes}")
+    name = values.text(name, values.SHORT_LIMIT)
+    made = spec(name, ids=given(ids), inputs=inputs, **options)
+    return Traced(made, tag=name if spec is AgentSpec else None)

@@ -1,6 +1,5 @@
 """HTTP server for Prometheus metrics, in a daemon thread."""
 
-from types import TracebackType
 from typing import Any, Final, Self
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -30,12 +29,7 @@ class MetricsServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         self.close()
 
 

@@ -12,7 +12,6 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from contextvars import Token
-from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from opentelemetry import baggage, trace
@@ -86,12 +85,7 @@ class Extraction:
                 self._tokens.append(self._attach())
         return incoming.identity
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         with guard.Guard("extract"):
             # Several tasks may have entered the same object; tokens fit only their own context. A copy,
             # because other threads may enter and leave meanwhile.
@@ -118,7 +112,7 @@ class Extraction:
                 incoming = Incoming(incoming.identity, None, incoming.members)
         return _Tokens(
             remote_identity.here.set(incoming.identity),
-            _context._current.set(None) if leaves else None,  # noqa: SLF001
+            _context.current.set(None) if leaves else None,
             otel_context.attach(incoming.context(base)),
         )
 
@@ -147,7 +141,7 @@ class _Tokens:
             # OpenTelemetry would log an error.
             return False
         if self._execution is not None:
-            _context._current.reset(self._execution)  # noqa: SLF001
+            _context.current.reset(self._execution)
         otel_context.detach(self._otel)
         return True
 
@@ -230,7 +224,7 @@ def observe_clock(hlc: object) -> None:
     if isinstance(hlc, str) and remote_identity.usable("hlc", hlc):
         recorder = _recorder.active()
         if recorder is not None:
-            recorder.observe_clock(hlc)
+            recorder.clock.observe(hlc)
 
 
 def read_clock() -> str | None:

@@ -98,26 +98,15 @@ ANSWERED_BY: Final = "gen_ai.response.model"
 """Model that responded, on model call spans; `gen_ai.request.model` is the requested one."""
 
 KNOWN_AT_START: Final = (
-    "agent_name",
-    "agent_version",
-    "pipeline_type",
-    "request_id",
-    "execution_id",
-    "operation",
-    "tool_name",
-    "step_name",
-    "retrieval_name",
+    *("agent_name", "agent_version", "pipeline_type", "request_id", "execution_id"),
+    *("operation", "tool_name", "step_name", "retrieval_name"),
 )
 """Fields of closing events whose attributes are set when the span starts."""
 
 SPAN_EVENTS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     DECISION_RECORDED: (
         "decision_recorded",
-        {
-            "decision_id": "decision_id",
-            "decision_type": "decision_type",
-            "confidence": "confidence",
-        },
+        {name: name for name in ("decision_id", "decision_type", "confidence")},
     ),
     RETRY_ATTEMPTED: (
         "retry_attempted",
@@ -141,72 +130,32 @@ SPAN_EVENTS: Final[dict[str, tuple[str, dict[str, str]]]] = {
 }
 """Event type → name of the span event, and its attributes by event field."""
 
-LOG_LINES: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
-    EXECUTION_STARTED: (
-        "agent_execution_started",
-        "info",
-        ("agent_name", "trace_id", "input_summary"),
-    ),
-    EXECUTION_COMPLETED: (
-        "agent_execution_completed",
-        "info",
-        ("agent_name", "trace_id", "execution_time_ms", "confidence"),
-    ),
-    EXECUTION_FAILED: (
-        "agent_execution_failed",
-        "error",
-        ("agent_name", "trace_id", "error_type", "was_retried", "retry_count"),
-    ),
-    EXECUTION_CANCELLED: (
-        "agent_execution_cancelled",
-        "info",
-        ("agent_name", "trace_id", "execution_time_before_cancel_ms"),
-    ),
-    DECISION_RECORDED: (
-        "agent_decision_recorded",
-        "info",
-        ("agent_name", "trace_id", "decision_id", "decision_type", "confidence"),
-    ),
-    PIPELINE_STARTED: (
-        "agent_pipeline_started",
-        "info",
-        ("pipeline_type", "trace_id", "request_id"),
-    ),
+_LOG_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    EXECUTION_STARTED: ("agent_name", "trace_id", "input_summary"),
+    EXECUTION_COMPLETED: ("agent_name", "trace_id", "execution_time_ms", "confidence"),
+    EXECUTION_FAILED: ("agent_name", "trace_id", "error_type", "was_retried", "retry_count"),
+    EXECUTION_CANCELLED: ("agent_name", "trace_id", "execution_time_before_cancel_ms"),
+    DECISION_RECORDED: ("agent_name", "trace_id", "decision_id", "decision_type", "confidence"),
+    PIPELINE_STARTED: ("pipeline_type", "trace_id", "request_id"),
     PIPELINE_COMPLETED: (
-        "agent_pipeline_completed",
-        "info",
-        ("pipeline_type", "trace_id", "status", "total_execution_time_ms", "agents_failed"),
+        *("pipeline_type", "trace_id", "status", "total_execution_time_ms", "agents_failed"),
     ),
-    RETRY_ATTEMPTED: (
-        "agent_retry_attempted",
-        "info",
-        ("agent_name", "trace_id", "retry_attempt", "retry_reason", "delay_seconds"),
-    ),
+    RETRY_ATTEMPTED: ("agent_name", "trace_id", "retry_attempt", "retry_reason", "delay_seconds"),
     FALLBACK_TRIGGERED: (
-        "agent_fallback_triggered",
-        "info",
-        ("primary_agent", "fallback_agent", "trace_id", "trigger_reason", "fallback_successful"),
+        *("primary_agent", "fallback_agent", "trace_id", "trigger_reason", "fallback_successful"),
     ),
     LLM_CALLED: (
-        "agent_llm_called",
-        "info",
-        ("agent_name", "trace_id", "llm_model", "status", "duration_ms", "llm_tokens_used"),
+        *("agent_name", "trace_id", "llm_model", "status", "duration_ms", "llm_tokens_used"),
     ),
-    TOOL_CALLED: (
-        "agent_tool_called",
-        "info",
-        ("agent_name", "trace_id", "tool_name", "status", "duration_ms"),
-    ),
-    STEP_COMPLETED: (
-        "agent_step_completed",
-        "info",
-        ("agent_name", "trace_id", "step_name", "status", "duration_ms"),
-    ),
+    TOOL_CALLED: ("agent_name", "trace_id", "tool_name", "status", "duration_ms"),
+    STEP_COMPLETED: ("agent_name", "trace_id", "step_name", "status", "duration_ms"),
     RETRIEVAL_COMPLETED: (
-        "agent_retrieval_completed",
-        "info",
-        ("agent_name", "trace_id", "retrieval_name", "status", "result_count", "degraded"),
+        *("agent_name", "trace_id", "retrieval_name", "status", "result_count", "degraded"),
     ),
+}
+LOG_LINES: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
+    kind: (kind.replace(".", "_"), "error" if kind == EXECUTION_FAILED else "info", fields)
+    for kind, fields in _LOG_FIELDS.items()
 }
 """Event type → name, level and fields of the log line."""
 

@@ -54,7 +54,14 @@ class _MemoryRecorder(Recorder):
         self.events: list[Event] = []
         self._write_lock = threading.RLock()
 
-    def _store(self, event: Event, trace: TraceState | None, closes_run: bool | None) -> None:
+    def _store(
+        self, events: list[Event], trace: TraceState | None, closes_run: bool | None
+    ) -> None:
+        for event in events[:-1]:
+            self._store_one(event, trace, False)
+        self._store_one(events[-1], trace, closes_run)
+
+    def _store_one(self, event: Event, trace: TraceState | None, closes_run: bool | None) -> None:
         # Encoded and decoded: tests see what would be sent, and later changes have no effect.
         whole: Event = msgspec.json.decode(values.encode(event))
         with self._write_lock:
@@ -70,11 +77,6 @@ class _MemoryRecorder(Recorder):
                     whole["trace_event_count"] = trace.recorded
             self.events.append(whole)
         self.metrics.count_events("recorded")
-
-    def write_all(self, bodies: list[bytes], trace: TraceState, *, closes_run: bool | None) -> None:
-        for body in bodies[:-1]:
-            self._store(values.EncodedEvent(body), trace, False)
-        self._store(values.EncodedEvent(bodies[-1]), trace, closes_run)
 
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         del timeout, at_exit

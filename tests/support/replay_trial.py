@@ -27,10 +27,9 @@ class KeepingRecorder(Recorder):
     def __init__(self, config: Any, **wiring: Any) -> None:
         super().__init__(config, **wiring)
         self.events: list[dict[str, Any]] = []
-        self.writes_at_once = False
 
-    def _store(self, event: Any, trace: Any, closes_run: bool) -> None:
-        self.events.append(event)
+    def _store(self, events: Any, trace: Any, closes_run: bool) -> None:
+        self.events += events
 
 
 @contextmanager

@@ -168,7 +168,7 @@ def adopt(execution: "Execution") -> None:
     """Apply the surrounding slots to an execution that begins."""
     slot = _slot.get()
     # Third-party loops have no slots; their hooks announce the next attempt.
-    if slot is None and external_retries.nothing():
+    if slot is None and not external_retries.announced.get():
         return
     execution.slot = slot
     former = _former(execution.name, slot)
@@ -180,10 +180,10 @@ def adopt(execution: "Execution") -> None:
             execution.tally.take_back(former)
     if slot is None or slot.execution is not None or slot.agent != execution.name:
         return
-    told: Slot | None = slot
-    while told is not None:
-        told.execution = execution
-        told = told.within
+    taken: Slot | None = slot
+    while taken is not None:
+        taken.execution = execution
+        taken = taken.within
     execution.attempt = slot.attempt
     execution.earlier = execution.retry_count = slot.retry_count
     execution.max_retries_reached = slot.last

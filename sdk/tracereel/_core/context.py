@@ -4,7 +4,7 @@ It follows `await`, tasks, and threads that copy the context.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar, Token
 from typing import Any, Final, Literal, Unpack
 
@@ -12,29 +12,18 @@ from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN
 
-from tracereel._core import attempt_context, execution_fields
+from tracereel._core import attempt_context, envelope, execution_fields
 from tracereel._core.execution_fields import ExecutionFields
-from tracereel._core.run_state import Ended, ExecutionState, Tally, UsageTotals
+from tracereel._core.run_state import Ended, ExecutionState, Tally
 from tracereel._export.trace_state import TraceState
 from tracereel._redact import values
 from tracereel._runtime.guard import Guard, by_signal, log
-
-__all__ = [
-    "Execution",
-    "Tally",
-    "UsageTotals",
-    "attach",
-    "current_execution",
-    "detach",
-    "here",
-]
+from tracereel._telemetry.spans import StartedSpan
 
 Kind = Literal["agent", "pipeline", "llm", "tool", "step", "retrieval"]
 
-_current: ContextVar["Execution | None"] = ContextVar("tracereel_execution", default=None)
-
-Emitter = Callable[["Execution", dict[str, Any]], None]
-"""Adds the envelope to an event of an execution and records it."""
+current: Final[ContextVar["Execution | None"]] = ContextVar("tracereel_execution", default=None)
+"""Innermost traced call."""
 
 _EXECUTIONS: Final = ("agent", "pipeline")
 
@@ -50,7 +39,6 @@ class Execution:
     """
 
     __slots__ = (
-        "_emitter",
         "attempt",
         "earlier",
         "ended",
@@ -87,13 +75,9 @@ class Execution:
         name: str,
         trace: TraceState,
         execution_id: str,
-        span: Any,
-        otel_trace_id: str,
-        span_id: str,
-        parent_span_id: str | None,
-        parent: "Execution | None",
-        tally: Tally | None,
-        emitter: Emitter,
+        started: StartedSpan,
+        parent: "Execution | None" = None,
+        tally: Tally | None = None,
         request_id: str | None = None,
         session_id: str | None = None,
         user_id: str | None = None,
@@ -101,14 +85,10 @@ class Execution:
         self.kind = kind
         self.name = name
         self.trace = trace
-        self.span = span
-        self.otel_trace_id = otel_trace_id
-        self.span_id = span_id
-        self.parent_span_id = parent_span_id
+        self.span, self.otel_trace_id, self.span_id, self.parent_span_id, _, _ = started
         self.parent = parent
         self.tally = tally
         self.notes: dict[str, Any] = {}
-        self._emitter = emitter
         self.retry_count = 0
         self.max_retries_reached = False
         self.fallback_used = False
@@ -164,6 +144,12 @@ class Execution:
         return execution
 
     @property
+    def agent_name(self) -> str | None:
+        """Name of the nearest agent; `None` if there is only a pipeline or a call."""
+        agent = self.agent
+        return agent.name if agent.kind == "agent" else None
+
+    @property
     def round_number(self) -> int:
         """Number of rounds that the agent loop has begun."""
         return self.state.rounds
@@ -206,12 +192,9 @@ class Execution:
         """Add tokens and cost of a model call that is not traced."""
         with Guard("usage"):
             if self is not _NOWHERE:
-                cost = values.real(cost_usd)
+                count, cost = values.count, values.real(cost_usd)
                 self.state.add_usage(
-                    values.count(prompt_tokens),
-                    values.count(completion_tokens),
-                    values.count(total_tokens),
-                    cost,
+                    (count(prompt_tokens), count(completion_tokens), count(total_tokens), cost)
                 )
                 attempt_context.spend(self.state, cost)
 
@@ -238,12 +221,13 @@ class Execution:
     def emit(self, event: dict[str, Any]) -> None:
         """Record an event (type and fields) in this execution; never raises."""
         with Guard("emit"):
-            self._emitter(self, event)
+            if self is not _NOWHERE:
+                envelope.emit(self, event)
 
 
 def current_execution() -> Execution | None:
     """Return the innermost traced call, or `None`."""
-    return _current.get()
+    return current.get()
 
 
 def here() -> Execution:
@@ -252,7 +236,7 @@ def here() -> Execution:
     The placeholder is used outside of traced calls and with recording off. It is false and ignores all
     calls, so `current_execution().set(confidence=0.9)` is safe everywhere.
     """
-    return _current.get() or _NOWHERE
+    return current.get() or _NOWHERE
 
 
 Attachment = tuple[Token[Execution | None], Context]
@@ -263,13 +247,13 @@ exceptions of signal handlers.
 
 def attach(execution: Execution, context: Context) -> Attachment:
     """Make an execution and the context of its span current."""
-    before, around = _current.get(), otel_context.get_current()
+    before, around = current.get(), otel_context.get_current()
     try:
-        attachment = _current.set(execution), around
+        attachment = current.set(execution), around
         otel_context.attach(context)
     except BaseException:
         # A signal handler raised in between, and the token is lost.
-        _current.set(before)
+        current.set(before)
         otel_context.attach(around)
         raise
     return attachment
@@ -282,7 +266,7 @@ def detach(attachment: Attachment) -> None:
     """
     ours, around = attachment
     try:
-        _current.reset(ours)
+        current.reset(ours)
     except BaseException as error:
         interrupted = by_signal(error)
         if isinstance(error, ValueError) and not interrupted:
@@ -294,20 +278,10 @@ def detach(attachment: Attachment) -> None:
     otel_context.attach(around)
 
 
-def _nobody(_execution: Execution, _event: dict[str, Any]) -> None:
-    """Discard events of the placeholder."""
-
-
 _NOWHERE: Final = Execution(
-    kind="agent",
-    name="",
-    trace=TraceState("", ""),
-    execution_id="",
-    span=INVALID_SPAN,
-    otel_trace_id="0" * 32,
-    span_id="0" * 16,
-    parent_span_id=None,
-    parent=None,
-    tally=None,
-    emitter=_nobody,
+    "agent",
+    "",
+    TraceState("", ""),
+    "",
+    StartedSpan(INVALID_SPAN, "0" * 32, "0" * 16, None, Context(), records=False),
 )

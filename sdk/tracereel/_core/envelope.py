@@ -1,64 +1,63 @@
 """Adds the envelope to events, shows them on the span and passes them to the recorder."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracereel import semconv
 from tracereel._core import recorder as _recorder
-from tracereel._core.context import Execution
 from tracereel._core.recorder import Recorder
+from tracereel._redact.event_redaction import strip_content
 from tracereel._runtime import guard
 from tracereel._runtime.clock import rfc3339
 
-
-def record(
-    event: dict[str, Any],
-    execution: Execution,
-    recorder: Recorder,
-    now_ns: int,
-    *,
-    closes_run: bool | None = False,
-    seconds: float | None = None,
-) -> None:
-    """Redact an event, add the envelope fields and record it.
-
-    The spool adds the sequence numbers, and the event count if the event closes its run. With
-    `closes_run=None` a closed run stays closed and gets a new count.
-    """
-    # A generated request id needs no redaction; others are redacted like every field.
-    recorder.clean([event], execution.trace.request_id)
-    whole = _whole(event, execution, recorder, now_ns)
-    recorder.record(whole, execution.trace, closes_run=closes_run, seconds=seconds)
+if TYPE_CHECKING:
+    from tracereel._core.context import Execution
 
 
 def record_all(
     events: list[dict[str, Any]],
-    execution: Execution,
+    execution: "Execution",
     recorder: Recorder,
     now_ns: int,
     *,
     closes_run: bool | None = False,
     seconds: float | None = None,
 ) -> None:
-    """Record events of one moment in this order, with one redaction pass and one write."""
-    recorder.clean(events, execution.trace.request_id)
+    """Redact events of one moment, add the envelope fields and record them in this order.
+
+    The spool adds the sequence numbers, and the event count if the last event closes its run. With
+    `closes_run=None` a closed run stays closed and gets a new count.
+    """
+    if recorder.closed:
+        # Reconfigured during the call: the events go to the new recorder.
+        recorder = _recorder.active() or recorder
+    trace = execution.trace
+    try:
+        for event in events:
+            # A generated request id needs no redaction; others are redacted like every field.
+            recorder.privacy.clean(event, trace.request_id)
+    except Exception as error:  # noqa: BLE001
+        # Content that could not be redacted must not be sent.
+        for event in events:
+            strip_content(event)
+        guard.report("redaction", error)
     whole = [_whole(event, execution, recorder, now_ns) for event in events]
-    recorder.record_all(whole, execution.trace, closes_run=closes_run, seconds=seconds)
+    recorder.record_all(whole, trace, closes_run=closes_run, seconds=seconds)
 
 
-def record_tape(event: dict[str, Any], execution: Execution, recorder: Recorder) -> None:
+def record_tape(event: dict[str, Any], execution: "Execution", recorder: Recorder) -> None:
     """Record a tape part, which is already redacted, without metrics and log line."""
     if recorder.closed:
         recorder = _recorder.active() or recorder
     # Parts may be written after the run: they do not change whether it is open or closed.
     whole = _whole(event, execution, recorder, time.time_ns())
-    recorder.keep(whole, execution.trace, closes_run=None)
+    recorder.keep([whole], execution.trace, closes_run=None)
 
 
 def _whole(
-    event: dict[str, Any], execution: Execution, recorder: Recorder, now_ns: int
+    event: dict[str, Any], execution: "Execution", recorder: Recorder, now_ns: int
 ) -> dict[str, Any]:
-    state, trace = execution.state, execution.trace
+    state = execution.state
     hlc = recorder.clock.tick()
     whole = {
         # The clock never repeats a value in a process, and the mark is unique to the process.
@@ -66,7 +65,7 @@ def _whole(
         "event_type": event["event_type"],
         "event_version": semconv.EVENT_VERSION,
         "timestamp": rfc3339(now_ns),
-        "trace_id": trace.trace_id,
+        "trace_id": execution.trace.trace_id,
         "otel_trace_id": execution.otel_trace_id,
         "span_id": execution.span_id,
         "parent_span_id": execution.parent_span_id,
@@ -75,8 +74,8 @@ def _whole(
         "event_index": next(state.indexes),
         "hlc": hlc,
     }
-    if recorder.acts:
-        recorder.act(whole)
+    if recorder.privacy.acts:
+        recorder.privacy.act(whole)
     if execution.session_id is not None:
         whole["session_id"] = recorder.owner("session_id", execution.session_id)
     if execution.user_id is not None:
@@ -85,26 +84,22 @@ def _whole(
     return whole
 
 
-def emit(execution: Execution, event: dict[str, Any]) -> None:
+def emit(execution: "Execution", event: dict[str, Any]) -> None:
     """Record an event of a running execution and show it on its span."""
     recorder = _recorder.active()
     if recorder is None:
         return
-    shown = semconv.SPAN_EVENTS.get(event["event_type"])
+    span, shown = execution.span, semconv.SPAN_EVENTS.get(event["event_type"])
     if shown is not None:
         with guard.Guard("span"):
-            _show(execution.span, shown, event)
+            if span.is_recording():
+                name, fields = shown
+                found = ((attribute, event.get(field)) for field, attribute in fields.items())
+                span.add_event(name, {key: value for key, value in found if value is not None})
     closes: bool | None = None
     if execution.trace.over:
         # A task that outlives the run, unless an enclosing call will still end and close it.
         closes = not execution.goes_on()
         if closes:
             recorder.reopen(execution.trace)
-    record(event, execution, recorder, time.time_ns(), closes_run=closes)
-
-
-def _show(span: Any, shown: tuple[str, dict[str, str]], event: dict[str, Any]) -> None:
-    if span.is_recording():
-        name, fields = shown
-        found = ((attribute, event.get(field)) for field, attribute in fields.items())
-        span.add_event(name, attributes={key: value for key, value in found if value is not None})
+    record_all([event], execution, recorder, time.time_ns(), closes_run=closes)

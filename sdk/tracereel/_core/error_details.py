@@ -4,7 +4,7 @@ import asyncio
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tracereel import failures, semconv
 from tracereel._core.run_state import Ended
@@ -118,56 +118,43 @@ def origin_of(error: BaseException, span_id: str) -> Origin | None:
 
 
 def _origin_on(error: BaseException, span_id: str) -> Origin | None:
+    found = _attributes(error).get(_ORIGIN)
+    return Origin(*found) if type(found) is tuple and found[2] == span_id else None
+
+
+def _attributes(error: BaseException) -> dict[str, Any]:
+    """Return the `__dict__` of an exception, to mark it with texts, which keep nothing alive."""
     try:
-        found = object.__getattribute__(error, "__dict__").get(_ORIGIN)
+        own: dict[str, Any] = object.__getattribute__(error, "__dict__")
     except Exception as raised:  # noqa: BLE001 - the exception has no `__dict__`
         guard.pass_on(raised)
-        return None
-    if type(found) is not tuple or found[2] != span_id:
-        return None
-    return Origin(*found)
+        return {}
+    return own
 
 
 def mark_origin(error: BaseException, origin: Origin) -> None:
-    """Store the origin on the exception, as text only, so that it keeps nothing alive."""
-    try:
-        own = object.__getattribute__(error, "__dict__")
-        own[_ORIGIN] = (origin.execution_id, origin.stage, origin.next_span_id)
-    except Exception as raised:  # noqa: BLE001 - the exception has no `__dict__`
-        guard.pass_on(raised)
+    """Store the origin on the exception."""
+    _attributes(error)[_ORIGIN] = (origin.execution_id, origin.stage, origin.next_span_id)
 
 
 def mark_failed(error: BaseException, name: str, execution_id: str, earlier: int) -> None:
-    """Store the failed execution on the exception, for retry loops; as text only."""
-    try:
-        own = object.__getattribute__(error, "__dict__")
-        before = own.get(_FAILED)
-        marks = before if type(before) is tuple else ()
-        own[_FAILED] = (*marks[1 - MAX_MARKS :], (name, execution_id, earlier))
-    except Exception as raised:  # noqa: BLE001 - the exception has no `__dict__`
-        guard.pass_on(raised)
+    """Store the failed execution on the exception, for retry loops."""
+    own = _attributes(error)
+    before = own.get(_FAILED)
+    marks = before if type(before) is tuple else ()
+    own[_FAILED] = (*marks[1 - MAX_MARKS :], (name, execution_id, earlier))
 
 
 def mark_run(error: BaseException, execution_id: str) -> None:
-    """Store on the exception that it ended a run, for retry loops; as text only."""
-    try:
-        object.__getattribute__(error, "__dict__")[_RUN] = execution_id
-    except Exception as raised:  # noqa: BLE001 - the exception has no `__dict__`
-        guard.pass_on(raised)
+    """Store on the exception that it ended a run, for retry loops."""
+    _attributes(error)[_RUN] = execution_id
 
 
 def take_runs(error: BaseException) -> list[str]:
     """Remove and return the ids of runs ended by an exception, its members or its causes."""
-    found = []
-    for each in (error, *_members(error), *_causes(error)):
-        try:
-            mark = object.__getattribute__(each, "__dict__").pop(_RUN, None)
-        except Exception as raised:  # noqa: BLE001 - the exception has no `__dict__`
-            guard.pass_on(raised)
-            continue
-        if type(mark) is str:
-            found.append(mark)
-    return found
+    carriers = (error, *_members(error), *_causes(error))
+    found = [_attributes(each).pop(_RUN, None) for each in carriers]
+    return [mark for mark in found if type(mark) is str]
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -182,19 +169,12 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def mark_limit(error: BaseException, seconds: float) -> None:
     """Store the exceeded limit on a timeout error, which Python does not provide."""
-    try:
-        object.__getattribute__(error, "__dict__")[_LIMIT] = seconds
-    except Exception as raised:  # noqa: BLE001 - the exception has no `__dict__`
-        guard.pass_on(raised)
+    _attributes(error)[_LIMIT] = seconds
 
 
 def failed_agents(error: BaseException) -> list[Ended]:
     """Remove and return the agent executions that failed with an exception."""
-    try:
-        marks = object.__getattribute__(error, "__dict__").pop(_FAILED, ())
-    except Exception as raised:  # noqa: BLE001 - the exception has no `__dict__`
-        guard.pass_on(raised)
-        return []
+    marks = _attributes(error).pop(_FAILED, ())
     return [
         Ended(name, execution_id, semconv.FAILED, retry_count=earlier, earlier=earlier)
         for name, execution_id, earlier in (marks if type(marks) is tuple else ())

@@ -60,11 +60,9 @@ class Announced:
     def goes_on_with(self, kind: str, name: str, trace_id: str | None) -> "ClosedRun | None":
         """Return the run to continue, once, if the call matches the one that closed it."""
         run = self.run
-        if run is None or self._taken or (run.kind, run.name) != (kind, name):
+        if run is None or self._taken or (run.last.kind, run.last.name) != (kind, name):
             return None
-        if trace_id is not None and trace_id != run.trace.trace_id:
-            return None
-        if not self.is_under_way():
+        if trace_id not in (None, run.last.trace_id) or not self.is_under_way():
             return None
         with lock:
             taken, self._taken = self._taken, True
@@ -79,7 +77,7 @@ def _weakly(state: Any) -> "weakref.ref[Any] | None":
         return None
 
 
-_announced: ContextVar[tuple[Announced, ...]] = ContextVar("tracereel_announced", default=())
+announced: ContextVar[tuple[Announced, ...]] = ContextVar("tracereel_announced", default=())
 """Announced attempts, innermost loop last."""
 
 
@@ -96,18 +94,13 @@ def announce(
         run: run to continue, if no traced call is around the loop.
     """
     # Keep the attempts of outer loops, which are under way; drop those of this loop.
-    around = [each for each in _announced.get() if each.is_under_way()][1 - MAX_LOOPS :]
-    _announced.set((*around, Announced(state, attempt, delay, failed, run)))
-
-
-def nothing() -> bool:
-    """Return whether no attempt is announced here."""
-    return not _announced.get()
+    around = [each for each in announced.get() if each.is_under_way()][1 - MAX_LOOPS :]
+    announced.set((*around, Announced(state, attempt, delay, failed, run)))
 
 
 def former(name: str) -> Ended | None:
     """Return the agent's execution in the previous attempt, or `None`."""
-    for each in reversed(_announced.get()):
+    for each in reversed(announced.get()):
         if each.repeatable.get(name) and each.is_under_way():
             return next_of(each.repeatable, name)
     return None
@@ -115,7 +108,7 @@ def former(name: str) -> Ended | None:
 
 def continued(kind: str, name: str, trace_id: str | None) -> "tuple[ClosedRun, int] | None":
     """Return the run to continue and the attempt number."""
-    for each in reversed(_announced.get()):
+    for each in reversed(announced.get()):
         if (run := each.goes_on_with(kind, name, trace_id)) is not None:
             return run, each.attempt
     return None

@@ -8,8 +8,9 @@ import os
 import time
 import weakref
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,18 +19,18 @@ from opentelemetry.trace import TracerProvider
 
 from tracereel import config as _config
 from tracereel import failures
-from tracereel._core import extensions, recorder_overrides
+from tracereel._core import recorder_overrides
+from tracereel._core.run_state import RememberedTraces
 from tracereel._core.sampling import SAMPLED_OUT, Sampler
-from tracereel._core.trace_cache import RememberedTraces
 from tracereel._export.destinations import spool_of
 from tracereel._export.leftovers import ship_at_exit
 from tracereel._export.shipper import FlushResult, Shipper
 from tracereel._export.spool import SPOOL_ERROR
 from tracereel._export.trace_state import TraceState
-from tracereel._redact.event_redaction import Privacy, hashed, strip_content
+from tracereel._redact import values
+from tracereel._redact.event_redaction import Privacy, hashed
 from tracereel._redact.rules import Redaction
 from tracereel._redact.rules import listen as listen_to_redactions
-from tracereel._redact.values import encode
 from tracereel._runtime import gevent_compat, guard, process_exit
 from tracereel._runtime.clock import HybridClock, random_id
 from tracereel._telemetry import delivery_slo
@@ -48,6 +49,14 @@ if TYPE_CHECKING:
 
 
 Event = dict[str, Any]
+
+_TAPE_RECORDING: Final = "tracereel.tape.recording"
+"""Imported if tapes are on; it depends on the recorder."""
+_SPAN_EXPORTER: Final = "tracereel._export.span_exporter"
+"""Imported on first use, because it needs OpenTelemetry's SDK, which is slow to import."""
+
+before_flush: Final[list[Callable[[], None]]] = []
+"""Callbacks at the start of every flush; tapes write their buffered parts."""
 
 
 class Recorder:
@@ -70,7 +79,6 @@ class Recorder:
         self._forked_from: Recorder | None = None
         self.metrics = metrics_of(registry)
         self.privacy = Privacy(config.redaction, capture_content=config.capture_content)
-        self.acts = self.privacy.acts
         self._other_spans: OtherSpans | None = None
         self.spans = PrivateSpans(tracer_provider, self.privacy, self._tap)
         for provider in (tracer_provider, trace.get_tracer_provider()):
@@ -80,11 +88,9 @@ class Recorder:
             self._sampler = Sampler(
                 config.sample_rate,
                 keep_cost_usd=config.sample_keep_cost_usd,
-                store=self._store,
+                store=lambda event, trace, closes: self._store([event], trace, closes),
                 drop=self.drop,
             )
-        self.writes_at_once = self._sampler is None
-        """Whether events are written immediately, without sampling."""
         self.logs = Logs(logger)
         self.clock = HybridClock(config.max_clock_drift)
         self.mark = f"{random_id(64):016x}"
@@ -107,7 +113,7 @@ class Recorder:
         self.choice: dict[str, Any] = {}
         """Tape selection, shown on a run's first and last events; empty if all runs are taped."""
         if config.record != "off":
-            recording = extensions.load(extensions.TAPE_RECORDING)
+            recording = import_module(_TAPE_RECORDING)
             self.tape, self.choice = recording.start(self), recording.choice_of(config)
         asked = weakref.WeakMethod(self._tell)
         self.metrics.ask_when_collected(lambda: (tell := asked()) and tell())
@@ -119,21 +125,10 @@ class Recorder:
         if not self.config.other_spans or not hasattr(provider, "add_span_processor"):
             return
         with guard.Guard("other_spans"):
-            exporter = extensions.load(extensions.SPAN_EXPORTER)
+            exporter = import_module(_SPAN_EXPORTER)
             if self._other_spans is None:
                 self._other_spans = exporter.OtherSpans(self.config, self.privacy, self.metrics)
             exporter.attach(provider, self._other_spans)
-
-    def clean(self, events: list[dict[str, Any]], trusted: str | None = None) -> None:
-        """Redact events in place; skip the `trusted` text, compared by identity."""
-        try:
-            for event in events:
-                self.privacy.clean(event, trusted)
-        except Exception as error:  # noqa: BLE001
-            # Content that could not be redacted must not be sent.
-            for event in events:
-                strip_content(event)
-            guard.report("redaction", error)
 
     def owner(self, name: str, value: str) -> str:
         """Return the redacted id of a user or session."""
@@ -143,22 +138,6 @@ class Recorder:
             guard.report("redaction", error)
             return hashed(value)
 
-    def act(self, event: dict[str, Any]) -> None:
-        """Apply the program's field rules; `acts` is True if there are any."""
-        self.privacy.act(event)
-
-    def record(
-        self,
-        event: dict[str, Any],
-        trace: TraceState | None,
-        *,
-        closes_run: bool | None = False,
-        seconds: float | None = None,
-    ) -> None:
-        """Write, count and log a redacted event; a failure of one does not affect the others."""
-        self.keep(event, trace, closes_run=closes_run)
-        self._tell_of(event, seconds)
-
     def record_all(
         self,
         events: list[Event],
@@ -167,59 +146,44 @@ class Recorder:
         closes_run: bool | None,
         seconds: float | None,
     ) -> None:
-        """Record events of one moment with one write; the last one may close the run."""
-        if not self.writes_at_once:
-            for event in events[:-1]:
-                self.record(event, trace)
-            self.record(events[-1], trace, closes_run=closes_run, seconds=seconds)
-            return
-        self.write_all(list(map(encode, events)), trace, closes_run=closes_run)
+        """Write, count and log redacted events of one moment; the last one may close the run.
+
+        A failure of one of these does not affect the others.
+        """
+        self.keep(events, trace, closes_run=closes_run)
+        last = events[-1]
         for event in events:
-            self._tell_of(event, seconds if event is events[-1] else None)
+            try:
+                self.metrics.observe(event, seconds if event is last else None)
+            except Exception as error:  # noqa: BLE001
+                guard.report("metrics", error)
+            try:
+                self.logs.write(event)
+            except Exception as error:  # noqa: BLE001
+                guard.report("logs", error)
 
-    def write_all(self, bodies: list[bytes], trace: TraceState, *, closes_run: bool | None) -> None:
-        """Write encoded events of one moment, without metrics and logs."""
+    def keep(self, events: list[Event], trace: TraceState, *, closes_run: bool | None) -> None:
+        """Write redacted events of one moment, without metrics and logs."""
         try:
-            reason = self._spool.append_all(bodies, trace, closes_run=closes_run)
-            if reason is None:
-                self._shipper.wake()
-            else:
-                self.drop(reason, len(bodies))
+            if self._sampler is None:
+                self._store(events, trace, closes_run)
+                return
+            for event in events:
+                closes = closes_run if event is events[-1] else False
+                self._sampler.offer(event, trace, closes_run=closes)
         except Exception as error:  # noqa: BLE001
             guard.report("spool", error)
-            self.drop("internal_error", len(bodies))
-
-    def _tell_of(self, event: dict[str, Any], seconds: float | None) -> None:
-        try:
-            self.metrics.observe(event, seconds)
-        except Exception as error:  # noqa: BLE001
-            guard.report("metrics", error)
-        try:
-            self.logs.write(event)
-        except Exception as error:  # noqa: BLE001
-            guard.report("logs", error)
-
-    def keep(
-        self, event: dict[str, Any], trace: TraceState | None, *, closes_run: bool | None = False
-    ) -> None:
-        """Write a redacted event, without metrics and logs."""
-        try:
-            if self._sampler is not None:
-                self._sampler.offer(event, trace, closes_run=closes_run)
-            else:
-                self._store(event, trace, closes_run)
-        except Exception as error:  # noqa: BLE001
-            guard.report("spool", error)
-            self.drop("internal_error")
+            self.drop("internal_error", len(events))
 
     def _store(
-        self, event: dict[str, Any], trace: TraceState | None, closes_run: bool | None
+        self, events: list[Event], trace: TraceState | None, closes_run: bool | None
     ) -> None:
-        reason = self._spool.append(event, trace, closes_run=closes_run)
+        bodies = [values.encode(event) for event in events]
+        reason = self._spool.append_all(bodies, trace, closes_run=closes_run)
         if reason is None:
             self._shipper.wake()
         else:
-            self.drop(reason)
+            self.drop(reason, len(bodies))
 
     def drop(self, reason: str, events: int = 1) -> None:
         """Count events that are not recorded."""
@@ -279,14 +243,10 @@ class Recorder:
         with self._counts_lock:
             return dict(self._drops)
 
-    def observe_clock(self, hlc: str) -> None:
-        """Advance the clock past a received one; ignore clocks far ahead."""
-        self.clock.observe(hlc)
-
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Wait for delivery, at most `timeout` seconds."""
         deadline = time.monotonic() + timeout
-        for hook in extensions.before_flush:
+        for hook in before_flush:
             hook()
         if self._other_spans is not None:
             self._other_spans.flush(0.0)  # starts delivery in parallel to the events
@@ -426,7 +386,7 @@ def configure(
     recorder = None
     if config.enabled:
         if config.set_tracer_provider:
-            extensions.load(extensions.SPAN_EXPORTER).set_global_provider(config.service)
+            import_module(_SPAN_EXPORTER).set_global_provider(config.service)
         recorder = Recorder(
             config, registry=registry, tracer_provider=tracer_provider, logger=logger
         )

@@ -49,6 +49,11 @@ class RemoteIdentity:
     hlc: str | None = None
     """Clock of the caller at the time of the call; events here sort after it."""
 
+    def ids(self) -> dict[str, str]:
+        """Return the known ids by name."""
+        found = {name: getattr(self, name) for name in NAMES if name != "hlc"}
+        return {name: value for name, value in found.items() if value is not None}
+
 
 NAMES: Final = tuple(field.name for field in fields(RemoteIdentity))
 PERSON: Final = ("session_id", "user_id")

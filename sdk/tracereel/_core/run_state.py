@@ -1,18 +1,23 @@
-"""State that outlives a single call: usage, execution state and pipeline counts.
+"""State that outlives a single call: usage, executions, pipeline counts and recent traces.
 
 Each object belongs to the execution that created it, so concurrent runs never mix.
 """
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tracereel._export.trace_state import TraceState
 from tracereel._runtime import gevent_compat
+from tracereel._runtime.clock import sortable_id
 
 MAX_RESULTS: Final = 256
 """Maximum number of agents listed on a pipeline's closing event; all are counted."""
+MAX_REMEMBERED_TRACES: Final = 4096
+"""Maximum number of cached traces; sibling runs of an OpenTelemetry trace continue its count."""
 MAX_SEEN_TOOLS: Final = 10_000
 """Maximum number of tool call ids remembered per execution; later repeats are not detected."""
 
@@ -22,6 +27,10 @@ thread that holds it.
 """
 # One lock for all runs, so that a fork can release it: its owner does not exist in the child.
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+Usage = tuple[int | None, int | None, int | None, float | None]
+"""Prompt tokens, completion tokens, all tokens and cost; `None` if unknown."""
 
 
 class UsageTotals:
@@ -35,14 +44,9 @@ class UsageTotals:
         self.total: int | None = None
         self.cost: float | None = None
 
-    def add(
-        self,
-        prompt: int | None,
-        completion: int | None,
-        total: int | None,
-        cost: float | None,
-    ) -> None:
+    def add(self, usage: Usage) -> None:
         """Add the usage of one call; a missing total is the sum of its parts."""
+        prompt, completion, total, cost = usage
         if total is None and (prompt is not None or completion is not None):
             total = (prompt or 0) + (completion or 0)
         if prompt is not None:
@@ -88,20 +92,14 @@ class ExecutionState:
         """Cost of failed or repeated attempts; `abandoned_cost` is that of abandoned routes."""
         self.abandoned_cost = 0.0
 
-    def add_usage(
-        self,
-        prompt: int | None,
-        completion: int | None,
-        total: int | None,
-        cost: float | None,
-    ) -> None:
+    def add_usage(self, usage: Usage) -> None:
         """Add the usage of one model call."""
-        if prompt is None and completion is None and total is None and cost is None:
+        if usage == (None, None, None, None):
             return
         with lock:
             if self.usage is None:
                 self.usage = UsageTotals()
-            self.usage.add(prompt, completion, total, cost)
+            self.usage.add(usage)
 
     def is_repeat(self, tool_call_id: str) -> bool:
         """Return whether a tool call of this id was recorded before; remember and count it."""
@@ -149,34 +147,22 @@ class Tally:
     Only agents of this process are counted.
     """
 
-    __slots__ = (
-        "around",
-        "cancelled",
-        "executed",
-        "failed",
-        "results",
-        "retried",
-        "succeeded",
-        "usage",
-    )
+    __slots__ = ("around", "counts", "executed", "results", "retried", "usage")
 
     def __init__(self, around: "Tally | None") -> None:
         self.around = around
         self.executed = 0
-        self.succeeded = 0
-        self.failed = 0
-        self.cancelled = 0
         self.retried = 0
+        self.counts: Counter[str] = Counter()
+        """Number of ended agents by status."""
         self.results: list[dict[str, Any]] = []
         self.usage = UsageTotals()
 
     def begin(self) -> None:
         """Count a started agent, here and in all outer pipelines."""
         with lock:
-            tally: Tally | None = self
-            while tally is not None:
+            for tally in _chain(self):
                 tally.executed += 1
-                tally = tally.around
 
     def take_back(self, ended: Ended) -> None:
         """Remove a finished execution from the counts, because its retry replaces it."""
@@ -185,9 +171,7 @@ class Tally:
             for tally in _chain(self):
                 if tally.forget(ended.execution_id) or tally in counted:
                     tally.executed -= 1
-                    tally.succeeded -= ended.status == "success"
-                    tally.failed -= ended.status == "failed"
-                    tally.cancelled -= ended.status == "cancelled"
+                    tally.counts[ended.status] -= 1
                     tally.retried -= ended.retry_count > 0
 
     def forget(self, execution_id: str) -> bool:
@@ -198,36 +182,64 @@ class Tally:
                 return True
         return False
 
-    def end(
-        self,
-        result: dict[str, Any],
-        prompt: int | None,
-        completion: int | None,
-        total: int | None,
-        cost: float | None,
-    ) -> None:
+    def end(self, result: dict[str, Any], usage: Usage) -> None:
         """Count an ended agent with its result and usage, here and in all outer pipelines."""
-        status = result["status"]
         with lock:
-            tally: Tally | None = self
-            while tally is not None:
-                tally.succeeded += status == "success"
-                tally.failed += status == "failed"
-                tally.cancelled += status == "cancelled"
+            for tally in _chain(self):
+                tally.counts[result["status"]] += 1
                 tally.retried += result["retry_count"] > 0
                 if len(tally.results) < MAX_RESULTS:
                     tally.results.append(result)
-                tally.usage.add(prompt, completion, total, cost)
-                tally = tally.around
+                tally.usage.add(usage)
 
     def add_usage(self, usage: UsageTotals) -> None:
         """Add model calls outside of agents, here and in all outer pipelines."""
         with lock:
             for tally in _chain(self):
-                tally.usage.add(usage.prompt, usage.completion, usage.total, usage.cost)
+                tally.usage.add((usage.prompt, usage.completion, usage.total, usage.cost))
 
 
 def _chain(tally: Tally | None) -> Iterator[Tally]:
     while tally is not None:
         yield tally
         tally = tally.around
+
+
+class RememberedTraces:
+    """Bounded cache of traces by id, with a count of opened runs.
+
+    Consecutive runs with one trace id share their state.
+    """
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.known: dict[str, TraceState] = {}
+        self.older: dict[str, TraceState] = {}
+        # Re-entrant: a signal handler may make a traced call in a thread that holds it.
+        self._lock = gevent_compat.RLock()
+
+    def trace(self, trace_id: str, suffix: str | None = None) -> TraceState:
+        """Return the cached or a new trace for a root run.
+
+        A new trace gets a request id, made from the suffix of another id if given.
+        """
+        self.opened += 1
+        known = self.known
+        if (found := known.get(trace_id)) is not None:
+            return found
+        # Two generations instead of an LRU order: entries unused during one generation are evicted.
+        with self._lock:
+            known = self.known
+            found = known.get(trace_id) or self.older.get(trace_id)
+            if found is None:
+                found = TraceState(trace_id, f"req_{suffix}" if suffix else sortable_id("req"))
+            known[trace_id] = found
+            if len(known) >= MAX_REMEMBERED_TRACES // 2:
+                self.known, self.older = {}, known
+            return found
+
+    def reopen(self, trace: TraceState) -> None:
+        """Count another run of a trace, and cache it again if it was evicted."""
+        self.opened += 1
+        with self._lock:
+            self.known.setdefault(trace.trace_id, trace)

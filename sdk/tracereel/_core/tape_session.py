@@ -110,7 +110,7 @@ def _begin(session: TapeSession, scope: Any, function: Function, form: str) -> A
         function=function,
         arguments=scope.arguments,
         form=form,
-        effect=getattr(scope.spec, "effect", None) or "",
+        effect=scope.spec.effect or "",
     )
 
 
@@ -151,16 +151,12 @@ async def _awaited(call: Live, coroutine: Any) -> Any:
         if call.holds:
             await call.hold_async()
     except BaseException as error:
-        if call.holds and not _is_cancel(error):
+        if call.holds and isinstance(error, Exception):  # not a cancellation
             await call.hold_async()
         call.raised(error)
         raise
     call.returned(result)
     return result
-
-
-def _is_cancel(error: BaseException) -> bool:
-    return not isinstance(error, Exception)
 
 
 async def coroutine(
@@ -184,14 +180,16 @@ async def run_async(
     return await _awaited(call, function(*args, **kwargs))
 
 
-def generator(session: TapeSession, scope: Any, function: Function) -> Function:
-    """Wrap a generator function for one call."""
-
-    def taped(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        call = _begin(session, scope, function, "generator")
-        return (yield from stream(call, function, args, kwargs))
-
-    return taped
+def generator(
+    session: TapeSession,
+    scope: Any,
+    function: Function,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Generator[Any, Any, Any]:
+    """Call a generator function under the session; the call begins at the first step."""
+    call = _begin(session, scope, function, "generator")
+    return (yield from stream(call, function, args, kwargs))
 
 
 def stream(
@@ -228,16 +226,17 @@ def stream(
             value, error = None, thrown
 
 
-def async_generator(session: TapeSession, scope: Any, function: Function) -> Function:
-    """Wrap an async generator function for one call."""
-
-    def taped(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        def begin() -> Any:
-            return _begin(session, scope, function, "async_generator")
-
-        return _stream_async(begin, function, args, kwargs)
-
-    return taped
+def async_generator(
+    session: TapeSession,
+    scope: Any,
+    function: Function,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> AsyncGenerator[Any, Any]:
+    """Call an async generator function under the session; the call begins at the first step."""
+    return _stream_async(
+        lambda: _begin(session, scope, function, "async_generator"), function, args, kwargs
+    )
 
 
 def stream_async(
@@ -250,7 +249,7 @@ def stream_async(
 async def _stream_async(
     begin: Callable[[], Any], function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> AsyncGenerator[Any, Any]:
-    call = begin()  # at the first step: until then the generator has not started
+    call = begin()
     if not isinstance(call, Live):
         try:
             async for item in call.stream_async():

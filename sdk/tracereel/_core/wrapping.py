@@ -8,7 +8,7 @@ import functools
 import inspect
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
-from types import CoroutineType, TracebackType
+from types import CoroutineType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from tracereel._core import context, tape_session
@@ -56,8 +56,8 @@ class Traced(Generic[S]):
         wrapped.__dict__[TRACED] = True
         if self._tag is not None:
             wrapped.__dict__["__tracereel_agent__"] = self._tag
-        if (effect := getattr(self._spec, "effect", None)) is not None:
-            wrapped.__dict__["__tracereel_effect__"] = effect
+        if self._spec.effect is not None:
+            wrapped.__dict__["__tracereel_effect__"] = self._spec.effect
         return wrapped
 
     def __enter__(self) -> Execution:
@@ -69,7 +69,7 @@ class Traced(Generic[S]):
             arguments = NO_ARGUMENTS if inputs is None else Arguments((), 0, (), inputs)
             scope = self._spec.open(recorder, arguments)
             if (tape := recorder.tape) is not None:
-                tape.begins_block(scope.execution, getattr(self._spec, "effect", None) or "")
+                tape.begins_block(scope.execution, self._spec.effect or "")
             scope.attach()
         except Exception as error:  # noqa: BLE001
             guard.report("begin", error)
@@ -77,12 +77,7 @@ class Traced(Generic[S]):
         self._entered.append(scope)
         return scope.execution
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         scope = self._leave()
         if scope is None:
             return
@@ -96,17 +91,12 @@ class Traced(Generic[S]):
     async def __aenter__(self) -> Execution:
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         self.__exit__(kind, error, tb)
 
     def _leave(self) -> ExecutionScope | None:
         """Remove and return the scope of this block; several tasks may have entered the same object."""
-        entered, current = self._entered, context.current_execution()
+        entered, current = self._entered, context.current.get()
         for index in range(len(entered) - 1, -1, -1):
             if entered[index].execution is current:
                 return entered.pop(index)
@@ -216,7 +206,7 @@ def _wrap_generator(function: Function, begin: Begin) -> Function:
         inner = function(*args, **kwargs)
         scope = begin(args, kwargs, GENERATOR)
         if scope is not None and (tape := scope.recorder.tape) is not None:
-            inner = tape_session.generator(tape, scope, function)(*args, **kwargs)
+            inner = tape_session.generator(tape, scope, function, args, kwargs)
         value: Any = None
         error: BaseException | None = None
         closing = False
@@ -251,7 +241,7 @@ def _wrap_async_generator(function: Function, begin: Begin) -> Function:
         inner = function(*args, **kwargs)
         scope = begin(args, kwargs, ASYNC_GENERATOR)
         if scope is not None and (tape := scope.recorder.tape) is not None:
-            inner = tape_session.async_generator(tape, scope, function)(*args, **kwargs)
+            inner = tape_session.async_generator(tape, scope, function, args, kwargs)
         step = first_step(inner)
         error: BaseException | None = None
         closing = False

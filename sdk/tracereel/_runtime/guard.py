@@ -11,7 +11,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import Final, Literal
 
 RAISE_ENV: Final = "TRACEREEL_RAISE_INTERNAL_ERRORS"
@@ -141,10 +141,7 @@ class Guard:
         return None
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
+        self, kind: object, error: BaseException | None, tb: object
     ) -> Literal[True] | None:
         if not isinstance(error, Exception):
             return None

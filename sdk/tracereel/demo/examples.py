@@ -18,7 +18,8 @@ class Runner(Protocol):
         interval: float,
         seed: int | None,
         sleep: Callable[[float], None] = ...,
-    ) -> Iterator[RunReport]: ...
+    ) -> Iterator[RunReport]:
+        """Run the example `runs` times (None: forever), `interval` seconds apart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,10 +39,12 @@ class Completion:
 
     @property
     def total_tokens(self) -> int:
+        """Tokens of prompt and completion."""
         return self.prompt_tokens + self.completion_tokens
 
     @property
     def cost_usd(self) -> float:
+        """Simulated price in US dollars."""
         cost = self.prompt_tokens * _USD_PER_PROMPT_TOKEN
         return round(cost + self.completion_tokens * _USD_PER_COMPLETION_TOKEN, 8)
 

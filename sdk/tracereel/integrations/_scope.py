@@ -71,8 +71,8 @@ class ClientScope(LlmScope):
         """Start time by the performance counter."""
         return self._tick
 
-    def about(self, status: str, milliseconds: int) -> dict[str, Any]:
-        event = super().about(status, milliseconds)
+    def about(self) -> dict[str, Any]:
+        event = super().about()
         event["was_streamed"] = self.was_streamed
         if self.execution.retry_count:
             event["retry_count"] = self.execution.retry_count

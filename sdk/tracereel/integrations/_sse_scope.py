@@ -211,8 +211,8 @@ class StreamScope(StepScope):
         else:
             super().fail(error)
 
-    def about(self, status: str, milliseconds: int) -> dict[str, Any]:
-        return {**super().about(status, milliseconds), "stream_number": self.number}
+    def about(self) -> dict[str, Any]:
+        return {**super().about(), "stream_number": self.number}
 
 
 class _SsePart(OutputStream):

@@ -5,9 +5,7 @@ The sync and async wrappers only call and sleep; they share this logic.
 
 import asyncio
 import time
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tracereel import semconv
 from tracereel._core import attempt_context, error_details
@@ -30,18 +28,19 @@ from tracereel.resilience.retry_scope import (
 from tracereel.resilience.wrapped_functions import Subject, asked
 
 
-class AttemptLoop(AbstractContextManager["AttemptLoop", None]):
+class AttemptLoop(RetryScope):
     """Attempts of one call.
 
     `begin` starts an attempt; `failed` and `returned` report its outcome and return the delay
     before the next attempt, or None.
     """
 
+    operation = "retry"
+
     __slots__ = (
         "_confidence_before",
         "_mark",
         "_outer",
-        "_place",
         "_policy",
         "_repeatable",
         "_slot",
@@ -51,43 +50,39 @@ class AttemptLoop(AbstractContextManager["AttemptLoop", None]):
     )
 
     def __init__(self, policy: Policy, subject: Subject) -> None:
+        super().__init__(subject)
         self._policy = policy
         self._outer = attempt_context.current()
-        self._place = RetryScope("retry", subject)
-        self._within = attempt_context.waiting(self._place.tag)
-        self._confidence_before: Any = None
+        self._within = attempt_context.waiting(self.tag)
         self._slot: attempt_context.Slot | None = None
         self._mark: Mark | None = None
         self._span: OwnSpan | None = None
         self._repeatable: Repeatable = {}
         self.attempt = 0
-
-    def __enter__(self) -> Self:
-        if (noted := self._noted()) is not None:
-            # Belongs to earlier work; attempts are judged by the confidence they set themselves.
-            self._confidence_before = noted.notes.get("confidence")
-        return self
+        # Belongs to earlier work; attempts are judged by the confidence they set themselves.
+        noted = self._noted()
+        self._confidence_before = noted.notes.get("confidence") if noted is not None else None
 
     def begin(self) -> None:
         """Start an attempt."""
         self.attempt += 1
-        place, execution = self._place, self._place.execution
-        if not place.records:
+        if not self.records:
             return
+        execution, tag = self.execution, self.tag
         with guard.Guard("retry"):
             self._slot = attempt_context.Slot(
-                place.tag,
+                tag,
                 attempt=self.attempt,
-                last=place.tag is not None and self.attempt == self._policy.attempts > 1,
-                execution=execution if place.tag is None else None,
-                within=self._within if place.tag is not None else None,
-                state=place.state,
+                last=tag is not None and self.attempt == self._policy.attempts > 1,
+                execution=execution if tag is None else None,
+                within=self._within,
+                state=self.state,
                 repeatable=self._repeatable,
             )
-            if place.tag is None and execution is not None:
+            if tag is None and execution is not None:
                 if self._outer is None or not self._outer.numbers(execution):
                     execution.attempt = self.attempt
-                self._span = place.start_attempt(self.attempt)
+                self._span = self.start_attempt(self.attempt)
             if (noted := self._noted()) is not None:
                 noted.notes.pop("confidence", None)
             self._mark = enter(self._slot, self._span)
@@ -112,19 +107,14 @@ class AttemptLoop(AbstractContextManager["AttemptLoop", None]):
         self._end(verdict, None, result)
         return verdict.delay if verdict is not None else None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if self._place.execution is None:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
+        if self.execution is None:
             return
         with guard.Guard("retry"):
             noted = self._noted()
             if noted is not None and self._confidence_before is not None:
                 noted.notes.setdefault("confidence", self._confidence_before)
-            self._place.close(error)
+            self.close(error)
 
     def _mark_late(self, slot: attempt_context.Slot, error: BaseException) -> None:
         """Note the time limit on the TimeoutError that asyncio made of a cancellation."""
@@ -132,7 +122,7 @@ class AttemptLoop(AbstractContextManager["AttemptLoop", None]):
         if limit is None or not isinstance(error, TimeoutError):
             return
         error_details.mark_limit(error, limit)
-        if self._place.tag is not None and inside is not None and inside.parent is not None:
+        if self.tag is not None and inside is not None and inside.parent is not None:
             origin = error_details.Origin(inside.execution_id, None, inside.parent.span_id)
             error_details.mark_origin(error, origin)
 
@@ -143,13 +133,13 @@ class AttemptLoop(AbstractContextManager["AttemptLoop", None]):
             mark, self._mark = self._mark, None
             if mark is not None:
                 leave(mark)
-            place, slot, end_ns = self._place, self._slot, time.time_ns()
+            slot, end_ns = self._slot, time.time_ns()
             again = verdict is not None and verdict.delay is not None
             cost = 0.0
             if slot is not None:
-                place.follow(slot)
+                self.follow(slot)
                 cost, wasted = slot.settle(failed=again or error is not None)
-                place.waste("attempt", wasted)
+                self.waste("attempt", wasted)
                 if again:
                     slot.give_up(self._repeatable)
             span, self._span = self._span, None
@@ -162,16 +152,15 @@ class AttemptLoop(AbstractContextManager["AttemptLoop", None]):
                 self._announce(verdict, verdict.delay, end_ns, cost, described)
                 return
             if described:
-                place.end_attempt(self.attempt, described, _outcome(verdict, error))
+                self.end_attempt(self.attempt, described, _outcome(verdict, error))
             if verdict is not None and verdict.exhausted:
                 self._give_up(outcome)
 
     def _announce(
         self, verdict: Verdict, delay: float, now_ns: int, cost: float, span: dict[str, Any]
     ) -> None:
-        place = self._place
         event = retry_event(
-            agent=place.agent,
+            agent=self.agent,
             attempt=self.attempt,
             error=verdict.error,
             reason=verdict.reason,
@@ -179,20 +168,20 @@ class AttemptLoop(AbstractContextManager["AttemptLoop", None]):
             delay=delay,
             now_ns=now_ns,
         )
-        if place.execution is not None and place.tag is None:
-            count_retry(place.execution)
+        if self.execution is not None and self.tag is None:
+            count_retry(self.execution)
         event["max_attempts"] = self._policy.attempts
         if self._policy.timeout is not None:
             event["timeout_seconds"] = self._policy.timeout
         if cost > 0.0:
             event["wasted_cost_usd"] = cost
         event.update(span)
-        place.emit(event)
+        self.emit(event)
 
     def _give_up(self, outcome: object) -> None:
         if self._outer is not None:
             self._outer.exhausted = outcome
-        execution = self._place.execution
+        execution = self.execution
         if execution is not None and self._policy.attempts > 1:
             execution.max_retries_reached = execution.agent.max_retries_reached = True
 
@@ -206,10 +195,10 @@ class AttemptLoop(AbstractContextManager["AttemptLoop", None]):
 
     def _noted(self) -> Execution | None:
         """Return the surrounding agent if attempts are judged by its confidence."""
-        policy, place = self._policy, self._place
-        if policy.min_confidence is None or policy.confidence_of is not None or place.tag:
+        policy = self._policy
+        if policy.min_confidence is None or policy.confidence_of is not None or self.tag:
             return None
-        return place.execution.agent if place.execution is not None else None
+        return self.execution.agent if self.execution is not None else None
 
 
 def _outcome(verdict: Verdict | None, error: BaseException | None) -> dict[str, Any]:

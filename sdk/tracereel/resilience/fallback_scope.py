@@ -4,9 +4,7 @@ The sync and async wrappers only make the calls; they share this logic.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final
 
 from tracereel import semconv
@@ -55,31 +53,33 @@ class FallbackPlan:
         return None
 
 
-class FallbackScope(AbstractContextManager["FallbackScope", None]):
+class FallbackScope(RetryScope):
     """One call of a primary with fallbacks.
 
-    `begin` starts each function; the other methods report its outcome.
+    `begin` starts each function; `failed` and `returned` report its outcome and return whether
+    another function follows.
     """
+
+    operation = "fallback"
 
     __slots__ = (
         "_error",
         "_mark",
-        "_place",
         "_plan",
         "_primary",
         "_primary_confidence",
-        "_primary_result",
         "_reason",
         "_set_aside",
         "_slot",
         "_target",
         "_wasted",
         "failure",
+        "primary_result",
     )
 
     def __init__(self, plan: FallbackPlan, subject: Subject) -> None:
+        super().__init__(subject)
         self._plan = plan
-        self._place = RetryScope("fallback", subject)
         self._slot: attempt_context.Slot | None = None
         self._primary: attempt_context.Slot | None = None
         """Slot of a primary whose result may still be replaced."""
@@ -87,62 +87,48 @@ class FallbackScope(AbstractContextManager["FallbackScope", None]):
         self._target: Function | None = None
         self._reason = ERROR
         self._error = ""
-        self._primary_result: Any = None
         self._set_aside: Any = None
         self._primary_confidence: float | None = None
         self._wasted = 0.0
         """Cost of abandoned routes that no event has reported yet."""
+        self.primary_result: Any = None
+        """Result of the primary that was not good enough."""
         self.failure: BaseException | None = None
-        """Exception of the primary; None if it returned a result that was not good enough."""
+        """Exception of the primary; None if it returned a result."""
 
-    def begin(self, target: Function | None = None) -> None:
-        """Start the primary, or a fallback."""
+    def begin(self, target: Function | None) -> None:
+        """Start a fallback, or the primary (None)."""
         self._target = target
-        place = self._place
-        if not place.records:
+        if not self.records:
             return
         with guard.Guard("fallback"):
-            if target is None:
-                tag, planned = place.tag, True
-            else:
-                tag, planned = agent_of(target), False
-                if place.around is not None:
+            tag = self.tag
+            if target is not None:
+                tag = agent_of(target)
+                if self.around is not None:
                     # Set by the primary or earlier work, not by the fallback.
-                    self._set_aside = place.around.agent.notes.pop(_CONFIDENCE, None)
+                    self._set_aside = self.around.agent.notes.pop(_CONFIDENCE, None)
             if tag is None:
-                self._slot = attempt_context.Slot(None, execution=place.around, state=place.state)
+                self._slot = attempt_context.Slot(None, execution=self.around, state=self.state)
             else:
-                within = attempt_context.waiting(tag)
                 self._slot = attempt_context.Slot(
-                    tag, fallback_attempted=planned, within=within, state=place.state
+                    tag,
+                    fallback_attempted=target is None,
+                    within=attempt_context.waiting(tag),
+                    state=self.state,
                 )
             self._mark = enter(self._slot, None)
 
-    def primary_failed(self, error: BaseException) -> bool:
-        """Handle an exception of the primary; return whether fallbacks follow."""
+    def failed(self, error: BaseException) -> bool:
+        """Handle an exception; return whether another function follows."""
         self._leave()
-        if not self._plan.covers(error):
-            self._settle(self._slot)
-            return False
-        self._settle(self._slot, abandoned=True)
-        self.failure = error
-        self._trigger(error, ERROR, error_text(error))
-        return True
-
-    def primary_returned(self, result: object) -> bool:
-        """Handle a result of the primary; return whether fallbacks follow."""
-        self._leave()
-        text = self._plan.objection(result, self._confidence(result))
-        if text is None:
-            self._settle(self._slot)
-            return False
-        self._primary, self._primary_result = self._slot, result
-        self._trigger(result, LOW_CONFIDENCE, text)
-        return True
-
-    def fallback_failed(self, error: BaseException) -> bool:
-        """Handle an exception of a fallback; return whether the next one follows."""
-        self._leave()
+        if self._target is None:
+            covered = self._plan.covers(error)
+            self._settle(self._slot, abandoned=covered)
+            if covered:
+                self.failure = error
+                self._trigger(error, ERROR, error_text(error))
+            return covered
         self._settle(self._slot, abandoned=True)
         text = error_text(error)
         self._emit(successful=False, extra={"fallback_error": text})
@@ -151,10 +137,22 @@ class FallbackScope(AbstractContextManager["FallbackScope", None]):
         add_note(self.failure, self._target, text)
         return True
 
-    def fallback_returned(self, result: object) -> None:
-        """Handle the result of a fallback."""
-        if not self._place.records:
-            return
+    def returned(self, result: object) -> bool:
+        """Handle a result; return whether another function follows."""
+        if self._target is not None:
+            if self.records:
+                self._fallback_returned(result)
+            return False
+        self._leave()
+        text = self._plan.objection(result, self._confidence(result))
+        if text is None:
+            self._settle(self._slot)
+            return False
+        self._primary, self.primary_result = self._slot, result
+        self._trigger(result, LOW_CONFIDENCE, text)
+        return True
+
+    def _fallback_returned(self, result: object) -> None:
         confidence: float | None = None
         with guard.Guard("fallback"):
             confidence = values.ratio(self._confidence(result))
@@ -163,37 +161,29 @@ class FallbackScope(AbstractContextManager["FallbackScope", None]):
         primary, self._primary = self._primary, None
         self._settle(primary, abandoned=True)
         with guard.Guard("fallback"):
-            plan, around = self._plan, self._place.around
+            plan, around, recorder = self._plan, self.around, self._recorder
             if around is not None:
                 around.fallback_used = around.agent.fallback_used = True
-                if self._place.tag is None and confidence is not None:
+                if self.tag is None and confidence is not None:
                     # The surrounding agent returns this result.
                     around.agent.notes.setdefault(_CONFIDENCE, confidence)
             delta: float | None = None
-            if plan.quality_delta_of is not None:
-                given = asked(
-                    "quality_delta_of", plan.quality_delta_of, self._primary_result, result
-                )
-                delta = values.real(given)
+            if (of := plan.quality_delta_of) is not None:
+                delta = values.real(asked("quality_delta_of", of, self.primary_result, result))
             elif confidence is not None and self._primary_confidence is not None:
                 # Hide floating-point noise.
                 delta = round(confidence - self._primary_confidence, 9)
-            summary = values.summary(result) if self._place.captures else None
+            captures = recorder is not None and recorder.config.capture_content
             extra = {
-                "fallback_output_summary": summary,
+                "fallback_output_summary": values.summary(result) if captures else None,
                 "fallback_confidence": confidence,
                 "quality_delta": delta,
             }
             self._emit(successful=True, extra=extra)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         self._settle(self._primary)
-        self._place.close(error)
+        self.close(error)
         # Break reference cycles: both hold the caller's frame by a traceback.
         self.failure = self._slot = self._primary = None
 
@@ -202,7 +192,7 @@ class FallbackScope(AbstractContextManager["FallbackScope", None]):
         if slot is not None:
             with guard.Guard("fallback"):
                 cost, wasted = slot.settle(abandoned=abandoned)
-                self._place.waste("route", wasted)
+                self.waste("route", wasted)
                 self._wasted += cost
 
     def _leave(self) -> None:
@@ -213,14 +203,14 @@ class FallbackScope(AbstractContextManager["FallbackScope", None]):
             if mark is not None:
                 leave(mark)
             if self._slot is not None and self._target is None:
-                self._place.follow(self._slot)
-            around, before = self._place.around, self._set_aside
-            if around is not None and before is not None and self._place.tag is not None:
+                self.follow(self._slot)
+            around, before = self.around, self._set_aside
+            if around is not None and before is not None and self.tag is not None:
                 # The primary had its own execution, so this confidence is not the primary's.
                 around.agent.notes.setdefault(_CONFIDENCE, before)
 
     def _trigger(self, outcome: object, reason: str, text: str) -> None:
-        if not self._place.records:
+        if not self.records:
             return
         slot, plan = self._slot, self._plan
         if slot is not None and slot.exhausted is outcome:
@@ -228,9 +218,9 @@ class FallbackScope(AbstractContextManager["FallbackScope", None]):
         self._reason = plan.reason or reason
         self._error = text
         with guard.Guard("fallback"):
-            self._primary_confidence = self._confidence(self._primary_result)
-            if self._place.tag is None and self._place.around is not None:
-                around = self._place.around
+            self._primary_confidence = self._confidence(self.primary_result)
+            around = self.around
+            if self.tag is None and around is not None:
                 around.fallback_attempted = around.agent.fallback_attempted = True
 
     def _confidence(self, result: object) -> float | None:
@@ -242,13 +232,11 @@ class FallbackScope(AbstractContextManager["FallbackScope", None]):
         return execution.agent.notes.get(_CONFIDENCE) if execution is not None else None
 
     def _emit(self, *, successful: bool, extra: dict[str, Any]) -> None:
-        target = self._target
         with guard.Guard("fallback"):
-            place = self._place
             event: dict[str, Any] = {
                 "event_type": semconv.FALLBACK_TRIGGERED,
-                "primary_agent": place.agent,
-                "fallback_agent": name_of(target),
+                "primary_agent": self.agent,
+                "fallback_agent": name_of(self._target),
                 "trigger_reason": self._reason,
                 "primary_error": self._error,
                 "fallback_successful": successful,
@@ -259,7 +247,7 @@ class FallbackScope(AbstractContextManager["FallbackScope", None]):
             }
             if self._wasted > 0.0:
                 event["wasted_cost_usd"], self._wasted = self._wasted, 0.0
-            place.emit(event)
+            self.emit(event)
 
 
 def add_note(failure: BaseException | None, target: Function | None, text: str) -> None:

@@ -96,30 +96,20 @@ def fallback(
 def _sync(function: Function, plan: FallbackPlan, subject: Subject) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        result = None
-        with FallbackScope(plan, subject) as takeover:
-            takeover.begin()
-            try:
-                result = function(*args, **kwargs)
-            except BaseException as error:
-                if not takeover.primary_failed(error):
-                    raise
-            else:
-                if not takeover.primary_returned(result):
-                    return result
-            for target in plan.targets:
-                takeover.begin(target)
+        with FallbackScope(plan, subject) as scope:
+            for target in (None, *plan.targets):
+                scope.begin(target)
                 try:
-                    substitute = target(*args, **kwargs)
+                    result = (function if target is None else target)(*args, **kwargs)
                 except BaseException as error:
-                    if not takeover.fallback_failed(error):
+                    if not scope.failed(error):
                         raise
                 else:
-                    takeover.fallback_returned(substitute)
-                    return substitute
-            if takeover.failure is not None:
-                raise takeover.failure
-            return result
+                    if not scope.returned(result):
+                        return result
+            if scope.failure is not None:
+                raise scope.failure
+            return scope.primary_result
 
     return call
 
@@ -127,31 +117,21 @@ def _sync(function: Function, plan: FallbackPlan, subject: Subject) -> Function:
 def _async(function: Function, plan: FallbackPlan, subject: Subject) -> Function:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        result = None
-        with FallbackScope(plan, subject) as takeover:
-            takeover.begin()
-            try:
-                result = await function(*args, **kwargs)
-            except BaseException as error:
-                if not takeover.primary_failed(error):
-                    raise
-            else:
-                if not takeover.primary_returned(result):
-                    return result
-            for target in plan.targets:
-                takeover.begin(target)
+        with FallbackScope(plan, subject) as scope:
+            for target in (None, *plan.targets):
+                scope.begin(target)
                 try:
-                    substitute = target(*args, **kwargs)
-                    if inspect.isawaitable(substitute):
-                        substitute = await substitute
+                    result = (function if target is None else target)(*args, **kwargs)
+                    if inspect.isawaitable(result):
+                        result = await result
                 except BaseException as error:
-                    if not takeover.fallback_failed(error):
+                    if not scope.failed(error):
                         raise
                 else:
-                    takeover.fallback_returned(substitute)
-                    return substitute
-            if takeover.failure is not None:
-                raise takeover.failure
-            return result
+                    if not scope.returned(result):
+                        return result
+            if scope.failure is not None:
+                raise scope.failure
+            return scope.primary_result
 
     return call

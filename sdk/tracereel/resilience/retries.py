@@ -107,12 +107,10 @@ def _sync(function: Function, policy: Policy, subject: Subject, sleep: Sleep) ->
                 try:
                     result = function(*args, **kwargs)
                 except BaseException as error:
-                    delay = run.failed(error)
-                    if delay is None:
+                    if (delay := run.failed(error)) is None:
                         raise
                 else:
-                    delay = run.returned(result)
-                    if delay is None:
+                    if (delay := run.returned(result)) is None:
                         return result
                 sleep(delay)
 
@@ -135,12 +133,10 @@ def _async(function: Function, policy: Policy, subject: Subject, sleep: Sleep) -
                             run.limit(deadline)
                             result = await function(*args, **kwargs)
                 except BaseException as error:
-                    delay = run.failed(error)
-                    if delay is None:
+                    if (delay := run.failed(error)) is None:
                         raise
                 else:
-                    delay = run.returned(result)
-                    if delay is None:
+                    if (delay := run.returned(result)) is None:
                         return result
                 waiting = sleep(delay)
                 if inspect.isawaitable(waiting):

@@ -2,7 +2,7 @@
 
 import time
 from contextvars import Token
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
@@ -31,7 +31,7 @@ Mark = tuple[Token[attempt_context.Slot | None], Context]
 class OwnSpan:
     """Span of a retry or fallback, with the event fields that describe it."""
 
-    __slots__ = ("_name", "_start_ns", "_tick", "parent_span_id", "started")
+    __slots__ = ("_name", "_start_ns", "_tick", "started")
 
     def __init__(
         self,
@@ -45,9 +45,8 @@ class OwnSpan:
         self._tick = time.perf_counter_ns()
         context = beside.around(None) if beside is not None else None
         self.started = recorder.spans.start(name, attributes, self._start_ns, context)
-        self.parent_span_id = self.started.parent_span_id
         if beside is not None and context is not None:
-            self.parent_span_id = beside.parent_span_id
+            self.started = self.started._replace(parent_span_id=beside.last.parent_span_id)
 
     def end(self, error: str | None) -> dict[str, Any]:
         """End the span, as failed if there is an error text; return its event fields."""
@@ -60,7 +59,7 @@ class OwnSpan:
         span.end(end_time=end_ns)
         return {
             "span_id": self.started.span_id,
-            "parent_span_id": self.parent_span_id,
+            "parent_span_id": self.started.parent_span_id,
             "span_name": self._name,
             "span_start_unix_nano": self._start_ns,
             "span_end_unix_nano": end_ns,
@@ -70,11 +69,12 @@ class OwnSpan:
 class RetryScope:
     """One call of a function with retries or fallbacks; does nothing if recording is off."""
 
+    operation: ClassVar[str]
+
     __slots__ = (
-        "_mark",
-        "_operation",
+        "_operation_mark",
+        "_operation_span",
         "_recorder",
-        "_span",
         "_tried",
         "agent",
         "around",
@@ -82,7 +82,7 @@ class RetryScope:
         "tag",
     )
 
-    def __init__(self, operation: str, subject: Subject) -> None:
+    def __init__(self, subject: Subject) -> None:
         self.tag = subject.tag
         self.agent = subject.name
         self.around: Execution | None = None
@@ -92,10 +92,8 @@ class RetryScope:
         The surrounding execution or, if the function is an agent itself or has a given name outside
         of every agent, a stand-in with only a span.
         """
-        self._operation = operation
-        self._recorder: Recorder | None = None
-        self._span: OwnSpan | None = None
-        self._mark: Mark | None = None
+        self._operation_span: OwnSpan | None = None
+        self._operation_mark: Mark | None = None
         self._tried: tuple[str, str] | None = None
         """Field and name of the surrounding call, if it is not an agent."""
         self._recorder = recorder = _recorder.active()
@@ -103,75 +101,68 @@ class RetryScope:
             return
         self.around = around = _context.current_execution()
         if around is not None and subject.tag is None:
-            self.agent = subject.given or nearest_agent(around) or self.agent
+            self.agent = subject.given or around.agent_name or self.agent
             self.execution = around
             if subject.given is None and (field := _NAMED.get(around.kind)) is not None:
                 self._tried = field, around.name
         elif subject.tag is not None or subject.given is not None:
             with guard.Guard("resilience"):
-                self._open(recorder)
+                self._open(recorder, around)
 
-    def _open(self, recorder: Recorder) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def _open(self, recorder: Recorder, around: Execution | None) -> None:
         """Start the parent span that keeps the attempts in one trace."""
         shown = recorder.spans.privacy.name("agent_name", self.agent)
-        around = self.around
-        again = None
+        again = run = None
         if around is None and closed_runs.watching:
             again = external_retries.continued("agent", self.agent, None)
-        name, run = f"{self._operation} {shown}", again[0] if again is not None else None
-        self._span = OwnSpan(recorder, name, {"agent.name": shown}, run)
-        started = self._span.started
+            run = again[0] if again is not None else None
+        span = OwnSpan(recorder, f"{self.operation} {shown}", {"agent.name": shown}, run)
+        self._operation_span = span
         if around is not None:
             trace = around.trace
         elif run is not None:
-            trace = run.trace
+            trace = run.last.trace
             recorder.reopen(trace)
         else:
-            trace = recorder.trace(started.otel_trace_id)
+            trace = recorder.trace(span.started.otel_trace_id)
         if around is None:
             trace.over = trace.told = False
-        self.execution = Execution(
-            kind="agent",
-            name=self.agent,
-            trace=trace,
-            execution_id=around.execution_id if around is not None else sortable_id("exe"),
-            span=started.span,
-            otel_trace_id=started.otel_trace_id,
-            span_id=started.span_id,
-            parent_span_id=self._span.parent_span_id,
-            parent=around,
-            tally=None,
-            emitter=envelope.emit,
-        )
+        execution_id = around.execution_id if around is not None else sortable_id("exe")
+        self.execution = Execution("agent", self.agent, trace, execution_id, span.started, around)
         if again is not None:
             self.execution.repeats, self.execution.attempt = again[0].ended, again[1]
-        self._mark = enter(attempt_context.current(), self._span)
+        self._operation_mark = enter(attempt_context.current(), span)
 
     def close(self, error: BaseException | None) -> None:
         """End the logical span, if any, and record its event, the last of the operation."""
-        span, self._span = self._span, None
+        span, self._operation_span = self._operation_span, None
         if span is None:
             return
+        execution = self.execution
         with guard.Guard("resilience"):
-            if self._mark is not None:
-                leave(self._mark)
+            if self._operation_mark is not None:
+                leave(self._operation_mark)
             status, text = outcome_of(error)
-            event = self._step(self._operation, status, span.end(text))
+            event = self._step(self.operation, status, span.end(text))
             if error is not None and status == semconv.FAILED:
                 event.update(error_fields(error))
-            if self.execution is not None:
-                self.execution.ended = True
-            if self.around is None and self.execution is not None:
-                if (former := self.execution.repeats) is not None:
-                    event["attempt"] = self.execution.attempt
-                    event["repeats_execution_id"] = former.execution_id
-                    event["repeats_status"] = former.status
-                self.execution.trace.over = True
-                record_last(self.execution, event)
-                if closed_runs.watching:
-                    closed_runs.remember(self.execution, status, error)
-            else:
+            if execution is not None:
+                execution.ended = True
+            if self.around is not None or execution is None:
                 self.emit(event)
+                return
+            if (former := execution.repeats) is not None:
+                event["attempt"] = execution.attempt
+                event["repeats_execution_id"] = former.execution_id
+                event["repeats_status"] = former.status
+            execution.trace.over = True
+            if (recorder := _recorder.active()) is not None:
+                envelope.record_all([event], execution, recorder, time.time_ns(), closes_run=True)
+            if closed_runs.watching:
+                closed_runs.remember(execution, status, error)
 
     def emit(self, event: dict[str, Any]) -> None:
         """Record an event; drop it if there is no execution."""
@@ -213,11 +204,10 @@ class RetryScope:
 
     def _step(self, kind: str, status: str, span: dict[str, Any]) -> dict[str, Any]:
         elapsed = span["span_end_unix_nano"] - span["span_start_unix_nano"]
-        execution = self.execution
         return {
             "event_type": semconv.STEP_COMPLETED,
             "agent_name": self.agent,
-            "request_id": execution.request_id if execution is not None else None,
+            "request_id": self.execution.request_id if self.execution is not None else None,
             "step_name": span["span_name"],
             "step_type": kind,
             "status": status,
@@ -234,18 +224,6 @@ class RetryScope:
     def records(self) -> bool:
         """Whether recording is on."""
         return self._recorder is not None
-
-    @property
-    def captures(self) -> bool:
-        """Whether inputs and outputs may be recorded."""
-        return self._recorder is not None and self._recorder.config.capture_content
-
-
-def record_last(execution: Execution, event: dict[str, Any]) -> None:
-    """Record the event that ends a run, with the final event count of the trace."""
-    recorder = _recorder.active()
-    if recorder is not None:
-        envelope.record(event, execution, recorder, time.time_ns(), closes_run=True)
 
 
 def outcome_of(error: BaseException | None) -> tuple[str, str | None]:
@@ -271,8 +249,7 @@ def error_fields(error: BaseException) -> dict[str, Any]:
 
 def nearest_agent(execution: Execution) -> str | None:
     """Return the name of an execution's agent; None if it is only in a pipeline."""
-    agent = execution.agent
-    return agent.name if agent.kind == "agent" else None
+    return execution.agent_name
 
 
 def enter(slot: attempt_context.Slot | None, span: OwnSpan | None) -> Mark:

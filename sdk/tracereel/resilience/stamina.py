@@ -1,14 +1,11 @@
 """Hook for stamina that records the same events as `@retry`."""
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._runtime import guard
 from tracereel.resilience.backoff import EXPONENTIAL
 from tracereel.resilience.external_loops import observe
-from tracereel.resilience.policy import ERROR, TIMEOUT, is_timeout
-from tracereel.resilience.wrapped_functions import error_text
 
 if TYPE_CHECKING:
     from stamina.instrumentation import RetryDetails
@@ -19,18 +16,14 @@ _MAX_FRAMES: Final = 8
 def on_retry(details: "RetryDetails") -> None:
     """Record an `agent.retry.attempted` event for each retry (a `RetryHook`)."""
     with guard.Guard("stamina"):
-        error = details.caused_by
         observe(
             function=None,
             agent=None,
             attempt=details.retry_num,
-            error=error_text(error),
-            reason=TIMEOUT if is_timeout(error) else ERROR,
             strategy=EXPONENTIAL,  # stamina's only strategy
             delay=details.wait_for,
-            now_ns=time.time_ns(),
             fallback_name=details.name,
-            cause=error,
+            cause=details.caused_by,
             state=_state_of_loop(),
         )
 

@@ -9,7 +9,7 @@ import time
 import weakref
 from typing import Any, Final
 
-from tracereel._core import extensions
+from tracereel._core import recorder as _recorder
 from tracereel._runtime import gevent_compat, guard
 from tracereel._runtime.wakeup import Wakeup
 
@@ -81,7 +81,7 @@ _tapes: Final["weakref.WeakSet[Any]"] = weakref.WeakSet()
 _gatherer: Final = Gatherer()
 soon: Final = _gatherer.add
 start: Final = _gatherer.start
-extensions.before_flush.append(_gatherer.write)
+_recorder.before_flush.append(_gatherer.write)
 
 
 def know(tape: Any) -> None:

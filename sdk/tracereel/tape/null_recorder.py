@@ -8,7 +8,7 @@ from tracereel._core.recorder import Recorder
 from tracereel._export.shipper import FlushResult
 
 if TYPE_CHECKING:
-    from tracereel._export.trace_state import TraceState
+    from tracereel._core.context import Execution
 
 _NOWHERE: Final = Path("/nonexistent/tracereel")
 
@@ -27,18 +27,13 @@ class QuietRecorder(Recorder):
             "service": "replay",
             "capture_content": content,
         }
-        made = cls(_config.load({}, **settings), registry=CollectorRegistry())
-        made.writes_at_once = False
-        return made
-
-    def record(self, event: dict[str, Any], trace: "TraceState | None", **_: Any) -> None:
-        """Drop an event."""
+        return cls(_config.load({}, **settings), registry=CollectorRegistry())
 
     def record_all(self, events: list[Any], trace: Any, **_: Any) -> None:
         """Drop events."""
 
-    def keep(self, event: dict[str, Any], trace: "TraceState | None", **_: Any) -> None:
-        """Drop an event."""
+    def keep(self, events: list[Any], trace: Any, **_: Any) -> None:
+        """Drop events."""
 
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Return that there is nothing to deliver."""

@@ -106,7 +106,7 @@ def test_a_failure_of_ours_in_a_block_never_reaches_it(
     recorded: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TRACEREEL_RAISE_INTERNAL_ERRORS")
-    monkeypatch.setattr(envelope, "record", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(envelope, "record_all", lambda *_, **__: 1 / 0)
     with traced_agent("a") as execution:
         execution.set(confidence=1.0)
         execution.emit({"event_type": "custom.x"})

@@ -16,7 +16,7 @@ from tests.support.ingest_sink import Behaviour, IngestSink
 from tests.support.waiting import wait_until
 from tracereel import ConfigurationError, FlushResult, config, traced_agent
 from tracereel._core import recorder as _recorder
-from tracereel._core import trace_cache
+from tracereel._core import run_state
 from tracereel._export.leftovers import ship_leftovers
 
 AGENT = """
@@ -349,12 +349,11 @@ def test_remembered_traces_are_bounded(registry: CollectorRegistry, gone: str) -
     tracereel.configure(registry=registry, endpoint=gone)
     recorder = _recorder.active()
     assert recorder is not None
-    for number in range(trace_cache.MAX_REMEMBERED_TRACES + 100):
+    for number in range(run_state.MAX_REMEMBERED_TRACES + 100):
         recorder.trace(f"{number}")
         kept = recorder.trace("0")
     assert (
-        len(recorder._traces.known) + len(recorder._traces.older)
-        <= trace_cache.MAX_REMEMBERED_TRACES
+        len(recorder._traces.known) + len(recorder._traces.older) <= run_state.MAX_REMEMBERED_TRACES
     )
     assert recorder.trace("0") is kept, "a trace that is in use is not forgotten"
 

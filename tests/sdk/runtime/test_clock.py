@@ -51,5 +51,5 @@ def test_the_bound_is_a_setting_and_survives_a_fork() -> None:
     tracereel.configure(max_clock_drift=5.0)
     recorder = _recorder.active()
     assert recorder is not None
-    recorder.observe_clock(told)
+    recorder.clock.observe(told)
     assert recorder.clock.tick() < told

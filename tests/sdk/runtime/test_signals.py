@@ -152,7 +152,7 @@ def test_alarms_at_any_moment_of_a_traced_call_reach_the_program(
                 or trace.get_current_span() is not trace.INVALID_SPAN
             ):
                 left_behind.append(calls)
-                context._current.set(None)
+                context.current.set(None)
                 otel_context.attach(otel_context.Context())
     assert seen + in_finalisers.count(AlarmError) == len(rung)
     assert in_finalisers == [AlarmError] * len(in_finalisers)
@@ -260,7 +260,7 @@ def test_a_forked_child_never_waits_for_a_thread_it_does_not_have(child: Child) 
 
         def count():
             while not stop.is_set():
-                state.add_usage(1, 1, 2, 0.1)
+                state.add_usage((1, 1, 2, 0.1))
                 tally.begin()
 
         threads = [threading.Thread(target=count) for _ in range(2)]
@@ -270,7 +270,7 @@ def test_a_forked_child_never_waits_for_a_thread_it_does_not_have(child: Child) 
         for _ in range(60):
             pid = os.fork()
             if pid == 0:
-                state.add_usage(1, 1, 2, 0.1)
+                state.add_usage((1, 1, 2, 0.1))
                 tally.begin()
                 os._exit(0)
             deadline = time.monotonic() + 10

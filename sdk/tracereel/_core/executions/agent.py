@@ -5,57 +5,15 @@ from typing import Any
 
 from tracereel import semconv
 from tracereel._core import attempt_context, error_details
-from tracereel._core.executions.arguments import Arguments, Ids
-from tracereel._core.executions.scope import ExecutionScope, Spec
-from tracereel._core.recorder import Recorder
+from tracereel._core.executions.scope import ExecutionScope, Spec, cancel_reason
 from tracereel._core.run_state import Ended
 from tracereel._redact import values
-
-
-class AgentSpec(Spec):
-    """Options of `traced_agent`."""
-
-    __slots__ = ("about", "version")
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        version: str | None,
-        llm_provider: str | None,
-        llm_model: str | None,
-        temperature: float | None,
-        max_tokens: int | None,
-        ids: Ids,
-        inputs: Any,
-    ) -> None:
-        self.version = values.label(version)
-        self.about: dict[str, Any] = {
-            "agent_name": name,
-            "agent_version": self.version,
-            "llm_provider": values.label(llm_provider),
-            "llm_model": values.label(llm_model),
-            "temperature": values.real(temperature),
-            "max_tokens": values.count(max_tokens),
-        }
-        super().__init__(
-            name,
-            verb=semconv.INVOKE_AGENT,
-            named="agent_name",
-            about={"operation": semconv.INVOKE_AGENT, **self.about},
-            ids=ids,
-            inputs=inputs,
-        )
-
-    def open(self, recorder: Recorder, arguments: Arguments) -> ExecutionScope:
-        return AgentScope(recorder, self, arguments)
 
 
 class AgentScope(ExecutionScope):
     """A call of an agent."""
 
     adopts = True
-    spec: AgentSpec
 
     __slots__ = ()
 
@@ -67,16 +25,13 @@ class AgentScope(ExecutionScope):
 
     def opening(self) -> dict[str, Any]:
         given = self.arguments.pairs()
-        size = 0
-        for _, value in given:
-            size += values.size(value)
         return {
             "event_type": semconv.EXECUTION_STARTED,
             "request_id": self.execution.request_id,
             "parent_trace_id": self.parent_trace_id,
             "input_type": values.type_name(given[0][1] if given else None),
             "input_summary": values.call_summary(given) if self.captures else "",
-            "input_size_bytes": size,
+            "input_size_bytes": sum(values.size(value) for _, value in given),
             **self.spec.about,
         }
 
@@ -84,10 +39,7 @@ class AgentScope(ExecutionScope):
         execution, stream = self.execution, self.stream
         note = execution.notes.get
         event = {
-            "event_type": semconv.EXECUTION_COMPLETED,
-            "agent_name": self.spec.name,
-            "agent_version": self.spec.version,
-            "request_id": execution.request_id,
+            **self._common(semconv.EXECUTION_COMPLETED),
             "execution_time_ms": milliseconds,
             "execution_time_seconds": milliseconds / 1000,
             "output_type": "",
@@ -103,8 +55,8 @@ class AgentScope(ExecutionScope):
             event["output_summary"] = stream.summary()
             event["output_size_bytes"] = stream.size
             event["output_items"] = stream.items
-        elif (said := execution.notes.get("output")) is not None:
-            event["output_type"], summary, event["output_size_bytes"] = said
+        elif (output := note("output")) is not None:
+            event["output_type"], summary, event["output_size_bytes"] = output
             event["output_summary"] = summary if self.captures else ""
         else:
             event["output_type"] = values.type_name(result)
@@ -118,32 +70,18 @@ class AgentScope(ExecutionScope):
 
     def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any]:
         execution = self.execution
-        note = execution.notes.get
-        failure, stage, origin = self.describe(error)
-        code = note("error_code") or failure.error_code
-        if code is None and execution.state.limit_reached:
-            code = semconv.CODE_ITERATION_LIMIT
         event = {
-            "event_type": semconv.EXECUTION_FAILED,
-            "agent_name": self.spec.name,
-            "agent_version": self.spec.version,
-            "request_id": execution.request_id,
-            "error_type": failure.error_type,
-            "error_message": failure.error_message,
-            "error_code": code,
-            "error_category": failure.error_category,
-            "stage": stage,
+            **self._common(semconv.EXECUTION_FAILED),
+            **self.failure_fields(error),
             "input_at_error": values.plain_dict(dict(self.arguments)) if self.captures else None,
             "partial_output": self._partial(),
-            "stack_trace": error_details.stack_trace(error),
             "max_retries_reached": execution.max_retries_reached,
             "fallback_attempted": execution.fallback_attempted,
             "fallback_successful": None,
             "execution_time_before_failure_ms": milliseconds,
-            "propagated": origin is not None,
-            "origin_execution_id": origin,
-            "timeout_seconds": note("timeout_seconds") or failure.timeout_seconds,
         }
+        if event["error_code"] is None and execution.state.limit_reached:
+            event["error_code"] = semconv.CODE_ITERATION_LIMIT
         self._ended(event, semconv.FAILED, milliseconds)
         error_details.mark_failed(error, self.spec.name, execution.execution_id, execution.earlier)
         return event
@@ -162,11 +100,8 @@ class AgentScope(ExecutionScope):
 
     def closing_cancelled(self, error: BaseException | None, milliseconds: int) -> dict[str, Any]:
         event = {
-            "event_type": semconv.EXECUTION_CANCELLED,
-            "agent_name": self.spec.name,
-            "agent_version": self.spec.version,
-            "request_id": self.execution.request_id,
-            "cancel_reason": values.type_name(error) if error is not None else "GeneratorExit",
+            **self._common(semconv.EXECUTION_CANCELLED),
+            "cancel_reason": cancel_reason(error),
             "stage": self.execution.notes.get("stage"),
             "partial_output": self._partial(),
             "execution_time_before_cancel_ms": milliseconds,
@@ -174,10 +109,18 @@ class AgentScope(ExecutionScope):
         self._ended(event, semconv.CANCELLED, milliseconds)
         return event
 
+    def _common(self, event_type: str) -> dict[str, Any]:
+        return {
+            "event_type": event_type,
+            "agent_name": self.spec.name,
+            "agent_version": self.spec.about["agent_version"],
+            "request_id": self.execution.request_id,
+        }
+
     def _partial(self) -> dict[str, Any] | None:
-        said: dict[str, Any] | None = self.execution.notes.get("partial_output")
-        if said is not None:
-            return said if self.captures else None
+        output: dict[str, Any] | None = self.execution.notes.get("partial_output")
+        if output is not None:
+            return output if self.captures else None
         return self.stream.partial() if self.stream is not None else None
 
     def _ended(self, event: dict[str, Any], status: str, milliseconds: int) -> None:
@@ -237,7 +180,7 @@ class AgentScope(ExecutionScope):
                 "fallback_used": execution.fallback_used,
                 "error_code": event.get("error_code"),
             }
-            execution.tally.end(result, prompt, completion, total, cost)
+            execution.tally.end(result, (prompt, completion, total, cost))
 
     def _wasted(self, event: dict[str, Any], status: str, cost: float | None) -> float:
         """Record and count the cost wasted on attempts and routes; a failure wastes all."""
@@ -258,3 +201,10 @@ class AgentScope(ExecutionScope):
         count(self.spec.name, "attempt", attempts)
         count(self.spec.name, "route", routes)
         return attempts + routes
+
+
+class AgentSpec(Spec):
+    """Options of `traced_agent`."""
+
+    verb, named, scope = semconv.INVOKE_AGENT, "agent_name", AgentScope
+    __slots__ = ()

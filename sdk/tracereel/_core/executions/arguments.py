@@ -1,7 +1,7 @@
 """Arguments of a traced call by name, and the run ids among them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -116,6 +116,3 @@ def given(options: Mapping[str, object]) -> Ids:
         if value is not None:
             put(ids, name, value)
     return ids
-
-
-Reader = Callable[[], Ids]

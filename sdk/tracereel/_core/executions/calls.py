@@ -6,9 +6,7 @@ from opentelemetry.trace import SpanKind
 
 from tracereel import semconv
 from tracereel._core import attempt_context
-from tracereel._core.executions.arguments import Arguments, Ids
-from tracereel._core.executions.scope import ExecutionScope, Spec
-from tracereel._core.recorder import Recorder
+from tracereel._core.executions.scope import ExecutionScope, Spec, cancel_reason
 from tracereel._redact import values
 
 DUPLICATE: Final = "duplicate_tool_call"
@@ -24,33 +22,35 @@ class CallScope(ExecutionScope):
     __slots__ = ()
 
     def closing(self, result: object, milliseconds: int) -> dict[str, Any] | None:
-        event = self.about(semconv.SUCCESS, milliseconds)
-        self.told(event, result)
-        return self.settle(event)
+        return self._closed(semconv.SUCCESS, milliseconds, {}, result)
 
     def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any] | None:
-        event = self.about(semconv.FAILED, milliseconds)
-        failure, stage, origin = self.describe(error, self.stage)
-        event["error_type"] = failure.error_type
-        event["error_message"] = failure.error_message
-        event["error_code"] = self.execution.notes.get("error_code") or failure.error_code
-        event["error_category"] = failure.error_category
-        event["stage"] = stage
-        event["propagated"] = origin is not None
-        event["origin_execution_id"] = origin
-        self.told(event, None)
-        return self.settle(event)
+        fields = self.failure_fields(error, self.stage)
+        return self._closed(semconv.FAILED, milliseconds, fields)
 
     def closing_cancelled(
         self, error: BaseException | None, milliseconds: int
     ) -> dict[str, Any] | None:
-        event = self.about(semconv.CANCELLED, milliseconds)
-        event["cancel_reason"] = values.type_name(error) if error is not None else "GeneratorExit"
-        self.told(event, None)
+        return self._closed(
+            semconv.CANCELLED, milliseconds, {"cancel_reason": cancel_reason(error)}
+        )
+
+    def _closed(
+        self, status: str, milliseconds: int, fields: dict[str, Any], result: object = None
+    ) -> dict[str, Any] | None:
+        event = {
+            "agent_name": self.execution.agent_name,
+            "request_id": self.execution.request_id,
+            "status": status,
+            "duration_ms": milliseconds,
+            **self.about(),
+            **fields,
+        }
+        self.told(event, result)
         return self.settle(event)
 
-    def about(self, status: str, milliseconds: int) -> dict[str, Any]:
-        """Return the fields of every closing event."""
+    def about(self) -> dict[str, Any]:
+        """Return the fields of every closing event of this kind."""
         raise NotImplementedError
 
     def told(self, event: dict[str, Any], result: object) -> None:
@@ -60,51 +60,6 @@ class CallScope(ExecutionScope):
         """Return the final event, or `None` to drop it."""
         return event
 
-    def agent_name(self) -> str | None:
-        """Return the name of the enclosing agent, or `None`."""
-        agent = self.execution.agent
-        return agent.name if agent.kind == "agent" else None
-
-
-class LlmSpec(Spec):
-    """Options of `traced_llm`."""
-
-    __slots__ = ("max_tokens", "model", "operation", "provider", "temperature")
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        provider: str | None,
-        operation: str,
-        temperature: float | None,
-        max_tokens: int | None,
-        ids: Ids,
-        inputs: Any,
-    ) -> None:
-        self.model = model
-        self.provider = values.label(provider)
-        self.operation = values.label(operation) or "chat"
-        self.temperature = values.real(temperature)
-        self.max_tokens = values.count(max_tokens)
-        super().__init__(
-            model,
-            verb=self.operation,
-            named="llm_model",
-            about={
-                "operation": self.operation,
-                "llm_provider": self.provider,
-                "llm_model": model,
-                "temperature": self.temperature,
-                "max_tokens": self.max_tokens,
-            },
-            ids=ids,
-            inputs=inputs,
-        )
-
-    def open(self, recorder: Recorder, arguments: Arguments) -> ExecutionScope:
-        return LlmScope(recorder, self, arguments)
-
 
 class LlmScope(CallScope):
     """Model call."""
@@ -112,33 +67,29 @@ class LlmScope(CallScope):
     kind = "llm"
     span_kind = SpanKind.CLIENT
     stage = "llm_call"
-    spec: LlmSpec
 
     __slots__ = ()
 
-    def about(self, status: str, milliseconds: int) -> dict[str, Any]:
-        execution, spec = self.execution, self.spec
+    def about(self) -> dict[str, Any]:
+        execution, spec, about = self.execution, self.spec, self.spec.about
         note = execution.notes.get
         prompt, completion = note("llm_prompt_tokens"), note("llm_completion_tokens")
         total, cost = note("llm_tokens_used"), note("llm_cost_usd")
+        temperature, max_tokens = about["temperature"], about["max_tokens"]
         if total is None and prompt is not None and completion is not None:
             total = prompt + completion
         execution.state.calls_models = True
-        execution.state.add_usage(prompt, completion, total, cost)
+        execution.state.add_usage((prompt, completion, total, cost))
         attempt_context.spend(execution.state, cost)
         return {
             "event_type": semconv.LLM_CALLED,
-            "agent_name": self.agent_name(),
-            "request_id": execution.request_id,
             "operation": spec.operation,
-            "llm_provider": note("llm_provider") or spec.provider,
+            "llm_provider": note("llm_provider") or about["llm_provider"],
             # The response may name another model than the requested one.
-            "llm_model": note("llm_model") or spec.model,
-            "llm_model_requested": spec.model,
-            "temperature": self.temperature() if spec.temperature is None else spec.temperature,
-            "max_tokens": self.max_tokens() if spec.max_tokens is None else spec.max_tokens,
-            "status": status,
-            "duration_ms": milliseconds,
+            "llm_model": note("llm_model") or spec.name,
+            "llm_model_requested": spec.name,
+            "temperature": self.temperature() if temperature is None else temperature,
+            "max_tokens": self.max_tokens() if max_tokens is None else max_tokens,
             "time_to_first_token_ms": note("time_to_first_token_ms"),
             "was_streamed": self.stream is not None,
             "llm_tokens_used": total,
@@ -176,49 +127,11 @@ class LlmScope(CallScope):
                 event["output_messages_truncated"] = about
 
     def _messages(self) -> Any:
-        said = self.execution.notes.get("input_messages")
-        if said is not None:
-            return said
+        noted = self.execution.notes.get("input_messages")
+        if noted is not None:
+            return noted
         messages = self.arguments.find("messages", "prompt", "input")
-        if messages is None:
-            return None
-        return as_list(messages)
-
-
-class ToolSpec(Spec):
-    """Options of `traced_tool`."""
-
-    __slots__ = ("effect", "tool_call_id", "tool_type")
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        tool_type: str | None,
-        tool_call_id: str | None,
-        ids: Ids,
-        inputs: Any,
-        effect: str | None = None,
-    ) -> None:
-        self.effect = effect
-        self.tool_type = values.label(tool_type)
-        self.tool_call_id = values.label(tool_call_id)
-        super().__init__(
-            name,
-            verb=semconv.EXECUTE_TOOL,
-            named="tool_name",
-            about={
-                "operation": semconv.EXECUTE_TOOL,
-                "tool_name": name,
-                "tool_type": self.tool_type,
-                "tool_call_id": self.tool_call_id,
-            },
-            ids=ids,
-            inputs=inputs,
-        )
-
-    def open(self, recorder: Recorder, arguments: Arguments) -> ExecutionScope:
-        return ToolScope(recorder, self, arguments)
+        return None if messages is None else as_list(messages)
 
 
 class ToolScope(CallScope):
@@ -226,24 +139,19 @@ class ToolScope(CallScope):
 
     kind = "tool"
     stage = "tool_execution"
-    spec: ToolSpec
 
     __slots__ = ()
 
-    def about(self, status: str, milliseconds: int) -> dict[str, Any]:
-        call_id = self.execution.notes.get("tool_call_id") or self.spec.tool_call_id
+    def about(self) -> dict[str, Any]:
+        call_id = self.execution.notes.get("tool_call_id") or self.spec.about["tool_call_id"]
         if call_id is None:
             call_id = values.label(self.arguments.find("tool_call_id", "tool_use_id", "call_id"))
         return {
             "event_type": semconv.TOOL_CALLED,
-            "agent_name": self.agent_name(),
-            "request_id": self.execution.request_id,
             "tool_name": self.spec.name,
             "tool_call_id": call_id,
-            "tool_type": self.spec.tool_type,
+            "tool_type": self.spec.about["tool_type"],
             "arguments": values.plain_dict(dict(self.arguments)) if self.captures else None,
-            "status": status,
-            "duration_ms": milliseconds,
         }
 
     def told(self, event: dict[str, Any], result: object) -> None:
@@ -254,16 +162,14 @@ class ToolScope(CallScope):
             return
         if event["status"] != semconv.SUCCESS:
             return
-        if (said := self.execution.notes.get("output")) is not None:
-            _, summary, event["result_size_bytes"] = said
+        if (output := self.execution.notes.get("output")) is not None:
+            _, summary, event["result_size_bytes"] = output
             event["result_summary"] = summary if self.captures else None
             return
-        if not self.captures:
-            event["result_size_bytes"] = values.size(result)
-            return
         event["result_size_bytes"] = values.size(result)
-        event["result"] = values.plain(result)
-        event["result_summary"] = values.summary(result)
+        if self.captures:
+            event["result"] = values.plain(result)
+            event["result_summary"] = values.summary(result)
 
     def settle(self, event: dict[str, Any]) -> dict[str, Any] | None:
         call_id = event["tool_call_id"]
@@ -274,6 +180,20 @@ class ToolScope(CallScope):
             return event
         self.recorder.drop(DUPLICATE)
         return None
+
+
+class LlmSpec(Spec):
+    """Options of `traced_llm`."""
+
+    verb, named, scope = "chat", "llm_model", LlmScope
+    __slots__ = ()
+
+
+class ToolSpec(Spec):
+    """Options of `traced_tool`."""
+
+    verb, named, scope = semconv.EXECUTE_TOOL, "tool_name", ToolScope
+    __slots__ = ()
 
 
 def as_list(messages: Any) -> list[Any]:

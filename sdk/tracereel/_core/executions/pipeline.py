@@ -4,34 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from tracereel import semconv
-from tracereel._core import error_details
-from tracereel._core.context import Tally
-from tracereel._core.executions.arguments import Arguments, Ids
-from tracereel._core.executions.scope import ExecutionScope, Spec
-from tracereel._core.recorder import Recorder
+from tracereel._core.executions.arguments import Ids
+from tracereel._core.executions.scope import ExecutionScope, Spec, cancel_reason
+from tracereel._core.run_state import Tally
 from tracereel._redact import values
-
-
-class PipelineSpec(Spec):
-    """Options of `traced_pipeline`."""
-
-    __slots__ = ("agents",)
-
-    def __init__(
-        self, pipeline_type: str, *, agents: Iterable[str] | None, ids: Ids, inputs: Any
-    ) -> None:
-        self.agents = None if agents is None else [values.label(name) or "" for name in agents]
-        super().__init__(
-            pipeline_type,
-            verb=semconv.INVOKE_WORKFLOW,
-            named="pipeline_type",
-            about={"operation": semconv.INVOKE_WORKFLOW, "pipeline_type": pipeline_type},
-            ids=ids,
-            inputs=inputs,
-        )
-
-    def open(self, recorder: Recorder, arguments: Arguments) -> ExecutionScope:
-        return PipelineScope(recorder, self, arguments)
 
 
 class PipelineScope(ExecutionScope):
@@ -39,7 +15,7 @@ class PipelineScope(ExecutionScope):
 
     kind = "pipeline"
     adopts = True
-    spec: PipelineSpec
+    spec: "PipelineSpec"
 
     __slots__ = ()
 
@@ -60,37 +36,24 @@ class PipelineScope(ExecutionScope):
 
     def closing(self, result: object, milliseconds: int) -> dict[str, Any]:
         tally, note = self.execution.tally, self.execution.notes.get
-        partial = tally is not None and tally.failed > 0
+        partial = tally is not None and tally.counts[semconv.FAILED] > 0
         status = note("status") or (semconv.PARTIAL_SUCCESS if partial else semconv.SUCCESS)
         event = self._closed(status, milliseconds)
         if self.captures:
             if self.stream is not None:
                 event["output_summary"] = self.stream.summary()
-            elif (said := note("output")) is not None:
-                event["output_summary"] = said[1]
+            elif (output := note("output")) is not None:
+                event["output_summary"] = output[1]
             else:
                 event["output_summary"] = values.summary(result)
         return event
 
     def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any]:
-        failure, stage, origin = self.describe(error)
-        event = self._closed(semconv.FAILED, milliseconds)
-        event["error_type"] = failure.error_type
-        event["error_message"] = failure.error_message
-        event["error_code"] = self.execution.notes.get("error_code") or failure.error_code
-        event["error_category"] = failure.error_category
-        event["stage"] = stage
-        event["stack_trace"] = error_details.stack_trace(error)
-        event["timeout_seconds"] = (
-            self.execution.notes.get("timeout_seconds") or failure.timeout_seconds
-        )
-        event["propagated"] = origin is not None
-        event["origin_execution_id"] = origin
-        return event
+        return {**self._closed(semconv.FAILED, milliseconds), **self.failure_fields(error)}
 
     def closing_cancelled(self, error: BaseException | None, milliseconds: int) -> dict[str, Any]:
         event = self._closed(semconv.CANCELLED, milliseconds)
-        event["cancel_reason"] = values.type_name(error) if error is not None else "GeneratorExit"
+        event["cancel_reason"] = cancel_reason(error)
         return event
 
     def _closed(self, status: str, milliseconds: int) -> dict[str, Any]:
@@ -106,9 +69,9 @@ class PipelineScope(ExecutionScope):
             "final_outcome": note("outcome"),
             "total_execution_time_ms": milliseconds,
             "agents_executed": tally.executed,
-            "agents_succeeded": tally.succeeded,
-            "agents_failed": tally.failed,
-            "agents_cancelled": tally.cancelled,
+            "agents_succeeded": tally.counts[semconv.SUCCESS],
+            "agents_failed": tally.counts[semconv.FAILED],
+            "agents_cancelled": tally.counts[semconv.CANCELLED],
             "agents_retried": tally.retried,
             "agent_results": list(tally.results),
             "output_summary": None,
@@ -116,3 +79,16 @@ class PipelineScope(ExecutionScope):
             "total_llm_tokens": tally.usage.total,
             "total_llm_cost_usd": tally.usage.cost,
         }
+
+
+class PipelineSpec(Spec):
+    """Options of `traced_pipeline`."""
+
+    verb, named, scope = semconv.INVOKE_WORKFLOW, "pipeline_type", PipelineScope
+    __slots__ = ("agents",)
+
+    def __init__(
+        self, pipeline_type: str, *, agents: Iterable[str] | None, ids: Ids, inputs: Any
+    ) -> None:
+        self.agents = None if agents is None else [values.label(name) or "" for name in agents]
+        super().__init__(pipeline_type, ids=ids, inputs=inputs)

@@ -7,7 +7,7 @@ completes or fails it. Functions, coroutines, generators and `with` blocks share
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
@@ -15,17 +15,27 @@ from opentelemetry.trace import SpanKind
 from tracereel import semconv
 from tracereel._core import closed_runs, envelope, error_details, external_retries, remote_identity
 from tracereel._core import context as _context
-from tracereel._core import recorder as _recorder
-from tracereel._core.context import Attachment, Execution, Kind, Tally
-from tracereel._core.error_details import ErrorDetails, Origin
+from tracereel._core.context import Attachment, Execution, Kind
+from tracereel._core.error_details import Origin
 from tracereel._core.executions.arguments import Arguments, Ids
 from tracereel._core.executions.output import OutputStream
 from tracereel._core.recorder import Recorder
+from tracereel._core.run_state import Tally
+from tracereel._redact import values
 from tracereel._redact.event_redaction import Privacy
 from tracereel._runtime import guard
 from tracereel._runtime.clock import sortable_suffix
 from tracereel._runtime.process_exit import too_late
 from tracereel._telemetry import spans
+
+_FIELDS: Final = {"version": "agent_version", "provider": "llm_provider"}
+"""Options whose event field has another name."""
+_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "temperature": values.real,
+    "max_tokens": values.count,
+    "top_k": values.count,
+}
+"""Numeric options → function that returns a valid value or None; others are labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,38 +50,47 @@ class SpanView:
 class Spec:
     """Options of a decorator; created once and shared by all calls."""
 
-    __slots__ = ("_fields", "_named", "_verb", "_view", "ids", "inputs", "name")
+    verb: ClassVar[str]
+    """Operation in the span name, unless an option sets another one."""
+    named: ClassVar[str]
+    """Event field of the name."""
+    scope: ClassVar["type[ExecutionScope]"]
+
+    __slots__ = ("_view", "about", "effect", "ids", "inputs", "name")
 
     def __init__(
-        self,
-        name: str,
-        *,
-        verb: str,
-        named: str,
-        about: dict[str, Any],
-        ids: Ids,
-        inputs: Any = None,
+        self, name: str, *, ids: Ids, inputs: Any = None, effect: str | None = None, **options: Any
     ) -> None:
         self.name = name
         self.ids = ids
         self.inputs = inputs
-        self._verb = verb
-        self._named = named
-        self._fields = about
+        self.effect = effect
+        self.about: dict[str, Any] = {self.named: name}
+        """Event fields of the name and the options."""
+        for option, value in options.items():
+            check: Callable[[Any], Any] = _CHECKS.get(option, values.label)
+            self.about[_FIELDS.get(option, option)] = check(value)
         self._view: SpanView | None = None
 
     def view(self, privacy: Privacy) -> SpanView:
         """Return the redacted name and initial attributes of the spans."""
         view = self._view
         if view is None or view.privacy is not privacy:
-            shown = privacy.shown(self._fields)
-            name = f"{shown.get('operation', self._verb)} {shown[self._named] or ''}".rstrip()
+            shown = privacy.shown({**self.about, "operation": self.operation})
+            name = f"{shown['operation']} {shown[self.named] or ''}".rstrip()
+            if self.verb == semconv.STEP:
+                del shown["operation"]  # not one of OpenTelemetry's
             view = self._view = SpanView(privacy, name, spans.attributes_of(shown))
         return view
 
+    @property
+    def operation(self) -> str:
+        """Name of the operation."""
+        return self.about.get("operation") or self.verb
+
     def open(self, recorder: Recorder, arguments: Arguments) -> "ExecutionScope":
         """Open the scope of a call."""
-        raise NotImplementedError
+        return self.scope(recorder, self, arguments)
 
 
 class ExecutionScope:
@@ -80,17 +99,21 @@ class ExecutionScope:
     kind: ClassVar[Kind] = "agent"
     span_kind: ClassVar[SpanKind] = SpanKind.INTERNAL
     adopts: ClassVar[bool] = False
-    """Whether run ids are read from the arguments; a tool's may belong to another run."""
+    """Whether this is an agent or pipeline: an execution of its own.
+
+    Only these read run ids from the arguments; a tool's may belong to another run.
+    """
 
     __slots__ = (
-        "_span_context",
         "_start_ns",
         "_tick",
         "arguments",
         "attachment",
+        "captures",
         "execution",
         "parent_trace_id",
         "recorder",
+        "span_context",
         "spec",
         "stream",
     )
@@ -99,47 +122,52 @@ class ExecutionScope:
         self.recorder = recorder
         self.spec = spec
         self.arguments = arguments
+        self.captures = recorder.config.capture_content
+        """Whether inputs and outputs may be recorded."""
         self.stream: OutputStream | None = None
         self.attachment: Attachment | None = None
         self._start_ns = time.time_ns()
         self._tick = time.perf_counter_ns()
-        self._begin(spec, _context.current_execution())
-
-    def _begin(self, spec: Spec, parent: Execution | None) -> None:
         ids: Ids = spec.ids
-        if self.adopts and (found := self.arguments.ids()):
+        if self.adopts and (found := arguments.ids()):
             ids = {**ids, **found}
-        kind = self.kind
-        own = parent is None or kind in ("agent", "pipeline")
-        suffix = None
-        if own or parent is None:
-            suffix = sortable_suffix()
-            execution_id = f"exe_{suffix}"
-        else:
-            execution_id = parent.state.execution_id
-        view = spec.view(self.recorder.spans.privacy)
+        self.parent_trace_id = ids.get("parent_trace_id")
+        parent = _context.current.get()
+        self.execution = execution = self._begin(parent, ids)
+        self.opened()
+        event = self.opening()
+        if event is not None:
+            if execution.repeats is not None:
+                event["repeats_execution_id"] = execution.repeats.execution_id
+            if recorder.choice and (parent is None or parent.trace is not execution.trace):
+                event.update(recorder.choice)
+            self._emit(event, self._start_ns)
+
+    def _begin(self, parent: Execution | None, ids: Ids) -> Execution:
+        """Start the span and return the execution, in the parent's run or in one of its own."""
+        recorder, spec = self.recorder, self.spec
         context: Context | None = None
-        trace_id = request_id = session_id = user_id = self.parent_trace_id = None
-        if ids:
-            get = ids.get
-            trace_id, request_id = get("trace_id"), get("request_id")
-            session_id, user_id = get("session_id"), get("user_id")
-            self.parent_trace_id = get("parent_trace_id")
+        again: tuple[closed_runs.ClosedRun, int] | None = None
+        beside: Context | None = None
+        suffix = sortable_suffix() if parent is None or self.adopts else None
         if parent is None:
             context = remote_identity.parent_context()
             if (caller := remote_identity.remote_identity()) is not None:
-                trace_id, request_id = trace_id or caller.trace_id, request_id or caller.request_id
-                session_id, user_id = session_id or caller.session_id, user_id or caller.user_id
+                ids = {**caller.ids(), **ids}
                 if caller.hlc is not None:
-                    self.recorder.observe_clock(caller.hlc)
-        again = beside = None
-        if parent is None and closed_runs.watching:
-            again = external_retries.continued(kind, spec.name, trace_id)
-            if again is not None and (around_it := again[0].around(context)) is not None:
-                context, beside = around_it, again[0]
-        # The request id of the run, if the program does not set one.
-        made = f"req_{suffix}" if parent is None else parent.trace.request_id
-        started = self.recorder.spans.start(
+                    recorder.clock.observe(caller.hlc)
+            if closed_runs.watching:
+                again = external_retries.continued(self.kind, spec.name, ids.get("trace_id"))
+                if again is not None and (beside := again[0].around(context)) is not None:
+                    context = beside
+            execution_id = f"exe_{suffix}"
+            # The request id of the run, if the program does not set one.
+            made = f"req_{suffix}"
+        else:
+            execution_id = parent.state.execution_id if suffix is None else f"exe_{suffix}"
+            made = parent.trace.request_id
+        view = spec.view(recorder.spans.privacy)
+        started = recorder.spans.start(
             view.span_name,
             view.attributes,
             self._start_ns,
@@ -148,52 +176,43 @@ class ExecutionScope:
             execution_id,
             made,
         )
+        self.span_context = started.context
+        if again is not None and beside is not None:
+            # Attempts are siblings.
+            started = started._replace(parent_span_id=again[0].last.parent_span_id)
+        trace_id = ids.get("trace_id")
         if again is not None:
-            trace = again[0].trace
-            self.recorder.reopen(trace)
+            trace = again[0].last.trace
+            recorder.reopen(trace)
         elif parent is None:
-            trace = self.recorder.trace(trace_id or started.otel_trace_id, suffix)
+            trace = recorder.trace(trace_id or started.otel_trace_id, suffix)
         elif trace_id is None or trace_id == parent.trace.trace_id:
             trace = parent.trace
         else:
-            trace = self.recorder.trace(trace_id)
+            trace = recorder.trace(trace_id)
             self.parent_trace_id = self.parent_trace_id or parent.trace.trace_id
         if parent is None or trace is not parent.trace:
             trace.over = trace.told = False
-        around = parent.tally if parent is not None else None
+        tally = parent.tally if parent is not None else None
         # Positional arguments: keyword arguments of a class cost an extra dictionary.
-        self.execution = execution = Execution(
-            kind,
+        execution = Execution(
+            self.kind,
             spec.name,
             trace,
             execution_id,
-            started.span,
-            started.otel_trace_id,
-            started.span_id,
-            # Attempts are siblings.
-            started.parent_span_id if beside is None else beside.parent_span_id,
+            started,
             parent,
-            Tally(around) if kind == "pipeline" else around,
-            envelope.emit,
-            request_id,
-            session_id,
-            user_id,
+            Tally(tally) if self.kind == "pipeline" else tally,
+            ids.get("request_id"),
+            ids.get("session_id"),
+            ids.get("user_id"),
         )
         if again is not None:
-            former, execution.attempt = again[0].ended, again[1]
-            execution.repeats = former
-            execution.earlier = execution.retry_count = former.earlier + 1
-        self._span_context = started.context
+            execution.repeats, execution.attempt = again[0].ended, again[1]
+            execution.earlier = execution.retry_count = again[0].ended.earlier + 1
         if started.records:
             self._identify(execution, made)
-        self.opened()
-        event = self.opening()
-        if event is not None:
-            if execution.repeats is not None:
-                event["repeats_execution_id"] = execution.repeats.execution_id
-            if (parent is None or parent.trace is not trace) and self.recorder.choice:
-                event.update(self.recorder.choice)
-            self._emit(event, self._start_ns)
+        return execution
 
     def _identify(self, execution: Execution, made: str) -> None:
         """Add the ids that were not known at the start of the span."""
@@ -238,7 +257,7 @@ class ExecutionScope:
 
     def attach(self) -> None:
         """Make this call the current one until `detach`."""
-        self.attachment = _context.attach(self.execution, self._span_context)
+        self.attachment = _context.attach(self.execution, self.span_context)
 
     def detach(self) -> None:
         """Restore the previously current call."""
@@ -253,7 +272,8 @@ class ExecutionScope:
             if too_late():
                 return
             self._end(self.closing, result, None)
-            self.leave_word(semconv.SUCCESS, None)
+            if closed_runs.watching and self.execution.parent is None:
+                closed_runs.remember(self.execution, semconv.SUCCESS, None)
         except Exception as trouble:  # noqa: BLE001 - cheaper than a Guard
             guard.report("complete", trouble)
 
@@ -276,47 +296,40 @@ class ExecutionScope:
                 self._end(self.closing_cancelled, error, None)
             else:
                 self._end(self.closing_failed, cause, cause)
-            self.leave_word(semconv.CANCELLED if cause is None else semconv.FAILED, error)
+            if closed_runs.watching and self.execution.parent is None:
+                status = semconv.CANCELLED if cause is None else semconv.FAILED
+                closed_runs.remember(self.execution, status, error)
 
     def too_slow(self, error: BaseException) -> TimeoutError | None:  # noqa: ARG002
         """Return a timeout error if a time limit caused the cancellation, else `None`."""
         return None
 
-    @property
-    def captures(self) -> bool:
-        """Whether inputs and outputs may be recorded."""
-        return self.recorder.config.capture_content
-
-    def describe(
-        self, error: BaseException, stage: str | None = None
-    ) -> tuple[ErrorDetails, str | None, str | None]:
-        """Return error details, stage, and the originating execution if it is another one.
-
-        Also marks the exception for the enclosing call.
-        """
+    def failure_fields(self, error: BaseException, stage: str | None = None) -> dict[str, Any]:
+        """Return the error fields of a closing event; mark the error for the enclosing call."""
         execution = self.execution
+        note = execution.notes.get
         failure = error_details.describe(error)
         origin = error_details.origin_of(error, execution.span_id)
-        stage = execution.notes.get("stage") or (
-            origin.stage
-            if origin is not None and origin.stage is not None
-            else failure.stage or stage
-        )
-        ours = execution.state.execution_id
-        first = origin.execution_id if origin is not None else ours
+        ours = first = execution.state.execution_id
+        stage = failure.stage or stage
+        if origin is not None:
+            first, stage = origin.execution_id, origin.stage or stage
+        stage = note("stage") or stage
         if execution.parent is not None:
             error_details.mark_origin(error, Origin(first, stage, execution.parent.span_id))
-        return failure, stage, first if first != ours else None
-
-    def _now(self) -> tuple[int, int, float]:
-        # Start plus elapsed time: changes of the wall clock have no effect.
-        elapsed = time.perf_counter_ns() - self._tick
-        return self._start_ns + elapsed, elapsed // 1_000_000, elapsed / 1e9
-
-    @property
-    def span_context(self) -> Context:
-        """Context in which the span of this call is current."""
-        return self._span_context
+        fields: dict[str, Any] = {
+            "error_type": failure.error_type,
+            "error_message": failure.error_message,
+            "error_code": note("error_code") or failure.error_code,
+            "error_category": failure.error_category,
+            "stage": stage,
+            "propagated": first != ours,
+            "origin_execution_id": first if first != ours else None,
+        }
+        if self.adopts:
+            fields["stack_trace"] = error_details.stack_trace(error)
+            fields["timeout_seconds"] = note("timeout_seconds") or failure.timeout_seconds
+        return fields
 
     def since_begin_ms(self, tick: int) -> int:
         """Return the milliseconds from the start to a performance counter value."""
@@ -329,9 +342,11 @@ class ExecutionScope:
         error: BaseException | None,
     ) -> None:
         """Write the closing event of an outcome and end the span, as failed if there is an error."""
-        end_ns, milliseconds, seconds = self._now()
+        # Start plus elapsed time: changes of the wall clock have no effect.
+        elapsed = time.perf_counter_ns() - self._tick
+        end_ns, seconds = self._start_ns + elapsed, elapsed / 1e9
         try:
-            event = closing(outcome, milliseconds)
+            event = closing(outcome, elapsed // 1_000_000)
         except Exception:
             # There is no closing event, but the span must end and the loss is counted.
             self._close(None, error, end_ns, seconds)
@@ -402,11 +417,6 @@ class ExecutionScope:
         self.recorder.reopen(trace)
         return True
 
-    def leave_word(self, status: str, error: BaseException | None) -> None:
-        """Remember a root run for the hooks of third-party retry loops."""
-        if closed_runs.watching and self.execution.parent is None:
-            closed_runs.remember(self.execution, status, error)
-
     def _emit(
         self,
         event: dict[str, Any],
@@ -415,10 +425,11 @@ class ExecutionScope:
         closes_run: bool | None = False,
         seconds: float | None = None,
     ) -> None:
-        recorder = self.recorder
-        if recorder.closed:
-            # Reconfigured during the call: the event goes to the new recorder.
-            recorder = _recorder.active() or recorder
-        envelope.record(
-            event, self.execution, recorder, now_ns, closes_run=closes_run, seconds=seconds
+        envelope.record_all(
+            [event], self.execution, self.recorder, now_ns, closes_run=closes_run, seconds=seconds
         )
+
+
+def cancel_reason(error: BaseException | None) -> str:
+    """Return the exception class that stopped a call; a closed generator has no exception."""
+    return values.type_name(error) if error is not None else "GeneratorExit"

@@ -5,39 +5,16 @@ from typing import Any
 
 from tracereel import semconv
 from tracereel._core import execution_fields
-from tracereel._core.executions.arguments import Arguments, Ids
 from tracereel._core.executions.calls import CallScope
 from tracereel._core.executions.output import OutputStream
-from tracereel._core.executions.scope import ExecutionScope, Spec
-from tracereel._core.recorder import Recorder
+from tracereel._core.executions.scope import Spec
 from tracereel._redact import safe_access, values
-
-
-class StepSpec(Spec):
-    """Options of `traced_step`."""
-
-    __slots__ = ("step_type",)
-
-    def __init__(self, name: str, *, step_type: str | None, ids: Ids, inputs: Any) -> None:
-        self.step_type = values.label(step_type)
-        super().__init__(
-            name,
-            verb=semconv.STEP,
-            named="step_name",
-            about={"step_name": name, "step_type": self.step_type},
-            ids=ids,
-            inputs=inputs,
-        )
-
-    def open(self, recorder: Recorder, arguments: Arguments) -> ExecutionScope:
-        return StepScope(recorder, self, arguments)
 
 
 class StepScope(CallScope):
     """A step inside an agent."""
 
     kind = "step"
-    spec: StepSpec
 
     __slots__ = ()
 
@@ -46,15 +23,11 @@ class StepScope(CallScope):
         """Stage of failures inside the step: its name."""
         return self.spec.name
 
-    def about(self, status: str, milliseconds: int) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         return {
             "event_type": semconv.STEP_COMPLETED,
-            "agent_name": self.agent_name(),
-            "request_id": self.execution.request_id,
             "step_name": self.spec.name,
-            "step_type": self.spec.step_type,
-            "status": status,
-            "duration_ms": milliseconds,
+            "step_type": self.spec.about["step_type"],
             "confidence": self.execution.notes.get("confidence"),
             "input_summary": values.call_summary(self.arguments.pairs()) if self.captures else None,
             "output_summary": None,
@@ -65,36 +38,8 @@ class StepScope(CallScope):
             event["output_items"] = self.stream.items
             event["output_summary"] = self.stream.summary() if self.captures else None
         elif event["status"] == semconv.SUCCESS and self.captures:
-            said = self.execution.notes.get("output")
-            event["output_summary"] = said[1] if said is not None else values.summary(result)
-
-
-class RetrievalSpec(Spec):
-    """Options of `traced_retrieval`."""
-
-    __slots__ = ("collection", "top_k")
-
-    def __init__(
-        self, name: str, *, collection: str | None, top_k: int | None, ids: Ids, inputs: Any
-    ) -> None:
-        self.collection = values.label(collection)
-        self.top_k = values.count(top_k)
-        super().__init__(
-            name,
-            verb=semconv.RETRIEVAL,
-            named="retrieval_name",
-            about={
-                "operation": semconv.RETRIEVAL,
-                "retrieval_name": name,
-                "collection": self.collection,
-                "top_k": self.top_k,
-            },
-            ids=ids,
-            inputs=inputs,
-        )
-
-    def open(self, recorder: Recorder, arguments: Arguments) -> ExecutionScope:
-        return RetrievalScope(recorder, self, arguments)
+            output = self.execution.notes.get("output")
+            event["output_summary"] = output[1] if output is not None else values.summary(result)
 
 
 class RetrievalScope(CallScope):
@@ -102,12 +47,11 @@ class RetrievalScope(CallScope):
 
     kind = "retrieval"
     stage = "retrieval"
-    spec: RetrievalSpec
 
     __slots__ = ()
 
-    def about(self, status: str, milliseconds: int) -> dict[str, Any]:
-        note, find, spec = self.execution.notes.get, self.arguments.find, self.spec
+    def about(self) -> dict[str, Any]:
+        note, find, about = self.execution.notes.get, self.arguments.find, self.spec.about
         query = note("query")
         if query is None:
             query = values.label(find("query", "question", "text"), values.TEXT_LIMIT)
@@ -117,19 +61,17 @@ class RetrievalScope(CallScope):
         count, degraded = note("result_count"), note("degraded")
         return {
             "event_type": semconv.RETRIEVAL_COMPLETED,
-            "agent_name": self.agent_name(),
-            "request_id": self.execution.request_id,
-            "retrieval_name": spec.name,
-            "collection": note("collection") or spec.collection or values.label(find("collection")),
+            "retrieval_name": self.spec.name,
+            "collection": (
+                note("collection") or about["collection"] or values.label(find("collection"))
+            ),
             "query": query if self.captures else None,
-            "top_k": spec.top_k if top_k is None else top_k,
+            "top_k": about["top_k"] if top_k is None else top_k,
             "result_count": count,
             "documents": note("documents"),
             "is_empty": None if count is None else count == 0,
             "degraded": degraded is True or note("degraded_reason") is not None,
             "degraded_reason": note("degraded_reason"),
-            "status": status,
-            "duration_ms": milliseconds,
         }
 
     def listen(self, kind: str) -> OutputStream:
@@ -175,3 +117,17 @@ class _FoundDocuments(OutputStream):
 def _may_be_shown(*, captures: bool) -> Callable[[str], bool]:
     """Return a check for document ids; without content capture no bare text passes."""
     return execution_fields.looks_like_id if captures else lambda _text: False
+
+
+class StepSpec(Spec):
+    """Options of `traced_step`."""
+
+    verb, named, scope = semconv.STEP, "step_name", StepScope
+    __slots__ = ()
+
+
+class RetrievalSpec(Spec):
+    """Options of `traced_retrieval`."""
+
+    verb, named, scope = semconv.RETRIEVAL, "retrieval_name", RetrievalScope
+    __slots__ = ()
