@@ -1,0 +1,10 @@
+"""Loader of SQL templates, from which parts of the schema are made."""
+
+from importlib import resources
+from string import Template
+
+
+def rendered(name: str, **values: object) -> str:
+    """Return a file of `templates/` with its `$name` placeholders replaced."""
+    file = resources.files(__package__).joinpath("templates", f"{name}.sql")
+    return Template(file.read_text(encoding="utf-8").removesuffix("\n")).substitute(values)
