@@ -19,8 +19,8 @@ from tracereel_collector.model import Kind, Marks
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.deleted import LATE_SECONDS
 from tracereel_collector.queue.pause import StoreWriters
+from tracereel_collector.store.access import StoreAccess
 from tracereel_collector.store.deletion import (
-    Changes,
     RunsToDelete,
     count_rows,
     delete_rows,
@@ -42,7 +42,7 @@ class Deletion:
     """
 
     queue: DurableQueue
-    store: Changes
+    store: StoreAccess
     audit: AuditLog
     writers: StoreWriters
     now_unix: Callable[[], float] = time.time

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from tracereel_collector.errors import StartupError
-from tracereel_collector.store.migrate import RunsStatements
+from tracereel_collector.store.access import StoreAccess
 
 COLUMNS = (
     *("providers", "model", "valid_from", "input", "output"),
@@ -105,7 +105,7 @@ def _dollars(text: str) -> float:
     return value
 
 
-def load_prices(store: RunsStatements, prices: list[Price]) -> bool:
+def load_prices(store: StoreAccess, prices: list[Price]) -> bool:
     """Store a price table unless it is current; return whether it changed."""
     digest = hashlib.sha256(repr(prices).encode()).hexdigest()[:32]
     rows = store.rows("SELECT max(Revision), argMax(Digest, Revision) FROM model_prices")

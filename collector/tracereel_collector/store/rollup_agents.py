@@ -145,7 +145,7 @@ _AGENT_SUMS: Final = {
 
 def _event_sums(where: str = "") -> str:
     return rendered(
-        "event_agent_sums",
+        "event_agent_sums.sql",
         moment=in_reach("timestamp"),
         sums=",\n    ".join(f"{each.events} AS {name}" for name, each in _AGENT_SUMS.items()),
         nano_usd=nano_usd("llm_cost_usd"),
@@ -156,7 +156,7 @@ def _event_sums(where: str = "") -> str:
 
 def _span_sums(where: str = "") -> str:
     return rendered(
-        "span_agent_sums",
+        "span_agent_sums.sql",
         moment=in_reach("Timestamp"),
         sums=",\n    ".join(f"{each.spans} AS {name}" for name, each in _AGENT_SUMS.items()),
         where=where,

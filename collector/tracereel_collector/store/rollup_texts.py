@@ -35,7 +35,7 @@ _SPAN_PREFIXES = (
 
 FRAGMENTS: Final = {
     "event_texts": rendered(
-        "event_texts",
+        "event_texts.sql",
         moment=in_reach("timestamp"),
         fields=", ".join(f"said.{field}" for field in _TEXT_FIELDS),
         field_types=", ".join(f"{field} String" for field in _TEXT_FIELDS),
@@ -43,7 +43,7 @@ FRAGMENTS: Final = {
         max_text=MAX_TEXT,
     ),
     "span_texts": rendered(
-        "span_texts",
+        "span_texts.sql",
         moment=in_reach("Timestamp"),
         names=_SPAN_NAMES,
         families=" OR ".join(f"startsWith(k, '{prefix}')" for prefix in _SPAN_PREFIXES),

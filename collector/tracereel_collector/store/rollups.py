@@ -51,7 +51,7 @@ def in_reach(time: str) -> str:
 
 FRAGMENTS: Final = {
     "event_summaries": rendered(
-        "event_summaries",
+        "event_summaries.sql",
         moment=in_reach("timestamp"),
         earliest=_clock("hlc", earliest=True),
         latest=_clock("hlc", earliest=False),
@@ -75,7 +75,7 @@ FRAGMENTS: Final = {
         max_prompt=MAX_PROMPT,
     ),
     "span_summaries": rendered(
-        "span_summaries",
+        "span_summaries.sql",
         moment=in_reach("Timestamp"),
         earliest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=True),
         latest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=False),

@@ -119,7 +119,7 @@ _SPAN_NAME: Final = f"""multiIf(
 FRAGMENTS: Final = {
     "event_fields": _FIELDS,
     "untold_spans_query": rendered(
-        "other_spans",
+        "other_spans.sql",
         attributes=_map("pairs.1", "pairs.2"),
         attribute_pairs=_attributes(),
         fields=_FIELDS,

@@ -75,7 +75,7 @@ _FIELDS: Final = sorted(
 
 
 _CLOSED_SPANS: Final = rendered(
-    "closed_spans",
+    "closed_spans.sql",
     attributes=own.FRAGMENTS["own_attributes"],
     attribute_pairs=own.FRAGMENTS["own_attribute_pairs"],
     fields=own.FRAGMENTS["event_fields"],
