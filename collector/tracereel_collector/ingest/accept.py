@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from tracereel_collector.auth.claims import HINT, TenantClaimedError
 from tracereel_collector.errors import BadRequestError, ForbiddenError
-from tracereel_collector.ingest.check import EventCheck, Rejection
+from tracereel_collector.ingest.check import TENANT_CLAIM, EventCheck, Rejection
 from tracereel_collector.ingest.events import NDJSON, split_events
 from tracereel_collector.ingest.heartbeats import check_heartbeats
 from tracereel_collector.ingest.objects import count_json
@@ -201,12 +201,12 @@ class Accept:
             received_unix_nano=self._now(),
             data=data.strip() if as_it_came else b"\n".join(checked.lines),
             records=len(checked.lines),
-            rejected=checked.refused,
+            rejected=checked.reasons.total(),
             rejected_reasons=tuple(checked.reasons.items()),
             runs=checked.runs,
             owners=checked.owners,
         )
-        return _Taken(body, checked.rejected, checked.misclaimed, single)
+        return _Taken(body, checked.rejected, checked.reasons[TENANT_CLAIM], single)
 
     async def _append(self, body: Body, *, passed: str = "") -> Receipt:
         """Append a body; forward it unless all of it is duplicate."""
