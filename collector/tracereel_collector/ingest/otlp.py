@@ -101,12 +101,7 @@ class OtlpCheck:
         self._bounded = {signal.name: signal.bounded for signal in SIGNALS}
 
     def protobuf(self, signal: Signal, data: bytes, *, tenant: str) -> CheckedRequest:
-        """Check a request in protobuf.
-
-        Raises:
-            BadRequestError: it is not a valid request.
-            TooLargeError: it has too many messages.
-        """
+        """Check a request in protobuf."""
         most = self._limits.objects
         if count_protobuf(data, signal.request.DESCRIPTOR, most) > most:
             raise too_many_objects(most)
@@ -128,11 +123,7 @@ class OtlpCheck:
         return checked if changed else CheckedRequest(data=data, records=records)
 
     def weight(self, signal: Signal, data: bytes, *, is_json: bool) -> int:
-        """Estimate the memory of a check in bytes.
-
-        Raises:
-            BadRequestError: the bytes are not valid protobuf.
-        """
+        """Estimate the memory of a check in bytes."""
         most = self._limits.objects
         if is_json:
             return 2 * len(data) + JSON_BYTES * min(most, count_json(data, most))
@@ -140,12 +131,7 @@ class OtlpCheck:
         return 2 * len(data) + MESSAGE_BYTES * min(most, objects)
 
     def json(self, signal: Signal, data: bytes, *, tenant: str) -> CheckedRequest:
-        """Check a request in OTLP JSON.
-
-        Raises:
-            BadRequestError: it is not a valid request; the message names the field.
-            TooLargeError: it has too many values.
-        """
+        """Check a request in OTLP JSON."""
         request, mended = request_from_json(signal, data, max_objects=self._limits.objects)
         return self._mended(signal, request, mended, tenant)
 

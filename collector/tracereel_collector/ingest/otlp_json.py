@@ -43,12 +43,7 @@ class _BadValueError(Exception):
 def request_from_json(
     signal: Signal, data: bytes, *, max_objects: int = MAX_OBJECTS
 ) -> tuple[Any, Counter[str]]:
-    """Decode a JSON body; also return counts of corrected texts.
-
-    Raises:
-        BadRequestError: it is not JSON, or a field has an invalid value.
-        TooLargeError: it has too many values.
-    """
+    """Decode a JSON body; also return counts of corrected texts."""
     if has_more_json(data, max_objects):
         raise too_many_objects(max_objects)
     mended: Counter[str] = Counter()

@@ -29,11 +29,7 @@ _ANY_VALUE = AnyValue.DESCRIPTOR.full_name
 
 
 def read_with_bad_text(signal: Signal, data: bytes) -> tuple[Any, int]:
-    """Decode a request with invalid UTF-8 as U+FFFD; also return the number of changed strings.
-
-    Raises:
-        BadRequestError: the request is invalid for another reason.
-    """
+    """Decode a request with invalid UTF-8 as U+FFFD; also return the number of changed strings."""
     try:
         lenient = signal.lenient.FromString(data)
     except DecodeError as error:

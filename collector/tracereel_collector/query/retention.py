@@ -16,7 +16,12 @@ class Retention:
     """Retention of tenants; rules are stored in the store and shared by all its collectors."""
 
     def __init__(
-        self, store: StoreAccess, audit: AuditLog, *, default_days: int, dating: Callable[[], Dating]
+        self,
+        store: StoreAccess,
+        audit: AuditLog,
+        *,
+        default_days: int,
+        dating: Callable[[], Dating],
     ) -> None:
         self._store = store
         self._dating = dating

@@ -13,20 +13,12 @@ _DONE: Final = frozenset({"BACKUP_CREATED", "RESTORED"})
 
 
 def write_archive(store: StoreAccess, *, database: str, place: str) -> None:
-    """Back up all tables and views to a ClickHouse destination: `File('x.tar')`, `Disk(…)`.
-
-    Raises:
-        StoreUnavailableError: it failed; the message has the reason.
-    """
+    """Back up all tables and views to a ClickHouse destination: `File('x.tar')`, `Disk(…)`."""
     _wait(store, f"BACKUP DATABASE `{database}` TO {place} ASYNC")
 
 
 def read_archive(store: StoreAccess, *, database: str, place: str, into: str) -> None:
-    """Restore the tables and views of an archive into a database of any name.
-
-    Raises:
-        StoreUnavailableError: it failed; the message has the reason.
-    """
+    """Restore the tables and views of an archive into a database of any name."""
     _wait(store, f"RESTORE DATABASE `{database}` AS `{into}` FROM {place} ASYNC")
 
 

@@ -105,11 +105,7 @@ class StoreAddress:
 
     @classmethod
     def parse(cls, dsn: str) -> "StoreAddress":
-        """Parse `clickhouse[s]://user:password@host:port/database`.
-
-        Raises:
-            StartupError: a part is missing or not a number.
-        """
+        """Parse `clickhouse[s]://user:password@host:port/database`."""
         try:
             url = urlsplit(dsn)
             port = url.port

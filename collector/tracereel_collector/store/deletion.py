@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -19,7 +19,6 @@ MAX_ROUNDS = 200
 """Statements per deletion; the next deletion continues with the rest."""
 _OTEL_ID = re.compile(r"[0-9a-f]{32}")
 _Shared = tuple[str, int, list[str]]
-_Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,9 +153,10 @@ def _forget_names(store: StoreAccess, tenant: str) -> None:
         after = emptied[-1]
 
 
-def _select(store: StoreAccess, row: type[_Row], name: str, /, **parameters: Any) -> list[_Row]:
+def _select(store: StoreAccess, row: Any, name: str, /, **parameters: Any) -> list[Any]:
     answer = store.select(query(name), parameters, fmt="JSONCompactEachRow")
-    return msgspec.json.Decoder(row).decode_lines(answer)
+    found: list[Any] = msgspec.json.Decoder(row).decode_lines(answer)
+    return found
 
 
 def _names(store: StoreAccess, name: str, /, **parameters: Any) -> list[str]:

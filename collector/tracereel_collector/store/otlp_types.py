@@ -31,7 +31,10 @@ _COLUMNS = {
     "fixed64": "UInt64",
 }
 """Column types of protobuf's scalar types."""
-_MEMBER = re.compile(r"oneof (\w+) \{([^}]*)\}|(repeated )?(\w+) (\w+) = (\d+);")
+_NAME = r"(\w{1,64})"
+_MEMBER = re.compile(
+    rf"\boneof {_NAME} \{{([^{{}}]{{1,500}})\}}|\b(repeated )?{_NAME} {_NAME} = (\d{{1,4}});"
+)
 
 
 def _value_message(level: int) -> str:
