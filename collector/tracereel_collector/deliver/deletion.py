@@ -3,8 +3,10 @@
 import hashlib
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -19,8 +21,8 @@ from tracereel_collector.model import Kind, Marks
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.deleted import LATE_SECONDS
 from tracereel_collector.queue.pause import StoreWriters
+from tracereel_collector.store.access import StoreAccess
 from tracereel_collector.store.deletion import (
-    Changes,
     RunsToDelete,
     count_rows,
     delete_rows,
@@ -42,7 +44,7 @@ class Deletion:
     """
 
     queue: DurableQueue
-    store: Changes
+    store: StoreAccess
     audit: AuditLog
     writers: StoreWriters
     now_unix: Callable[[], float] = time.time
@@ -71,14 +73,7 @@ class Deletion:
         return {"trace_id": trace_id, **_answer(rows, aside, now_unix=self.now_unix())}
 
     def user(self, tenant: str, user_id: str, *, by: str) -> dict[str, Any]:
-        """Delete every run that names a user.
-
-        Raises:
-            UnknownResourceError: no run names the user.
-            ServiceUnavailableError: the audit log cannot be written or a backup runs; retry later.
-            StoreUnavailableError: the store is unavailable; a retry continues the deletion.
-            ThrottledError: another deletion is under way.
-        """
+        """Delete every run that names a user; raises the errors of `trace`."""
         # The audit log gets a digest: a deleted user's name must not remain there.
         digest = hashlib.blake2b(f"{tenant}\0{user_id}".encode(), digest_size=16).hexdigest()
         with self._alone():
@@ -89,20 +84,17 @@ class Deletion:
                 raise UnknownResourceError(f"there is nothing of the user {user_id!r}")
             self._write_down("user.deletion", tenant, by, user_digest=digest)
             self._settle(tenant, marks)
-            rows: dict[str, int] = {}
+            rows: Counter[str] = Counter()
             aside = 0
             while ids := traces_of_user(self.store, tenant, user_id, done=done):
                 done.update(ids)
-                more = Marks(
-                    users=marks.users,
-                    traces=frozenset(ids),
-                    otel=frozenset[str]().union(*map(_otel_of, ids)),
-                )
+                otel = frozenset[str]().union(*map(_otel_of, ids))
+                more = replace(marks, traces=frozenset(ids), otel=otel)
                 found, left = self._remove(tenant, ids, more)
-                rows = _added(rows, found)
+                rows.update(found)
                 aside += left
             while (spans := spans_of_user(self.store, tenant, user_id)).spans:
-                rows = _added(rows, self._delete(spans))
+                rows.update(self._delete(spans))
             aside += self.queue.erasure.purge(tenant, marks, up_to=self._settle(tenant, marks))
             total = sum(rows.values()) + aside
             self._write_down("user.deleted", tenant, by, user_digest=digest, rows=total)
@@ -157,39 +149,31 @@ class Deletion:
     def _write_down(self, event: str, tenant: str, by: str, **fields: Any) -> None:
         self.audit.act(event, tenant=tenant, by=by, **fields)
 
-    def _alone(self) -> "_Held":
-        return _Held(self._busy)
-
-
-class _Held:
-    """Non-blocking lock; raises ThrottledError if it is held."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._busy.acquire(blocking=False):
             raise ThrottledError("another deletion is under way", hint="try again when it is done")
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        try:
+            yield
+        finally:
+            self._busy.release()
 
 
 def _otel_of(trace_id: str) -> frozenset[str]:
     """Return a run's default OpenTelemetry trace id, derived as in the store."""
     name = trace_id.lower()
-    is_one = len(name) == 32 and all(each in "0123456789abcdef" for each in name)
-    return frozenset({name if is_one else hashlib.sha256(trace_id.encode()).hexdigest()[:32]})
+    return frozenset(
+        {name if _is_otel(name) else hashlib.sha256(trace_id.encode()).hexdigest()[:32]}
+    )
+
+
+def _is_otel(name: str) -> bool:
+    return len(name) == 32 and set(name) <= set("0123456789abcdef")
 
 
 def _with_otel(marks: Marks, runs: RunsToDelete) -> Marks:
-    otel = (marks.otel | {name for name in runs.otel if len(name) == 32}) - set(runs.shared)
-    hexadecimal = frozenset(name for name in otel if set(name) <= set("0123456789abcdef"))
-    return Marks(traces=marks.traces, users=marks.users, otel=hexadecimal)
-
-
-def _added(rows: dict[str, int], more: dict[str, int]) -> dict[str, int]:
-    return {name: rows.get(name, 0) + more.get(name, 0) for name in {*rows, *more}}
+    otel = (marks.otel | {name for name in runs.otel if _is_otel(name)}) - set(runs.shared)
+    return replace(marks, otel=otel)
 
 
 def _answer(rows: dict[str, int], aside: int, *, now_unix: float) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.runtime.clock import Dating
 from tracereel_collector.runtime.periodic_task import Rounds
+from tracereel_collector.store.access import StoreAccess
 from tracereel_collector.store.retention import (
     Expired,
-    Keeps,
     Limits,
     RetentionPolicy,
     delete_rows,
@@ -36,7 +36,7 @@ class RetentionWorker:
 
     def __init__(
         self,
-        store: Keeps,
+        store: StoreAccess,
         queue: DurableQueue,
         writers: StoreWriters,
         *,

@@ -1,30 +1,12 @@
 """Split a body that the store refuses into two that keep the sequence numbers."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tracereel_collector.model import QueuedBody
-
-
-@dataclass(frozen=True, slots=True)
-class _Otlp:
-    """Field names of the records in an OTLP request."""
-
-    request: Any
-    resources: str
-    scopes: str
-    records: str
-
-
-_OTLP = {
-    "spans": _Otlp(ExportTraceServiceRequest, "resource_spans", "scope_spans", "spans"),
-    "logs": _Otlp(ExportLogsServiceRequest, "resource_logs", "scope_logs", "log_records"),
-}
+from tracereel_collector.queue.deleted import OTLP, otlp_scopes
 
 _LINES = frozenset({"events", "heartbeats", "scores"})
 
@@ -33,9 +15,8 @@ def halves(body: QueuedBody) -> list[QueuedBody]:
     """Split a body into two with half of the records; empty if impossible."""
     if body.records < 2:
         return []
-    otlp = _OTLP.get(body.kind)
-    if otlp is not None:
-        return _halves_of_otlp(body, otlp)
+    if body.kind in OTLP:
+        return _halves_of_otlp(body)
     lines = body.data.split(b"\n") if body.kind in _LINES else []
     if len(lines) != body.records:
         return []
@@ -43,47 +24,40 @@ def halves(body: QueuedBody) -> list[QueuedBody]:
     return _parts(body, b"\n".join(lines[:middle]), b"\n".join(lines[middle:]), middle)
 
 
-def _halves_of_otlp(body: QueuedBody, otlp: _Otlp) -> list[QueuedBody]:
+def _halves_of_otlp(body: QueuedBody) -> list[QueuedBody]:
     try:
-        request = otlp.request.FromString(body.data)
+        request = OTLP[body.kind][0].FromString(body.data)
     except DecodeError:
         return []
-    records = list(_records(request, otlp))
+    records = [
+        (resource, scope, record)
+        for resource, scope, of_scope in otlp_scopes(body.kind, request)
+        for record in of_scope
+    ]
     if len(records) != body.records:
         return []
     middle = len(records) // 2
-    first, second = (
-        _request_of(part, otlp).SerializeToString() for part in (records[:middle], records[middle:])
-    )
+    first, second = (_request_of(body.kind, part) for part in (records[:middle], records[middle:]))
     return _parts(body, first, second, middle)
 
 
-def _records(request: Any, otlp: _Otlp) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield each record with its resource and scope, in sequence order."""
-    for resource in getattr(request, otlp.resources):
-        for scope in getattr(resource, otlp.scopes):
-            for record in getattr(scope, otlp.records):
-                yield resource, scope, record
-
-
-def _request_of(records: list[tuple[Any, Any, Any]], otlp: _Otlp) -> Any:
-    request = otlp.request()
+def _request_of(kind: str, records: list[tuple[Any, Any, Any]]) -> bytes:
+    message, name = OTLP[kind]
+    request = message()
     of_resource = of_scope = into_resource = into_scope = None
     for resource, scope, record in records:
         if resource is not of_resource:
-            into_resource, of_resource, of_scope = (
-                getattr(request, otlp.resources).add(),
-                resource,
-                None,
-            )
+            into_resource = getattr(request, f"resource_{kind}").add()
             into_resource.resource.CopyFrom(resource.resource)
             into_resource.schema_url = resource.schema_url
+            of_resource, of_scope = resource, None
         if scope is not of_scope:
-            into_scope, of_scope = getattr(into_resource, otlp.scopes).add(), scope
+            into_scope = getattr(into_resource, f"scope_{kind}").add()
             into_scope.scope.CopyFrom(scope.scope)
             into_scope.schema_url = scope.schema_url
-        getattr(into_scope, otlp.records).append(record)
-    return request
+            of_scope = scope
+        getattr(into_scope, name).append(record)
+    return bytes(request.SerializeToString())
 
 
 def _parts(body: QueuedBody, first: bytes, second: bytes, middle: int) -> list[QueuedBody]:

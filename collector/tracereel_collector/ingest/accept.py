@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from tracereel_collector.auth.claims import HINT, TenantClaimedError
 from tracereel_collector.errors import BadRequestError, ForbiddenError
-from tracereel_collector.ingest.check import EventCheck, Rejection
+from tracereel_collector.ingest.check import TENANT_CLAIM, EventCheck, Rejection
 from tracereel_collector.ingest.events import NDJSON, split_events
 from tracereel_collector.ingest.heartbeats import check_heartbeats
 from tracereel_collector.ingest.objects import count_json
@@ -19,6 +19,7 @@ from tracereel_collector.ingest.otlp_schema import Signal
 from tracereel_collector.ingest.quick import MAX_AT_ONCE, QuickCheck
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.ingest.scores import check_scores
+from tracereel_collector.ingest.small_bodies import CheckedObjects
 from tracereel_collector.ingest.working_memory import WAIT_SECONDS, WorkingMemory
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
@@ -162,31 +163,31 @@ class Accept:
     async def _taken(self, data: bytes, tenant: str, content_type: str) -> _Taken:
         if len(data) <= self._large_body:
             return self._take_events(data, tenant, content_type)
+        check = partial(self._take_events, data, tenant, content_type)
+        return await self._apart(check, partial(_weight_of_events, data), tenant)
+
+    async def _apart(self, check: Callable[[], T], weight: Callable[[], int], tenant: str) -> T:
+        """Check a large body in a thread, once there is memory for it."""
         # Checks hold the GIL: more at once would only take memory.
         async with self._checks.waited(tenant, seconds=WAIT_SECONDS):
-            weight = await _in_thread(partial(_weight_of_events, data))
-            async with self._memory.hold(weight, tenant=tenant):
-                return await _in_thread(partial(self._take_events, data, tenant, content_type))
+            size = await _in_thread(weight)
+            async with self._memory.hold(size, tenant=tenant):
+                return await _in_thread(check)
 
     def _take_events(self, data: bytes, tenant: str, content_type: str) -> _Taken:
         if self._quick is not None and content_type in NDJSON:
             whole = self._quick.check(data)
             if whole is not None:
-                return _Taken(
-                    Body(
-                        kind=Kind.EVENTS,
-                        tenant=tenant,
-                        received_unix_nano=self._now(),
-                        data=whole.data,
-                        records=whole.records,
-                        runs=whole.runs,
-                        owners=whole.owners,
-                    ),
-                    rejected=[],
+                body = Body(
+                    kind=Kind.EVENTS,
+                    tenant=tenant,
+                    received_unix_nano=self._now(),
+                    data=whole.data,
+                    records=whole.records,
+                    runs=whole.runs,
+                    owners=whole.owners,
                 )
-        return self._sort_events(data, tenant, content_type)
-
-    def _sort_events(self, data: bytes, tenant: str, content_type: str) -> _Taken:
+                return _Taken(body, rejected=[])
         lines, changed, single = split_events(
             data, content_type=content_type, max_objects=self._max_objects
         )
@@ -198,12 +199,12 @@ class Accept:
             received_unix_nano=self._now(),
             data=data.strip() if as_it_came else b"\n".join(checked.lines),
             records=len(checked.lines),
-            rejected=checked.refused,
+            rejected=checked.reasons.total(),
             rejected_reasons=tuple(checked.reasons.items()),
             runs=checked.runs,
             owners=checked.owners,
         )
-        return _Taken(body, checked.rejected, checked.misclaimed, single)
+        return _Taken(body, checked.rejected, checked.reasons[TENANT_CLAIM], single)
 
     async def _append(self, body: Body, *, passed: str = "") -> Receipt:
         """Append a body; forward it unless all of it is duplicate."""
@@ -225,10 +226,8 @@ class Accept:
         """
         check = self._otlp.json if is_json else self._otlp.protobuf
         if len(data) > (LARGE_JSON if is_json else self._large_body):
-            async with self._checks.waited(tenant, seconds=WAIT_SECONDS):
-                weight = await _in_thread(partial(self._otlp.weight, signal, data, is_json=is_json))
-                async with self._memory.hold(weight, tenant=tenant):
-                    checked = await _in_thread(partial(check, signal, data, tenant=tenant))
+            weight = partial(self._otlp.weight, signal, data, is_json=is_json)
+            checked = await self._apart(partial(check, signal, data, tenant=tenant), weight, tenant)
         else:
             checked = check(signal, data, tenant=tenant)
         refused = checked.refused.total()
@@ -273,19 +272,9 @@ class Accept:
         Raises:
             BadRequestError: the body cannot be parsed, or all heartbeats were rejected.
         """
-        checked = check_heartbeats(data)
-        body = Body(
-            kind=Kind.HEARTBEATS,
-            tenant=tenant,
-            received_unix_nano=self._now(),
-            data=b"\n".join(checked.lines),
-            records=len(checked.lines),
-            rejected=len(checked.rejected),
+        return await self._append_small(
+            Kind.HEARTBEATS, check_heartbeats(data), tenant, self._now()
         )
-        receipt = await self._queue.append(body)
-        if not checked.lines:
-            raise BadRequestError(f"no heartbeat is acceptable: {checked.rejected[0].reason}")
-        return Accepted(receipt, checked.rejected, len(checked.rejected))
 
     async def scores(self, data: bytes, *, tenant: str) -> tuple[Accepted, list[str]]:
         """Accept scores; also return the ids of the accepted ones.
@@ -295,8 +284,13 @@ class Accept:
         """
         now = self._now()
         checked = check_scores(data, now_unix_nano=now, redactor=self._redactor)
+        return await self._append_small(Kind.SCORES, checked, tenant, now), checked.ids
+
+    async def _append_small(
+        self, kind: Kind, checked: CheckedObjects, tenant: str, now: int
+    ) -> Accepted:
         body = Body(
-            kind=Kind.SCORES,
+            kind=kind,
             tenant=tenant,
             received_unix_nano=now,
             data=b"\n".join(checked.lines),
@@ -305,8 +299,9 @@ class Accept:
         )
         receipt = await self._queue.append(body)
         if not checked.lines:
-            raise BadRequestError(f"no score is acceptable: {checked.rejected[0].reason}")
-        return Accepted(receipt, checked.rejected, len(checked.rejected)), checked.ids
+            name = kind.removesuffix("s")
+            raise BadRequestError(f"no {name} is acceptable: {checked.rejected[0].reason}")
+        return Accepted(receipt, checked.rejected, body.rejected)
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

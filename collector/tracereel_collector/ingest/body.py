@@ -6,6 +6,9 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import zstandard
 
 from tracereel_collector.errors import (
     BadRequestError,
@@ -13,7 +16,6 @@ from tracereel_collector.errors import (
     TooSlowError,
     UnsupportedError,
 )
-from tracereel_collector.ingest.zstd import Unzstd
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 
 PAUSE_SECONDS = 10.0
@@ -23,9 +25,14 @@ MIN_BODY_RATE = 128 * 1024
 SMALL_BODY = 1024 * 1024
 SMALL_BODIES = 64 * SMALL_BODY
 """Most memory for the first megabyte of all bodies together."""
-MAX_GZIP_MEMBERS = 1000
+MAX_STREAMS = 1000
+"""Most gzip members or zstd frames of a body."""
+MAX_ZSTD_WINDOW = 8 * 1024 * 1024
+"""Largest window, as RFC 8878 recommends; a frame could otherwise claim gigabytes."""
 ENCODINGS = ("identity", "gzip", "deflate", "zstd")
 _CHUNK = 256 * 1024
+_ZSTD_SLICE = 256
+"""Input bytes per call: four can expand to 128 KiB, so a slice yields at most 8 MiB."""
 
 
 class BodyReader:
@@ -39,7 +46,7 @@ class BodyReader:
         body_seconds: float = BODY_SECONDS,
         shares: SharePolicy = ONE_TENANT,
     ) -> None:
-        self.max_body_bytes = self._max_body = max_body_bytes
+        self.max_body_bytes = max_body_bytes
         self._seconds = body_seconds
         self._policy = shares
         self._large = TenantShares("body_bytes", max_inflight_bytes, shares)
@@ -70,9 +77,9 @@ class BodyReader:
                 f" expected one of {', '.join(ENCODINGS)}"
             )
         declared = headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > self._max_body:
-            raise _too_large(self._max_body)
-        decoder = _decoder_of(encoding, self._max_body)
+        if declared.isdecimal() and int(declared) > self.max_body_bytes:
+            raise _too_large(self.max_body_bytes)
+        decoder = _Decoder(encoding, self.max_body_bytes)
         body = io.BytesIO()
         room = _Room(self._small, self._large, tenant)
         try:
@@ -95,8 +102,8 @@ class BodyReader:
             TooLargeError: it exceeds the limit.
             ThrottledError: the memory of all requests, or of this tenant, is used up.
         """
-        if size > self._max_body:
-            raise _too_large(self._max_body)
+        if size > self.max_body_bytes:
+            raise _too_large(self.max_body_bytes)
         room = _Room(self._small, self._large, tenant)
         try:
             room.add(size, most=self._policy.most(self._large.total))
@@ -166,65 +173,57 @@ def _too_large(max_bytes: int) -> TooLargeError:
     )
 
 
-def _decoder_of(encoding: str, max_bytes: int) -> "_PlainBody | _Inflate | Unzstd":
-    if encoding == "identity":
-        return _PlainBody(max_bytes)
-    if encoding == "zstd":
-        return Unzstd(max_bytes, too_large=_too_large)
-    return _Inflate(max_bytes, gzip=encoding == "gzip")
+class _Decoder:
+    """Streaming decoder with limits on input, output and memory, against decompression bombs."""
 
-
-class _PlainBody:
-    def __init__(self, max_bytes: int) -> None:
-        self._left = max_bytes
-        self._max = max_bytes
+    def __init__(self, encoding: str, max_bytes: int) -> None:
+        self._encoding = encoding
+        self._max = self._left = self._packed_left = max_bytes
+        self._streams = 0
+        self._stream: Any = None
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        self._left -= len(chunk)
-        if self._left < 0:
-            raise _too_large(self._max)
-        yield chunk
-
-    def finish(self) -> None:
-        """Do nothing: plain bodies have no end mark."""
-
-
-class _Inflate:
-    """zlib decoder with a limit on the output, against decompression bombs."""
-
-    def __init__(self, max_bytes: int, *, gzip: bool) -> None:
-        self._max = max_bytes
-        self._left = max_bytes
-        self._gzip = gzip
-        self._stream = self._new_stream()
-        self._started = False
-        self._members = 1
-        self._packed_left = max_bytes
-
-    def _new_stream(self) -> "zlib._Decompress":
-        return zlib.decompressobj(zlib.MAX_WBITS | (16 if self._gzip else 0))
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the decompressed parts of a chunk."""
         self._packed_left -= len(chunk)
         if self._packed_left < 0:
             raise _too_large(self._max)
+        if self._encoding == "identity":
+            yield chunk
+            return
+        # The output of a call to zstd is unlimited, so its input is.
+        size = _ZSTD_SLICE if self._encoding == "zstd" else len(chunk)
         try:
-            while chunk:
-                if self._stream.eof:  # gzip allows concatenated members
-                    self._members += 1
-                    if self._members > MAX_GZIP_MEMBERS:
-                        raise BadRequestError(f"more than {MAX_GZIP_MEMBERS} gzip members")
-                    self._stream = self._new_stream()
-                self._started = True
-                part = self._stream.decompress(chunk, _CHUNK)
-                chunk = self._stream.unconsumed_tail or self._stream.unused_data
-                self._left -= len(part)
-                if self._left < 0:
-                    raise _too_large(self._max)
-                yield part
-        except zlib.error as error:
+            for begin in range(0, len(chunk), size or 1):
+                yield from self._decompressed(chunk[begin : begin + size])
+        except (zlib.error, zstandard.ZstdError) as error:
             raise BadRequestError(f"the compressed body cannot be read: {error}") from error
 
+    def _decompressed(self, piece: bytes) -> Iterator[bytes]:
+        while piece:
+            if self._stream is None or self._stream.eof:  # streams may be concatenated
+                self._stream = self._next_stream()
+            if self._encoding == "zstd":
+                part = self._stream.decompress(piece)
+                piece = self._stream.unused_data if self._stream.eof else b""
+            else:
+                part = self._stream.decompress(piece, _CHUNK)
+                piece = self._stream.unconsumed_tail or self._stream.unused_data
+            self._left -= len(part)
+            if self._left < 0:
+                raise _too_large(self._max)
+            if part:
+                yield part
+
+    def _next_stream(self) -> Any:
+        self._streams += 1
+        if self._streams > MAX_STREAMS:
+            kind = "zstd frames" if self._encoding == "zstd" else "gzip members"
+            raise BadRequestError(f"more than {MAX_STREAMS} {kind}")
+        if self._encoding == "zstd":
+            return zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW).decompressobj()
+        return zlib.decompressobj(zlib.MAX_WBITS | (16 if self._encoding == "gzip" else 0))
+
     def finish(self) -> None:
-        if self._started and not self._stream.eof:
+        """Check that the body is complete."""
+        if self._stream is not None and not self._stream.eof:
             raise BadRequestError("the compressed body ends before its end mark")

@@ -8,7 +8,7 @@ for its error message. Lines that pass are stored unchanged.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ class Rejection:
         return {"index": self.index, "event_id": self.event_id, "reason": self.reason}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """Accepted lines and rejections of a body."""
 
@@ -55,15 +55,12 @@ class Checked:
     changed: bool
     """Whether `lines` differ from the body, so that it must be rebuilt."""
     runs: tuple[EmitterRun, ...]
+    owners: tuple[Owner, ...]
+    """Distinct pairs of session and claimed user in the accepted lines."""
     rejected: list[Rejection]
     """First rejections, with reasons."""
-    refused: int
-    reasons: Mapping[str, int]
-    """Rejections by code."""
-    owners: tuple[Owner, ...] = ()
-    """Distinct pairs of session and claimed user in the accepted lines."""
-    misclaimed: int = 0
-    """Rejections because of another tenant's name."""
+    reasons: Counter[str]
+    """All rejections by code."""
 
 
 class _EventRefusedError(Exception):
@@ -96,10 +93,10 @@ class EventCheck:
         """Split the lines of a tenant's body into accepted and rejected ones."""
         kept: list[bytes] = []
         rejected: list[Rejection] = []
-        refused = keys = 0
+        keys = 0
         reasons: Counter[str] = Counter()
         reserved = redacted = False
-        runs = EmitterRuns()
+        numbers: list[tuple[str | None, int | None]] = []
         owners: dict[Owner, None] = {}
         for index, line in enumerate(lines):
             event: Any = None
@@ -114,29 +111,25 @@ class EventCheck:
                     reserved = True
                     _check_claim(event, tenant)
             except _EventRefusedError as no:
-                refused += 1
                 reasons[no.code] += 1
-                if refused <= REJECTIONS_KEPT:
+                if len(rejected) < REJECTIONS_KEPT:
                     rejected.append(Rejection(index, no.event_id or _id_of(event), no.reason))
                 continue
             kept.append(line)
-            runs.add(typed.emitter_id, typed.emitter_seq)
+            numbers.append((typed.emitter_id, typed.emitter_seq))
             if typed.session_id is not None and typed.user_id is not None:
                 owners[typed.session_id, typed.user_id] = None
             keys += _count_keys(event) if _may_nest(line) else len(event)
+        mended = kept
         if reserved or not _has_no_repeats(kept, keys):
             mended = [_mended(line, self._untyped.decode(line)) for line in kept]
-        else:
-            mended = kept
         return Checked(
-            mended,
-            bool(refused) or redacted or mended != kept,
-            runs.finish(),
-            rejected,
-            refused,
-            reasons,
-            tuple(owners),
-            reasons[TENANT_CLAIM],
+            lines=mended,
+            changed=bool(reasons) or redacted or mended != kept,
+            runs=emitter_runs(numbers),
+            owners=tuple(owners),
+            rejected=rejected,
+            reasons=reasons,
         )
 
     def _decode(self, line: bytes) -> Any:
@@ -277,29 +270,19 @@ def is_deeper(value: Any, levels: int) -> bool:
     return True
 
 
-class EmitterRuns:
-    """Groups records into runs of consecutive numbers per emitter."""
-
-    def __init__(self) -> None:
-        self._runs: list[EmitterRun] = []
-        self._emitter: str | None = None
-        self._first = 0
-        self._count = 0
-
-    def add(self, emitter_id: str | None, number: int | None) -> None:
-        if number is None:
-            emitter_id = None
-        follows = emitter_id is None or number == self._first + self._count
-        if self._count and emitter_id == self._emitter and follows:
-            self._count += 1
-            return
-        self._close()
-        self._emitter, self._first, self._count = emitter_id, number or 0, 1
-
-    def finish(self) -> tuple[EmitterRun, ...]:
-        self._close()
-        return tuple(self._runs)
-
-    def _close(self) -> None:
-        if self._count:
-            self._runs.append(EmitterRun(self._emitter, self._first, self._count))
+def emitter_runs(numbers: Iterable[tuple[str | None, int | None]]) -> tuple[EmitterRun, ...]:
+    """Group records, by emitter and number, into runs of consecutive numbers."""
+    runs: list[EmitterRun] = []
+    emitter: str | None = None
+    first = count = 0
+    for emitter_id, number in numbers:
+        name = emitter_id if number is not None else None
+        if count and name == emitter and (name is None or number == first + count):
+            count += 1
+            continue
+        if count:
+            runs.append(EmitterRun(emitter, first, count))
+        emitter, first, count = name, number or 0, 1
+    if count:
+        runs.append(EmitterRun(emitter, first, count))
+    return tuple(runs)

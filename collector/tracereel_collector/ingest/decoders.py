@@ -31,11 +31,7 @@ class EventDecoders:
             self._by_type[event_type.get("const", CUSTOM_PREFIX)] = decoder
 
     def of(self, event_type: object) -> "msgspec.json.Decoder[Any]":
-        """Return the decoder of an event type.
-
-        Raises:
-            UnknownEventTypeError: the type is not in the contract and has no `custom.` prefix.
-        """
+        """Return the decoder of an event type."""
         if isinstance(event_type, str):
             found = self._by_type.get(event_type)
             if found is None and event_type.startswith(CUSTOM_PREFIX):

@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tracereel_collector.ingest.claims import names_another, remove_foreign
+from tracereel_collector.auth.claims import RESOURCE_ATTRIBUTES, refusal
 from tracereel_collector.ingest.objects import count_json, count_protobuf, too_many_objects
 from tracereel_collector.ingest.otlp_events import event_line, event_type_of, may_hold_events
 from tracereel_collector.ingest.otlp_json import request_from_json
@@ -27,6 +27,7 @@ from tracereel_collector.ingest.otlp_mend import (
     ZERO_PARENT,
     clear_zero_parents,
     flatten_deep_values,
+    keep_only,
     keep_original_times,
     read_with_bad_text,
     refuse_spans,
@@ -39,6 +40,7 @@ _ZERO_PARENT_FIELD = b"\x22\x08" + _NO_SPAN
 _POINTS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
 JSON_BYTES, MESSAGE_BYTES = 300, 400
 """Memory per JSON value with its message, and per message decoded with two schemas."""
+_SERVICE = "service.name"
 REFUSED_EVENT = "tracereel.event_refused"
 """Attribute with the reason why a log record with an event name is not an event."""
 
@@ -99,21 +101,16 @@ class OtlpCheck:
         self._bounded = {signal.name: signal.bounded for signal in SIGNALS}
 
     def protobuf(self, signal: Signal, data: bytes, *, tenant: str) -> CheckedRequest:
-        """Check a request in protobuf.
-
-        Raises:
-            BadRequestError: it is not a valid request.
-            TooLargeError: it has too many messages.
-        """
+        """Check a request in protobuf."""
         most = self._limits.objects
         if count_protobuf(data, signal.request.DESCRIPTOR, most) > most:
             raise too_many_objects(most)
         try:
             request = self._bounded[signal.name].FromString(data)
-            records, odd = _LOOKS[signal.name](request, self._limits.attributes)
+            records, odd = _look(signal, request, self._limits.attributes)
             odd = odd or len(data) > self._limits.value_bytes
             odd = odd or (may_hold_events(data) if signal is LOGS else _ZERO_PARENT_FIELD in data)
-            odd = odd or self._redactor is not None or names_another(request, tenant)
+            odd = odd or self._redactor is not None or _names_another(signal, request, tenant)
             if not odd and request.IsInitialized():
                 return CheckedRequest(data=data, records=records)
             # The bounded classes do not decode deep values.
@@ -126,11 +123,7 @@ class OtlpCheck:
         return checked if changed else CheckedRequest(data=data, records=records)
 
     def weight(self, signal: Signal, data: bytes, *, is_json: bool) -> int:
-        """Estimate the memory of a check in bytes.
-
-        Raises:
-            BadRequestError: the bytes are not valid protobuf.
-        """
+        """Estimate the memory of a check in bytes."""
         most = self._limits.objects
         if is_json:
             return 2 * len(data) + JSON_BYTES * min(most, count_json(data, most))
@@ -138,12 +131,7 @@ class OtlpCheck:
         return 2 * len(data) + MESSAGE_BYTES * min(most, objects)
 
     def json(self, signal: Signal, data: bytes, *, tenant: str) -> CheckedRequest:
-        """Check a request in OTLP JSON.
-
-        Raises:
-            BadRequestError: it is not a valid request; the message names the field.
-            TooLargeError: it has too many values.
-        """
+        """Check a request in OTLP JSON."""
         request, mended = request_from_json(signal, data, max_objects=self._limits.objects)
         return self._mended(signal, request, mended, tenant)
 
@@ -160,10 +148,8 @@ class OtlpCheck:
         refused: Counter[str] = Counter()
         events: list[bytes] = []
         hint = ""
-        if names_another(request, tenant):
-            came = _count(signal, request)
-            hint = remove_foreign(request, tenant)
-            refused[FOREIGN] = came - _count(signal, request)
+        if _names_another(signal, request, tenant):
+            refused[FOREIGN], hint = _remove_foreign(signal, request, tenant)
             bounded = None
         if signal is LOGS:
             # Before values are flattened to text: event fields keep their structure.
@@ -182,7 +168,7 @@ class OtlpCheck:
             mended[REDACTED] += self._redactor.otlp(request)
         return CheckedRequest(
             data=request.SerializeToString(),
-            records=_count(signal, request),
+            records=_look(signal, request, 0)[0],
             events=events,
             refused=refused,
             mended=+mended,
@@ -194,7 +180,10 @@ class OtlpCheck:
         lines: list[bytes] = []
         reasons: list[str] = []
         for resource in request.resource_logs:
-            service = _service_of(resource.resource)
+            names = (
+                e.value.string_value for e in resource.resource.attributes if e.key == _SERVICE
+            )
+            service = next(names, "")
             for scope in resource.scope_logs:
                 kept = []
                 for record in scope.log_records:
@@ -208,75 +197,62 @@ class OtlpCheck:
                         # Keep it as a log record, with the reason as an attribute.
                         record.attributes.add(key=REFUSED_EVENT).value.string_value = reason
                         reasons.append(reason)
-                    kept.append(record.SerializeToString())
-                if len(kept) < len(scope.log_records):
-                    del scope.log_records[:]
-                    for each in kept:
-                        scope.log_records.add().ParseFromString(each)
+                    kept.append(record)
+                keep_only(scope.log_records, kept)
         return lines, reasons
 
 
-def _service_of(resource: Any) -> str:
-    names = (each.value.string_value for each in resource.attributes if each.key == "service.name")
-    return next(names, "")
-
-
-def _look_at_spans(request: Any, most: int) -> tuple[int, bool]:
-    """Return the number of spans and whether any needs the full check."""
+def _look(signal: Signal, request: Any, most: int) -> tuple[int, bool]:
+    """Return the number of records and whether any part needs the full check."""
     count = 0
     odd = False
-    for resource in request.resource_spans:
+    look = _LOOKS[signal.name]
+    for resource in signal.resources(request):
         odd = odd or len(resource.resource.attributes) > most
-        for scope in resource.scope_spans:
-            spans = scope.spans
-            count += len(spans)
+        for scope in signal.scopes(resource):
             odd = odd or len(scope.scope.attributes) > most
-            for span in spans:
-                trace_id, span_id = span.trace_id, span.span_id
-                if (
-                    len(trace_id) != 16
-                    or len(span_id) != 8
-                    or trace_id == _NO_TRACE
-                    or span_id == _NO_SPAN
-                    or span.start_time_unix_nano > MAX_UNIX_NANO
-                    or span.end_time_unix_nano > MAX_UNIX_NANO
-                    or len(span.attributes) > most
-                ):
-                    odd = True
-                for event in span.events:
-                    if event.time_unix_nano > MAX_UNIX_NANO or len(event.attributes) > most:
-                        odd = True
-                for link in span.links:
-                    if len(link.attributes) > most:
-                        odd = True
+            records, are_odd = look(getattr(scope, signal.records), most)
+            count += records
+            odd = odd or are_odd
     return count, odd
 
 
-def _look_at_logs(request: Any, most: int) -> tuple[int, bool]:
-    count = 0
+def _look_at_spans(spans: Any, most: int) -> tuple[int, bool]:
     odd = False
-    for resource in request.resource_logs:
-        odd = odd or len(resource.resource.attributes) > most
-        for scope in resource.scope_logs:
-            count += len(scope.log_records)
-            odd = odd or len(scope.scope.attributes) > most
-            odd = odd or any(len(record.attributes) > most for record in scope.log_records)
-    return count, odd
+    for span in spans:
+        trace_id, span_id = span.trace_id, span.span_id
+        if (
+            len(trace_id) != 16
+            or len(span_id) != 8
+            or trace_id == _NO_TRACE
+            or span_id == _NO_SPAN
+            or span.start_time_unix_nano > MAX_UNIX_NANO
+            or span.end_time_unix_nano > MAX_UNIX_NANO
+            or len(span.attributes) > most
+        ):
+            odd = True
+        for event in span.events:
+            if event.time_unix_nano > MAX_UNIX_NANO or len(event.attributes) > most:
+                odd = True
+        for link in span.links:
+            if len(link.attributes) > most:
+                odd = True
+    return len(spans), odd
 
 
-def _look_at_metrics(request: Any, most: int) -> tuple[int, bool]:
+def _look_at_logs(records: Any, most: int) -> tuple[int, bool]:
+    return len(records), any(len(record.attributes) > most for record in records)
+
+
+def _look_at_metrics(metrics: Any, most: int) -> tuple[int, bool]:
     count = 0
     odd = False
-    for resource in request.resource_metrics:
-        odd = odd or len(resource.resource.attributes) > most
-        for scope in resource.scope_metrics:
-            odd = odd or len(scope.scope.attributes) > most
-            for metric in scope.metrics:
-                data = metric.WhichOneof("data")
-                if data in _POINTS:
-                    points = getattr(metric, data).data_points
-                    count += len(points)
-                    odd = odd or any(len(point.attributes) > most for point in points)
+    for metric in metrics:
+        data = metric.WhichOneof("data")
+        if data in _POINTS:
+            points = getattr(metric, data).data_points
+            count += len(points)
+            odd = odd or any(len(point.attributes) > most for point in points)
     return count, odd
 
 
@@ -287,5 +263,29 @@ _LOOKS: dict[str, Callable[[Any, int], tuple[int, bool]]] = {
 }
 
 
-def _count(signal: Signal, request: Any) -> int:
-    return _LOOKS[signal.name](request, 0)[0]
+def _foreign_claim(resource: Any, tenant: str) -> str | None:
+    """Return why a resource is refused; None if it names no other tenant."""
+    for pair in resource.attributes:
+        if pair.key in RESOURCE_ATTRIBUTES:
+            kind = pair.value.WhichOneof("value")
+            claimed = getattr(pair.value, kind) if kind else ""
+            if claimed not in ("", tenant):
+                return refusal(f"resource attribute {pair.key}", claimed, tenant)
+    return None
+
+
+def _names_another(signal: Signal, request: Any, tenant: str) -> bool:
+    resources = signal.resources(request)
+    return any(_foreign_claim(each.resource, tenant) is not None for each in resources)
+
+
+def _remove_foreign(signal: Signal, request: Any, tenant: str) -> tuple[int, str]:
+    """Remove resources that name another tenant; return their records and the first reason."""
+    came, reason = _look(signal, request, 0)[0], ""
+    resources = signal.resources(request)
+    for index in range(len(resources) - 1, -1, -1):
+        why = _foreign_claim(resources[index].resource, tenant)
+        if why is not None:
+            reason = why
+            del resources[index]
+    return came - _look(signal, request, 0)[0], reason

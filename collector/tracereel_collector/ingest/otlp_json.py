@@ -24,17 +24,11 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _NUMERAL = re.compile(r"-?\d{1,20}", re.ASCII)
 _HEX_FIELDS = frozenset({"trace_id", "span_id", "parent_span_id"})
 _INTEGERS = {
-    FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
-    FieldDescriptor.TYPE_SINT32: (-(2**31), 2**31 - 1),
-    FieldDescriptor.TYPE_SFIXED32: (-(2**31), 2**31 - 1),
-    FieldDescriptor.TYPE_UINT32: (0, 2**32 - 1),
-    FieldDescriptor.TYPE_FIXED32: (0, 2**32 - 1),
-    FieldDescriptor.TYPE_INT64: (-(2**63), 2**63 - 1),
-    FieldDescriptor.TYPE_SINT64: (-(2**63), 2**63 - 1),
-    FieldDescriptor.TYPE_SFIXED64: (-(2**63), 2**63 - 1),
-    FieldDescriptor.TYPE_UINT64: (0, 2**64 - 1),
-    FieldDescriptor.TYPE_FIXED64: (0, 2**64 - 1),
-    FieldDescriptor.TYPE_ENUM: (-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
+    FieldDescriptor.CPPTYPE_ENUM: (-(2**31), 2**31 - 1),
 }
 
 
@@ -49,12 +43,7 @@ class _BadValueError(Exception):
 def request_from_json(
     signal: Signal, data: bytes, *, max_objects: int = MAX_OBJECTS
 ) -> tuple[Any, Counter[str]]:
-    """Decode a JSON body; also return counts of corrected texts.
-
-    Raises:
-        BadRequestError: it is not JSON, or a field has an invalid value.
-        TooLargeError: it has too many values.
-    """
+    """Decode a JSON body; also return counts of corrected texts."""
     if has_more_json(data, max_objects):
         raise too_many_objects(max_objects)
     mended: Counter[str] = Counter()
@@ -146,7 +135,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _scalar(field: FieldDescriptor, value: Any, mended: Counter[str]) -> Any:
-    if field.type in _INTEGERS:
+    if field.cpp_type in _INTEGERS:
         return _integer(field, value)
     if field.type == field.TYPE_STRING:
         return _text(value, mended)
@@ -164,7 +153,7 @@ def _integer(field: FieldDescriptor, value: Any) -> int:
         known = field.enum_type.values_by_name.get(value)
         if known is not None:
             return int(known.number)
-    low, high = _INTEGERS[field.type]
+    low, high = _INTEGERS[field.cpp_type]
     number = int(value) if _is_whole(value) else None
     if number is None or not low <= number <= high:
         raise _BadValueError(f"expected an integer from {low} to {high}; got {_shown(value)}")

@@ -1,6 +1,7 @@
 """Corrections of OTLP requests that cannot be stored unchanged; rare and slow."""
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import repeat
 from typing import Any
 
@@ -28,11 +29,7 @@ _ANY_VALUE = AnyValue.DESCRIPTOR.full_name
 
 
 def read_with_bad_text(signal: Signal, data: bytes) -> tuple[Any, int]:
-    """Decode a request with invalid UTF-8 as U+FFFD; also return the number of changed strings.
-
-    Raises:
-        BadRequestError: the request is invalid for another reason.
-    """
+    """Decode a request with invalid UTF-8 as U+FFFD; also return the number of changed strings."""
     try:
         lenient = signal.lenient.FromString(data)
     except DecodeError as error:
@@ -94,48 +91,51 @@ def why_refused(span: Any) -> str | None:
     return None
 
 
+def keep_only(records: Any, kept: list[Any]) -> None:
+    """Remove all records of a list but some of them."""
+    if len(kept) < len(records):
+        # Serialised, because they belong to the list that is cleared.
+        data = [record.SerializeToString() for record in kept]
+        del records[:]
+        for each in data:
+            records.add().ParseFromString(each)
+
+
 def refuse_spans(request: Any) -> Counter[str]:
     """Remove invalid spans; return their number by reason."""
     refused: Counter[str] = Counter()
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
-            kept = []
-            for span in scope.spans:
-                reason = why_refused(span)
-                if reason is None:
-                    kept.append(span)
-                else:
-                    refused[reason] += 1
-            if len(kept) < len(scope.spans):
-                # Serialised, because the kept spans belong to the list that is cleared.
-                data = [span.SerializeToString() for span in kept]
-                del scope.spans[:]
-                for each in data:
-                    scope.spans.add().ParseFromString(each)
+            reasons = [why_refused(span) for span in scope.spans]
+            refused.update(reason for reason in reasons if reason is not None)
+            pairs = zip(scope.spans, reasons, strict=True)
+            keep_only(scope.spans, [span for span, reason in pairs if reason is None])
     return refused
 
 
 def clear_zero_parents(request: Any) -> int:
     """Clear parent ids of zeros, which mean no parent; return their number."""
     cleared = 0
-    for resource in request.resource_spans:
-        for scope in resource.scope_spans:
-            for span in scope.spans:
-                if span.parent_span_id and not any(span.parent_span_id):
-                    span.ClearField("parent_span_id")
-                    cleared += 1
+    for span in _spans(request):
+        if span.parent_span_id and not any(span.parent_span_id):
+            span.ClearField("parent_span_id")
+            cleared += 1
     return cleared
 
 
 def keep_original_times(request: Any) -> int:
     """Copy times that the store clamps to attributes; return their number."""
     noted = 0
+    for span in _spans(request):
+        noted += _note(span, "start_time_unix_nano") + _note(span, "end_time_unix_nano")
+        noted += sum(_note(event, "time_unix_nano") for event in span.events)
+    return noted
+
+
+def _spans(request: Any) -> Iterator[Any]:
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
-            for span in scope.spans:
-                noted += _note(span, "start_time_unix_nano") + _note(span, "end_time_unix_nano")
-                noted += sum(_note(event, "time_unix_nano") for event in span.events)
-    return noted
+            yield from scope.spans
 
 
 def _note(message: Any, field: str) -> int:

@@ -113,6 +113,7 @@ class Signal:
     response: Any
     service: str
     rejected_field: str
+    records: str
 
     @property
     def bounded(self) -> Any:
@@ -124,29 +125,30 @@ class Signal:
         """Request class with bytes for strings."""
         return GetMessageClass(_LENIENT.FindMessageTypeByName(self.request.DESCRIPTOR.full_name))
 
+    def resources(self, request: Any) -> Any:
+        """Return the list of resources of a request."""
+        return getattr(request, f"resource_{self.kind}")
 
-TRACES = Signal(
-    name="traces",
-    kind=Kind.SPANS,
-    request=trace_service_pb2.ExportTraceServiceRequest,
-    response=trace_service_pb2.ExportTraceServiceResponse,
-    service="opentelemetry.proto.collector.trace.v1.TraceService",
-    rejected_field="rejected_spans",
-)
-LOGS = Signal(
-    name="logs",
-    kind=Kind.LOGS,
-    request=logs_service_pb2.ExportLogsServiceRequest,
-    response=logs_service_pb2.ExportLogsServiceResponse,
-    service="opentelemetry.proto.collector.logs.v1.LogsService",
-    rejected_field="rejected_log_records",
-)
-METRICS = Signal(
-    name="metrics",
-    kind=Kind.METRICS,
-    request=metrics_service_pb2.ExportMetricsServiceRequest,
-    response=metrics_service_pb2.ExportMetricsServiceResponse,
-    service="opentelemetry.proto.collector.metrics.v1.MetricsService",
-    rejected_field="rejected_data_points",
+    def scopes(self, resource: Any) -> Any:
+        """Return the list of scopes of a resource."""
+        return getattr(resource, f"scope_{self.kind}")
+
+
+def _signal(name: str, kind: Kind, module: Any, service: str, records: str, counted: str) -> Signal:
+    return Signal(
+        name=name,
+        kind=kind,
+        request=getattr(module, f"Export{service}Request"),
+        response=getattr(module, f"Export{service}Response"),
+        service=module.DESCRIPTOR.services_by_name[service].full_name,
+        rejected_field=f"rejected_{counted}",
+        records=records,
+    )
+
+
+TRACES = _signal("traces", Kind.SPANS, trace_service_pb2, "TraceService", "spans", "spans")
+LOGS = _signal("logs", Kind.LOGS, logs_service_pb2, "LogsService", "log_records", "log_records")
+METRICS = _signal(
+    "metrics", Kind.METRICS, metrics_service_pb2, "MetricsService", "metrics", "data_points"
 )
 SIGNALS = (TRACES, LOGS, METRICS)

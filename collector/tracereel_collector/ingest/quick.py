@@ -18,7 +18,7 @@ from tracereel_collector.ingest.check import (
     MAX_YEAR,
     MIN_YEAR,
     OURS,
-    EmitterRuns,
+    emitter_runs,
     is_deeper,
 )
 from tracereel_collector.ingest.decoders import event_definitions, type_of
@@ -136,10 +136,7 @@ def _runs_of(typed: list[Any]) -> tuple[EmitterRun, ...]:
     follow_on = first is not None and numbers == list(range(first, first + len(numbers)))
     if len(emitters) == 1 and follow_on:
         return (EmitterRun(emitters.pop(), first, len(numbers)),)
-    runs = EmitterRuns()
-    for event in typed:
-        runs.add(event.emitter_id, event.emitter_seq)
-    return runs.finish()
+    return emitter_runs((event.emitter_id, event.emitter_seq) for event in typed)
 
 
 def _owners_of(typed: list[Any]) -> tuple[Owner, ...]:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter
 from tracereel._redact import rules as redaction
 from tracereel._redact.event_redaction import Privacy
 from tracereel._redact.secret_patterns import is_sensitive_key
+from tracereel_collector.ingest.otlp_values import messages_in
 
 OWNERS: Final = frozenset({"user.id", "enduser.id", "session.id", "langfuse.user.id"})
 """Attributes that name a user or session: hashed as a whole, so that grouping still works."""
@@ -17,13 +18,6 @@ _IDENTIFYING: Final = frozenset({"schema_url", "trace_state"})
 _HIDDEN: Final = "[redacted:field]"
 
 _privacy: Final = Privacy(redaction.Redaction(), capture_content=True)
-
-
-def redact_event(event: dict[str, Any]) -> bool:
-    """Redact a decoded event in place and return whether anything changed."""
-    before = dict(event)
-    _privacy.clean(event)
-    return event != before
 
 
 def redact_otlp(message: Message) -> bool:
@@ -41,8 +35,7 @@ def _message(message: Message, *, hide: bool) -> bool:
     changed = False
     for field, value in message.ListFields():
         if field.type == FieldDescriptor.TYPE_MESSAGE:
-            inner = [value] if isinstance(value, Message) else value
-            for each in inner:
+            for each in messages_in(value):
                 changed = _message(each, hide=hide) or changed
         elif field.type == FieldDescriptor.TYPE_STRING:
             if field.name not in _IDENTIFYING:
@@ -72,17 +65,15 @@ def _key_value(pair: Any, *, hide: bool) -> bool:
 
 
 def _texts(message: Message, name: str, value: Any, *, hide: bool) -> bool:
-    if not isinstance(value, str):  # repeated field
-        clean = [_text(each, hide=hide) for each in value]
-        if clean == list(value):
-            return False
-        del value[:]
-        value.extend(clean)
-        return True
-    new = _text(value, hide=hide)
-    if new == value:
+    is_one = isinstance(value, str)
+    old = [value] if is_one else list(value)
+    new = [_text(each, hide=hide) for each in old]
+    if new == old:
         return False
-    setattr(message, name, new)
+    if is_one:
+        setattr(message, name, new[0])
+    else:
+        value[:] = new
     return True
 
 
@@ -116,12 +107,14 @@ class Redactor:
             ["rule"],
             registry=registry,
         )
-        self._told: dict[str, int] = {}
+        self._counted_before: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def event(self, event: dict[str, Any]) -> bool:
         """Redact a decoded event in place and return whether anything changed."""
-        return self._counted(redact_event(event))
+        before = dict(event)
+        _privacy.clean(event)
+        return self._counted(event != before)
 
     def otlp(self, message: Message) -> bool:
         """Redact an OTLP request in place and return whether anything changed."""
@@ -132,6 +125,6 @@ class Redactor:
             # The rules count for the whole process; add the difference to the metric.
             with self._lock:
                 for rule, found in redaction.counts.copy().items():
-                    self._found.labels(rule).inc(found - self._told.get(rule, 0))
-                    self._told[rule] = found
+                    self._found.labels(rule).inc(found - self._counted_before.get(rule, 0))
+                    self._counted_before[rule] = found
         return changed

@@ -1,15 +1,13 @@
 """Validation of scores: one object or an array."""
 
 import uuid
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from tracereel.events import TRACE_ID_PATTERN
-from tracereel_collector.ingest.check import Rejection
 from tracereel_collector.ingest.redaction import Redactor
-from tracereel_collector.ingest.small_bodies import SmallBody
+from tracereel_collector.ingest.small_bodies import CheckedObjects, SmallBody
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 MAX_SCORES: Final = 1_000
@@ -36,39 +34,19 @@ class ScoreInput(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     author: Short = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedScores:
-    """Accepted lines with their ids, and rejections."""
+def check_scores(data: bytes, *, now_unix_nano: int, redactor: Redactor | None) -> CheckedObjects:
+    """Split the scores of a body into accepted and rejected ones."""
 
-    lines: list[bytes]
-    ids: list[str]
-    rejected: list[Rejection]
+    def accepted(value: Any) -> tuple[str, bytes]:
+        score = msgspec.convert(value, ScoreInput, strict=True)
+        if score.value is None and not score.comment:
+            raise msgspec.ValidationError(
+                "Expected a value, or a comment for a note - at `$.value`"
+            )
+        score.id = score.id or f"scr_{uuid.uuid4().hex}"
+        return score.id, _line(score, now_unix_nano, redactor)
 
-
-def check_scores(data: bytes, *, now_unix_nano: int, redactor: Redactor | None) -> CheckedScores:
-    """Split the scores of a body into accepted and rejected ones.
-
-    Raises:
-        BadRequestError: the body is neither an object nor an array.
-        TooLargeError: it is too large or has too many scores.
-    """
-    checked = CheckedScores([], [], [])
-    for index, value in enumerate(_BODY.split(data)):
-        try:
-            score = _typed(value)
-            score.id = score.id or f"scr_{uuid.uuid4().hex}"
-            checked.lines.append(_line(score, now_unix_nano, redactor))
-            checked.ids.append(score.id)
-        except (msgspec.ValidationError, UnicodeEncodeError) as error:
-            checked.rejected.append(_BODY.rejection(index, value, error))
-    return checked
-
-
-def _typed(value: Any) -> ScoreInput:
-    score = msgspec.convert(value, ScoreInput, strict=True)
-    if score.value is None and not score.comment:
-        raise msgspec.ValidationError("Expected a value, or a comment for a note - at `$.value`")
-    return score
+    return _BODY.check(data, accepted)
 
 
 def _line(score: ScoreInput, now_unix_nano: int, redactor: Redactor | None) -> bytes:

@@ -1,6 +1,7 @@
 """Bodies with one small object or an array of them: parsing and rejections."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -13,6 +14,15 @@ from tracereel_collector.ingest.objects import has_more_json
 VALUES_PER_OBJECT = 100
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedObjects:
+    """Accepted lines with their ids, and rejections."""
+
+    lines: list[bytes] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallBody:
     """Limits of a body; `kind` names its objects, `id_field` identifies one."""
@@ -22,13 +32,26 @@ class SmallBody:
     max_bytes: int
     max_objects: int
 
-    def split(self, data: bytes) -> list[Any]:
-        """Return the objects of a body without checking their fields.
+    def check(self, data: bytes, accept: Callable[[Any], tuple[str, bytes]]) -> CheckedObjects:
+        """Split the objects of a body; `accept` returns id and line, or raises ValidationError.
 
         Raises:
             BadRequestError: the body is neither an object nor an array.
             TooLargeError: it is too large or has too many objects.
         """
+        checked = CheckedObjects()
+        for index, value in enumerate(self.split(data)):
+            try:
+                name, line = accept(value)
+            except (msgspec.ValidationError, UnicodeEncodeError) as error:
+                checked.rejected.append(self._rejection(index, value, error))
+            else:
+                checked.ids.append(name)
+                checked.lines.append(line)
+        return checked
+
+    def split(self, data: bytes) -> list[Any]:
+        """Return the objects of a body without checking their fields."""
         if len(data) > self.max_bytes:
             raise TooLargeError(
                 f"the body has {len(data)} bytes; at most {self.max_bytes} are accepted"
@@ -52,8 +75,7 @@ class SmallBody:
             )
         return found
 
-    def rejection(self, index: int, value: Any, error: Exception) -> Rejection:
-        """Return the rejection of an object."""
+    def _rejection(self, index: int, value: Any, error: Exception) -> Rejection:
         known = value if isinstance(value, dict) else {}
         if known:
             reason = explain_field(str(error), known)

@@ -33,11 +33,7 @@ class WorkingMemory:
 
     @asynccontextmanager
     async def hold(self, size: int, *, tenant: str) -> AsyncIterator[None]:
-        """Wait for memory and hold it until the end of the block.
-
-        Raises:
-            ThrottledError: no memory became free in time.
-        """
+        """Wait for memory and hold it until the end of the block."""
         size = min(size, self._limit)
         loop = asyncio.get_running_loop()
         waiter = _Waiter(size, tenant, loop.create_future())

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from tracereel_collector.auth.audit import AuditLog
 from tracereel_collector.runtime.clock import Dating
-from tracereel_collector.store.retention import Keeps, Limits, oldest_day, rules_of, set_rule
+from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.retention import Limits, oldest_day, rules_of, set_rule
 
 MAX_DAYS: Final = 36_500
 
@@ -14,7 +15,12 @@ class Retention:
     """Retention of tenants; rules are stored in the store and shared by all its collectors."""
 
     def __init__(
-        self, store: Keeps, audit: AuditLog, *, default_days: int, dating: Callable[[], Dating]
+        self,
+        store: StoreAccess,
+        audit: AuditLog,
+        *,
+        default_days: int,
+        dating: Callable[[], Dating],
     ) -> None:
         self._store = store
         self._dating = dating

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tracereel_collector.model import SESSION_FLAG, Body, Kind, Receipt
-from tracereel_collector.queue import gauges, tenant_bytes
-from tracereel_collector.queue.database import checksum
+from tracereel_collector.queue import bodies
 from tracereel_collector.queue.deleted import DeletionMarks, without
 from tracereel_collector.queue.ledger import Seen, new_positions
-from tracereel_collector.queue.sessions import SessionOwners, flag
+from tracereel_collector.queue.sessions import SessionOwners, flag, trim
 
 EMITTERS_CACHED = 10_000
 MAX_EMITTERS = 500_000
@@ -80,29 +79,36 @@ class Appender:
         late = 0
         if fresh and (marks := self._deleted.of(connection, body.tenant)):
             data, late = without(body.kind, fresh.data, marks)
-            fresh = replace(fresh, data=data, records=fresh.records - late) if data else None
-            if fresh and not fresh.records:
-                fresh = None
+            kept = fresh.records - late
+            fresh = replace(fresh, data=data, records=kept) if data and kept else None
         if fresh and fresh.owners:
             fresh = self._with_flags(connection, fresh)
-        kept = fresh.records if fresh else 0
         count(connection, "received", body.kind, body.records + body.rejected)
         count(connection, "appended", body.kind, body.records - late)
         count(connection, "duplicate", body.kind, duplicates)
         _count_rejected(connection, body)
         count(connection, "rejected", body.kind, late)
         count(connection, f"{REJECTED}deleted", body.kind, late)
-        number = _take_numbers(connection, kept) if fresh else None
-        if fresh:
-            gauges.add(connection, gauges.PENDING, body.kind, len(fresh.data))
-            gauges.add(connection, gauges.UNSEALED, body.kind, len(fresh.data))
-            tenant_bytes.add(connection, body.tenant, pending=len(fresh.data))
+        if fresh is None:
+            return Receipt(
+                appended=0, duplicates=duplicates, first_sequence_number=None, body_id=None, size=0
+            )
+        number = _take_numbers(connection, fresh.records)
+        body_id = bodies.insert(
+            connection,
+            kind=body.kind,
+            tenant=body.tenant,
+            number=number,
+            records=fresh.records,
+            received_unix_nano=body.received_unix_nano,
+            data=fresh.data,
+        )
         return Receipt(
-            appended=kept,
+            appended=fresh.records,
             duplicates=duplicates,
             first_sequence_number=number,
-            body_id=_insert(connection, fresh, number) if fresh and number else None,
-            size=len(fresh.data) if fresh else 0,
+            body_id=body_id,
+            size=len(fresh.data),
         )
 
     def _without_duplicates(self, connection: sqlite3.Connection, body: Body) -> Body | None:
@@ -146,22 +152,12 @@ class Appender:
                 self._new_emitters += 1
                 if self._new_emitters >= COUNT_EVERY:
                     self._new_emitters = 0
-                    _trim_emitters(connection)
+                    trim(connection, "emitters", "tenant, emitter_id", most=MAX_EMITTERS)
             seen = self._seen[key] = Seen.parse(row[0] if row else "")
             if len(self._seen) > EMITTERS_CACHED:
                 self._seen.popitem(last=False)
         self._seen.move_to_end(key)
         return seen
-
-
-def _trim_emitters(connection: sqlite3.Connection) -> None:
-    over = connection.execute("SELECT count(*) FROM emitters").fetchone()[0] - MAX_EMITTERS
-    if over > 0:
-        connection.execute(
-            "DELETE FROM emitters WHERE (tenant, emitter_id) IN"
-            " (SELECT tenant, emitter_id FROM emitters ORDER BY last_unix_nano LIMIT ?)",
-            (over,),
-        )
 
 
 def _is_first(connection: sqlite3.Connection, body: Body, *, now: int) -> bool:
@@ -182,22 +178,3 @@ def _take_numbers(connection: sqlite3.Connection, how_many: int) -> int:
         (how_many,),
     ).fetchone()
     return int(row[0]) - how_many
-
-
-def _insert(connection: sqlite3.Connection, body: Body, first_number: int) -> int:
-    cursor = connection.execute(
-        "INSERT INTO bodies (kind, tenant, first_sequence_number, records, bytes,"
-        " received_unix_nano, checksum, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            body.kind,
-            body.tenant,
-            first_number,
-            body.records,
-            len(body.data),
-            body.received_unix_nano,
-            checksum(body.data),
-            body.data,
-        ),
-    )
-    assert cursor.lastrowid is not None  # noqa: S101 - an INSERT always has one
-    return cursor.lastrowid

@@ -3,9 +3,8 @@
 import sqlite3
 
 from tracereel_collector.model import Batch, Kind, Quarantined, QueuedBody
-from tracereel_collector.queue import deleted, gauges, quarantine, sessions, tenant_bytes
+from tracereel_collector.queue import bodies, deleted, gauges, quarantine, sessions, tenant_bytes
 from tracereel_collector.queue.append import DIGEST_SECONDS, count
-from tracereel_collector.queue.database import checksum
 
 EMITTER_SECONDS = 180 * 24 * 3600
 """Time until a silent emitter is forgotten; later resends are deduplicated at read time.
@@ -75,23 +74,10 @@ def _seal(
 def read_bodies(connection: sqlite3.Connection, batch: Batch) -> list[QueuedBody]:
     """Return the bodies of a batch in order, without those whose checksum is wrong."""
     rows = connection.execute(
-        "SELECT id, tenant, first_sequence_number, records, received_unix_nano, data, checksum"
-        " FROM bodies WHERE kind=? AND id BETWEEN ? AND ? ORDER BY id",
+        f"SELECT {bodies.COLUMNS} FROM bodies WHERE kind=? AND id BETWEEN ? AND ? ORDER BY id",
         (batch.kind, batch.first_body, batch.last_body),
-    ).fetchall()
-    return [
-        QueuedBody(
-            id=row[0],
-            kind=batch.kind,
-            tenant=row[1],
-            first_sequence_number=row[2],
-            records=row[3],
-            received_unix_nano=row[4],
-            data=row[5],
-        )
-        for row in rows
-        if checksum(row[5]) == row[6]
-    ]
+    )
+    return bodies.readable(rows)
 
 
 def mark_done(

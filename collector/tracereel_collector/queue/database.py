@@ -2,10 +2,12 @@
 
 import os
 import sqlite3
+import threading
 import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -13,11 +15,12 @@ from typing import Any
 
 from tracereel_collector.errors import StartupError
 from tracereel_collector.model import Kind
-from tracereel_collector.queue import deleted, free_pages, sessions
 from tracereel_collector.queue.ledger import is_ledger
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 PAGE_SIZE = 16384
+SECURE_DELETE = "FAST"
+"""Default mode: some SQLite builds overwrite all deleted content, which doubles the writes."""
 _HEADER = b"SQLite format 3\0" + PAGE_SIZE.to_bytes(2, "big") + b"\2\2\0\x40\x20\x20"
 """First bytes of a SQLite file in WAL mode with pages of this size."""
 _LONGEST = 1 << 40
@@ -60,14 +63,38 @@ def connect(path: Path) -> sqlite3.Connection:
         path, isolation_level=None, check_same_thread=False, timeout=5, cached_statements=256
     )
     connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
-    if is_new:
-        free_pages.prepare(connection)
+    if is_new:  # later it would write to the file
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA wal_autocheckpoint=2000")
     connection.execute("PRAGMA cache_size=-16384")
-    connection.execute(f"PRAGMA secure_delete={deleted.SECURE_DELETE}")
+    connection.execute(f"PRAGMA secure_delete={SECURE_DELETE}")
     return connection
+
+
+class SharedReader:
+    """Connection for reads that threads use in turn."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = connect(path)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def held(self) -> Iterator[sqlite3.Connection]:
+        """Use the connection alone within the block."""
+        with self._lock:
+            yield self._connection
+
+    def rows(self, query: str, *parameters: object) -> list[Any]:
+        """Return the rows of a query."""
+        with self._lock:
+            return self._connection.execute(query, parameters).fetchall()
+
+    def close(self) -> None:
+        """Close the connection; safe to call twice."""
+        with self._lock:
+            self._connection.close()
 
 
 def open_or_set_aside(
@@ -112,14 +139,16 @@ def rescued_mark(aside: Path) -> str:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    new = not path.exists()
     connection = connect(path)
     try:
-        if new or not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-            _create(connection)
+        if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+            schema = resources.files(__package__).joinpath("schema.sql").read_text()
+            connection.executescript(
+                f"BEGIN; {schema}"
+                f" INSERT INTO meta VALUES ('schema', {SCHEMA_VERSION}), ('next_sequence_number', 1),"
+                f" ('queue_id', '{uuid.uuid4()}'); COMMIT;"
+            )
             _sync_directory(path.parent)
-        sessions.create(connection)
-        deleted.create(connection)
         problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if problem != "ok":
             raise sqlite3.DatabaseError(problem)
@@ -127,41 +156,16 @@ def _open(path: Path) -> sqlite3.Connection:
         version = meta.get("schema")
         if not _is((version, meta.get("next_sequence_number"), meta.get("queue_id")), "nnt"):
             raise sqlite3.DatabaseError("the queue does not say what it is")
-        if version == SCHEMA_VERSION and not new:
-            # Add tables that an earlier version did not create; it can still read the file.
-            connection.executescript(f"BEGIN; {_schema()} COMMIT;")
-            _add_columns(connection)
-            free_pages.convert(connection)
+        if version != SCHEMA_VERSION:
+            raise StartupError(
+                f"the queue {path} has schema {version},"
+                f" this version of tracereel reads {SCHEMA_VERSION}",
+                hint="start the version that wrote it, let it deliver everything, then change over",
+            )
     except BaseException:
         connection.close()
         raise
-    if version != SCHEMA_VERSION:
-        connection.close()
-        raise StartupError(
-            f"the queue {path} has schema {version}, this version of tracereel reads {SCHEMA_VERSION}",
-            hint="start the version that wrote it, let it deliver everything, then change over",
-        )
     return connection
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    connection.executescript(
-        f"BEGIN; {_schema()}"
-        f" INSERT INTO meta VALUES ('schema', {SCHEMA_VERSION}), ('next_sequence_number', 1),"
-        f" ('queue_id', '{uuid.uuid4()}'); COMMIT;"
-    )
-
-
-def _add_columns(connection: sqlite3.Connection) -> None:
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(quarantine)")}
-    if "received_unix_nano" not in columns:
-        connection.execute(
-            "ALTER TABLE quarantine ADD COLUMN received_unix_nano INTEGER NOT NULL DEFAULT 0"
-        )
-
-
-def _schema() -> str:
-    return resources.files(__package__).joinpath("schema.sql").read_text()
 
 
 def _sync_directory(directory: Path) -> None:
@@ -174,16 +178,21 @@ def _sync_directory(directory: Path) -> None:
 
 def _rescue(path: Path, *, now: int) -> Rescued:
     _mend_header(path)
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, isolation_level=None)
     found = _rows(connection, "SELECT value FROM meta WHERE key='next_sequence_number'")
     # If unreadable, use microseconds since 1970: higher than any number assigned so far.
     next_number = found[0][0] if found and _is(found[0], "n") else now // 1_000
     emitters = _rows(connection, "SELECT tenant, emitter_id, seen, last_unix_nano FROM emitters")
     counters = _rows(connection, "SELECT name, kind, value FROM counters")
+    connection.close()
+    quarantined = (
+        "id, kind, tenant, sequence_number, records, reason, quarantined_unix_nano, data,"
+        " received_unix_nano"
+    )
     return Rescued(
         aside=path,
-        bodies=_readable_bodies(connection, path.stat().st_size // _SMALLEST_ROW),
-        quarantine=_readable_quarantine(path),
+        bodies=_readable_bodies(path),
+        quarantine=_readable(path, "quarantine", quarantined, "nktnntnbn"),
         emitters=[row for row in emitters if _is(row, "tttn") and is_ledger(row[2])],
         counters=[row for row in counters if _is(row, "tkn")],
         next_sequence_number=next_number,
@@ -210,48 +219,32 @@ def _mend_header(path: Path) -> None:
             file.truncate(max(size, pages * PAGE_SIZE))
 
 
-def _readable_bodies(
-    connection: sqlite3.Connection, most: int
-) -> Iterator[tuple[str, str, int, int, bytes]]:
-    """Yield undelivered bodies row by row, so that a bad page costs only its rows.
+def _readable_bodies(path: Path) -> Iterator[tuple[str, str, int, int, bytes]]:
+    """Yield the undelivered bodies."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    query = "SELECT kind, first_body, last_body FROM batches WHERE done_unix_nano > 0"
+    done = [row for row in _rows(connection, query) if _is(row, "knn")]
+    connection.close()
+    columns = "id, kind, tenant, records, received_unix_nano, data, checksum"
+    for body_id, kind, *rest, data, crc in _readable(path, "bodies", columns, "nktnnbn"):
+        delivered = any(kind == of and lo <= body_id <= hi for of, lo, hi in done)
+        if not delivered and checksum(data) == crc:
+            yield (kind, *rest, data)
 
-    `most` bounds the ids that are tried.
-    """
-    done = _rows(
-        connection, "SELECT kind, first_body, last_body FROM batches WHERE done_unix_nano > 0"
-    )
-    done = [row for row in done if _is(row, "knn")]
+
+def _readable(path: Path, table: str, columns: str, shape: str) -> Iterator[Any]:
+    """Yield rows one by one, so that a bad page costs only its rows."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     ends = [
-        *_rows(connection, "SELECT min(id), max(id) FROM bodies"),
-        *_rows(connection, "SELECT 1, seq FROM sqlite_sequence WHERE name='bodies'"),
+        *_rows(connection, f"SELECT min(id), max(id) FROM {table}"),
+        *_rows(connection, f"SELECT 1, seq FROM sqlite_sequence WHERE name='{table}'"),
     ]
     ends = [row for row in ends if _is(row, "nn")]
     first, last = (ends[0][0], max(end[1] for end in ends)) if ends else (1, 0)
-    for body_id in range(first, min(last, first + most) + 1):
-        rows = _rows(
-            connection,
-            "SELECT kind, tenant, records, received_unix_nano, data, checksum FROM bodies"
-            f" WHERE id={body_id}",
-        )
-        for kind, *rest, data, crc in (row for row in rows if _is(row, "ktnnbn")):
-            delivered = any(kind == of and lo <= body_id <= hi for of, lo, hi in done)
-            if not delivered and checksum(data) == crc:
-                yield (kind, *rest, data)
-    connection.close()
-
-
-def _readable_quarantine(path: Path) -> Iterator[tuple[Any, ...]]:
-    """Yield quarantine entries row by row, so that a bad page costs only its rows."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    ends = _rows(connection, "SELECT min(id), max(id) FROM quarantine")
-    for first, last in (row for row in ends if _is(row, "nn")):
-        for entry_id in range(first, min(last, first + path.stat().st_size // _SMALLEST_ROW) + 1):
-            rows = _rows(
-                connection,
-                "SELECT id, kind, tenant, sequence_number, records, reason, quarantined_unix_nano,"
-                f" data, received_unix_nano FROM quarantine WHERE id={entry_id}",
-            )
-            yield from (row for row in rows if _is(row, "nktnntnbn"))
+    most = path.stat().st_size // _SMALLEST_ROW
+    for row_id in range(first, min(last, first + most) + 1):
+        rows = _rows(connection, f"SELECT {columns} FROM {table} WHERE id={row_id}")
+        yield from (row for row in rows if _is(row, shape))
     connection.close()
 
 

@@ -1,11 +1,10 @@
-"""Deletion marks: reject late records of deleted data and purge the queue file.
+"""Deletion marks: reject late records of deleted data.
 
 Marks are kept for 180 days. Beyond 50,000 marks, the oldest of the tenant with the most are dropped.
 """
 
 import sqlite3
-from collections.abc import Iterable
-from importlib import resources
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -18,13 +17,12 @@ from tracereel_collector.model import Kind, Marks
 LATE_SECONDS: Final = 180 * 24 * 3600
 """Lifetime of a mark; the same as that of a silent emitter."""
 MAX_MARKS: Final = 50_000
-SECURE_DELETE: Final = "FAST"
-"""Default mode: some SQLite builds overwrite all deleted content, which doubles the writes."""
 _VERSION: Final = "deleted_version"
-_OTLP: Final[dict[Kind, tuple[Any, str, str, str]]] = {
-    Kind.SPANS: (ExportTraceServiceRequest, "resource_spans", "scope_spans", "spans"),
-    Kind.LOGS: (ExportLogsServiceRequest, "resource_logs", "scope_logs", "log_records"),
+OTLP: Final[dict[str, tuple[Any, str]]] = {
+    Kind.SPANS: (ExportTraceServiceRequest, "spans"),
+    Kind.LOGS: (ExportLogsServiceRequest, "log_records"),
 }
+"""Request class and the name of the records in a scope."""
 
 
 class _Names(msgspec.Struct, gc=False):
@@ -33,11 +31,6 @@ class _Names(msgspec.Struct, gc=False):
 
 
 _NAMES: Final = msgspec.json.Decoder(_Names)
-
-
-def create(connection: sqlite3.Connection) -> None:
-    """Create the tables if they do not exist."""
-    connection.executescript(resources.files(__package__).joinpath("deleted.sql").read_text())
 
 
 class DeletionMarks:
@@ -94,78 +87,13 @@ def forget_old(connection: sqlite3.Connection, *, now: int) -> None:
 
 def without(kind: Kind, data: bytes, marks: Marks) -> tuple[bytes, int]:
     """Return a body without the records that marks match, and the number removed."""
-    if kind in _OTLP:
+    if kind in OTLP:
         return _otlp_without(kind, data, marks)
     if kind is Kind.METRICS or kind is Kind.HEARTBEATS:
         return data, 0
     lines = data.split(b"\n")
     kept = [line for line in lines if not _is_of(line, marks)]
     return b"\n".join(kept), len(lines) - len(kept)
-
-
-def purge(
-    connection: sqlite3.Connection, tenant: str, marks: Marks, *, up_to: int
-) -> dict[Kind, tuple[int, int]]:
-    """Delete a tenant's delivered bodies and the quarantine entries that marks match.
-
-    Freed pages are overwritten. Returns the records and bytes removed from quarantine by kind.
-    """
-    connection.execute("PRAGMA secure_delete=ON").fetchall()
-    try:
-        return _purge(connection, tenant, marks, up_to=up_to)
-    finally:
-        connection.execute(f"PRAGMA secure_delete={SECURE_DELETE}").fetchall()
-
-
-def _purge(
-    connection: sqlite3.Connection, tenant: str, marks: Marks, *, up_to: int
-) -> dict[Kind, tuple[int, int]]:
-    for batch, kind, first, last in connection.execute(
-        "SELECT id, kind, first_body, last_body FROM batches WHERE done_unix_nano IS NOT NULL"
-    ).fetchall():
-        place = (kind, first, min(last, up_to), tenant)
-        where = "FROM bodies WHERE kind=? AND id BETWEEN ? AND ? AND tenant=?"
-        (size,) = connection.execute(f"SELECT coalesce(sum(bytes), 0) {where}", place).fetchone()
-        connection.execute(f"DELETE {where}", place)
-        connection.execute("UPDATE batches SET bytes = bytes - ? WHERE id=?", (size, batch))
-    left: dict[Kind, tuple[int, int]] = {}
-    for entry, name, records, data in connection.execute(
-        "SELECT id, kind, records, data FROM quarantine WHERE tenant=?", (tenant,)
-    ).fetchall():
-        kind = Kind(name)
-        if without(kind, data, marks)[1]:
-            connection.execute("DELETE FROM quarantine WHERE id=?", (entry,))
-            known = left.get(kind, (0, 0))
-            left[kind] = (known[0] + records, known[1] + len(data))
-    return left
-
-
-def undelivered(connection: sqlite3.Connection, tenant: str, *, up_to: int) -> int:
-    """Return how many of a tenant's bodies with ids up to `up_to` are not delivered."""
-    (waiting,) = connection.execute(
-        "SELECT count(*) FROM bodies AS b WHERE tenant=? AND id<=? AND NOT EXISTS (SELECT 1 FROM"
-        " batches WHERE kind=b.kind AND b.id BETWEEN first_body AND last_body"
-        " AND done_unix_nano IS NOT NULL)",
-        (tenant, up_to),
-    ).fetchone()
-    return int(waiting)
-
-
-def mentions(connection: sqlite3.Connection, tenant: str, marks: Marks) -> bool:
-    """Return whether a queued body or quarantine entry contains records that marks match."""
-    names = [name.encode() for name in (*marks.traces, *marks.users)]
-    names += [bytes.fromhex(name) for name in marks.otel]
-    # JSON may escape non-ASCII names: a substring search would miss them, so decode every body.
-    plain = all(name.isascii() for name in (*marks.traces, *marks.users))
-    holds = " OR ".join(["instr(data, ?)"] * len(names)) if plain else "1"
-    for table in ("bodies", "quarantine"):
-        rows = connection.execute(
-            f"SELECT kind, data FROM {table} WHERE tenant=? AND ({holds})",
-            (tenant, *(names if plain else ())),
-        )
-        if any(without(Kind(kind), data, marks)[1] for kind, data in rows):
-            return True
-    return False
 
 
 def _changed(connection: sqlite3.Connection) -> None:
@@ -194,16 +122,11 @@ def _otlp_without(kind: Kind, data: bytes, marks: Marks) -> tuple[bytes, int]:
     raw = [bytes.fromhex(name) for name in marks.otel]
     if not any(name in data for name in (*raw, *(user.encode() for user in marks.users))):
         return data, 0
-    message, resources_name, scopes_name, records_name = _OTLP[kind]
     try:
-        request: Any = message.FromString(data)
+        request: Any = OTLP[kind][0].FromString(data)
     except DecodeError:
         return data, 0
-    scopes = [
-        getattr(scope, records_name)
-        for resource in getattr(request, resources_name)
-        for scope in getattr(resource, scopes_name)
-    ]
+    scopes = [records for _, _, records in otlp_scopes(kind, request)]
     gone = set(raw) | {
         record.trace_id
         for records in scopes
@@ -217,6 +140,13 @@ def _otlp_without(kind: Kind, data: bytes, marks: Marks) -> tuple[bytes, int]:
                 del records[at]
                 removed += 1
     return (request.SerializeToString(), removed) if removed else (data, 0)
+
+
+def otlp_scopes(kind: str, request: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield each resource and scope of a request with the records in it."""
+    for resource in getattr(request, f"resource_{kind}"):
+        for scope in getattr(resource, f"scope_{kind}"):
+            yield resource, scope, getattr(scope, OTLP[kind][1])
 
 
 def _names_user(attributes: Iterable[Any], users: frozenset[str]) -> bool:

@@ -1,13 +1,11 @@
 """Deletion from the queue: reject late records and remove text from its file."""
 
 import sqlite3
-import threading
 from collections.abc import Callable
-from typing import Any
 
-from tracereel_collector.model import Marks
-from tracereel_collector.queue import deleted, free_pages, gauges, tenant_bytes
-from tracereel_collector.queue.append import count
+from tracereel_collector.model import Kind, Marks
+from tracereel_collector.queue import deleted, free_pages, quarantine
+from tracereel_collector.queue.database import SECURE_DELETE, SharedReader
 from tracereel_collector.queue.writer import CommitThread
 
 
@@ -17,15 +15,13 @@ class QueueErasure:
     def __init__(
         self,
         writer: CommitThread,
-        reader: sqlite3.Connection,
-        reader_lock: threading.Lock,
+        reader: SharedReader,
         *,
         on_marked: Callable[[], None],
         steady_nano: Callable[[], int],
     ) -> None:
         self._writer = writer
         self._reader = reader
-        self._reader_lock = reader_lock
         self._on_marked = on_marked
         self._steady = steady_nano
 
@@ -41,20 +37,36 @@ class QueueErasure:
 
     def is_marked(self, tenant: str, marks: Marks) -> bool:
         """Return whether one of these marks is set."""
-        return any(
-            self._select("SELECT 1 FROM deleted WHERE tenant=? AND what=? AND id=?", tenant, *pair)
-            for pair in marks.pairs()
-        )
+        query = "SELECT 1 FROM deleted WHERE tenant=? AND what=? AND id=?"
+        return any(self._reader.rows(query, tenant, *pair) for pair in marks.pairs())
 
     def mentions(self, tenant: str, marks: Marks) -> bool:
         """Return whether a queued body or quarantine entry contains records that marks match."""
-        with self._reader_lock:
-            return deleted.mentions(self._reader, tenant, marks)
+        names = [name.encode() for name in (*marks.traces, *marks.users)]
+        names += [bytes.fromhex(name) for name in marks.otel]
+        # JSON may escape non-ASCII names: a substring search would miss them, so decode every body.
+        plain = all(name.isascii() for name in (*marks.traces, *marks.users))
+        holds = " OR ".join(["instr(data, ?)"] * len(names)) if plain else "1"
+        for table in ("bodies", "quarantine"):
+            with self._reader.held() as connection:
+                rows = connection.execute(
+                    f"SELECT kind, data FROM {table} WHERE tenant=? AND ({holds})",
+                    (tenant, *(names if plain else ())),
+                )
+                if any(deleted.without(Kind(kind), data, marks)[1] for kind, data in rows):
+                    return True
+        return False
 
     def undelivered(self, tenant: str, *, up_to: int) -> int:
         """Return how many of a tenant's bodies with ids up to `up_to` are not delivered."""
-        with self._reader_lock:
-            return deleted.undelivered(self._reader, tenant, up_to=up_to)
+        ((waiting,),) = self._reader.rows(
+            "SELECT count(*) FROM bodies AS b WHERE tenant=? AND id<=? AND NOT EXISTS (SELECT 1 FROM"
+            " batches WHERE kind=b.kind AND b.id BETWEEN first_body AND last_body"
+            " AND done_unix_nano IS NOT NULL)",
+            tenant,
+            up_to,
+        )
+        return int(waiting)
 
     def purge(self, tenant: str, marks: Marks, *, up_to: int) -> int:
         """Remove deleted data from the queue and from the free pages of its file.
@@ -64,26 +76,42 @@ class QueueErasure:
         """
 
         def work(connection: sqlite3.Connection) -> int:
-            left = deleted.purge(connection, tenant, marks, up_to=up_to)
-            for kind, (records, size) in left.items():
-                gauges.add(connection, gauges.QUARANTINED, kind, -size)
-                tenant_bytes.add(connection, tenant, quarantined=-size)
-                count(connection, "dropped", kind, records)
-            return sum(records for records, _ in left.values())
+            # Freed pages are overwritten.
+            connection.execute("PRAGMA secure_delete=ON").fetchall()
+            try:
+                _delete_delivered(connection, tenant, up_to)
+                return _drop_quarantined(connection, tenant, marks)
+            finally:
+                connection.execute(f"PRAGMA secure_delete={SECURE_DELETE}").fetchall()
 
         quarantined = int(self._writer.submit(work).result())
         # Pages freed earlier may hold the same text, so all are released. Small transactions let
         # other jobs commit in between.
-        self._checkpoint("PASSIVE")
+        self._reader.rows("PRAGMA wal_checkpoint(PASSIVE)")
         while self._writer.submit(free_pages.give_back_last).result():
             pass
-        self._checkpoint("TRUNCATE")
+        self._reader.rows("PRAGMA wal_checkpoint(TRUNCATE)")
         return quarantined
 
-    def _checkpoint(self, how: str) -> None:
-        with self._reader_lock:
-            self._reader.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
 
-    def _select(self, query: str, *parameters: object) -> list[Any]:
-        with self._reader_lock:
-            return self._reader.execute(query, parameters).fetchall()
+def _delete_delivered(connection: sqlite3.Connection, tenant: str, up_to: int) -> None:
+    where = "FROM bodies WHERE kind=? AND id BETWEEN ? AND ? AND tenant=?"
+    for batch, kind, first, last in connection.execute(
+        "SELECT id, kind, first_body, last_body FROM batches WHERE done_unix_nano IS NOT NULL"
+    ).fetchall():
+        place = (kind, first, min(last, up_to), tenant)
+        (size,) = connection.execute(f"SELECT coalesce(sum(bytes), 0) {where}", place).fetchone()
+        connection.execute(f"DELETE {where}", place)
+        connection.execute("UPDATE batches SET bytes = bytes - ? WHERE id=?", (size, batch))
+
+
+def _drop_quarantined(connection: sqlite3.Connection, tenant: str, marks: Marks) -> int:
+    """Drop the quarantine entries that marks match; return the number of their records."""
+    dropped = 0
+    for entry, kind, records, data in connection.execute(
+        "SELECT id, kind, records, data FROM quarantine WHERE tenant=?", (tenant,)
+    ).fetchall():
+        if deleted.without(Kind(kind), data, marks)[1]:
+            quarantine.drop(connection, entry, tenant=tenant)
+            dropped += records
+    return dropped

@@ -7,56 +7,23 @@ a used page from the end of the file onto it and truncates the file.
 import sqlite3
 from typing import Final
 
-from tracereel_collector.errors import QueueUnavailableError
-
 STEP_PAGES: Final = 64
 """Pages released per transaction: a commit that shares it waits for at most 1 MiB."""
 KEPT_PAGES: Final = 4096
 """Free pages kept for the next bodies (64 MiB), to avoid repeated resizing."""
 LAST_PAGES: Final = 1024
 """Free pages that may be released in one last transaction."""
-NONE, INCREMENTAL = 0, 2
-
-
-def prepare(connection: sqlite3.Connection) -> None:
-    """Enable incremental vacuum in a new file, before its first table is created."""
-    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-
-
-def convert(connection: sqlite3.Connection) -> None:
-    """Rewrite a file of an earlier version once, to enable incremental vacuum.
-
-    Without disk space for a second copy, the file stays unconverted and still works.
-    """
-    if _mode(connection) == INCREMENTAL:
-        return
-    prepare(connection)
-    try:
-        connection.execute("VACUUM")
-    except sqlite3.OperationalError:
-        return  # retried at the next start
 
 
 def give_back(connection: sqlite3.Connection) -> bool:
     """Release some free pages beyond `KEPT_PAGES`; return whether more are left."""
     surplus = _free(connection) - KEPT_PAGES
-    if surplus <= 0 or _mode(connection) != INCREMENTAL:
-        return False
     _shorten(connection, min(surplus, STEP_PAGES))
     return surplus > STEP_PAGES
 
 
 def give_back_last(connection: sqlite3.Connection) -> bool:
-    """Release some free pages, or all if they are few; return whether any are left.
-
-    Raises:
-        QueueUnavailableError: the file is of an earlier version and could not be converted.
-    """
-    if _mode(connection) != INCREMENTAL:
-        raise QueueUnavailableError(
-            "the queue's file is of an earlier version and keeps what is deleted from it",
-            hint="free as much disk as the file takes, then restart the collector to convert it",
-        )
+    """Release some free pages, or all if they are few; return whether any are left."""
     free = _free(connection)
     _shorten(connection, free if free <= LAST_PAGES else STEP_PAGES)
     return free > LAST_PAGES
@@ -70,7 +37,3 @@ def _shorten(connection: sqlite3.Connection, pages: int) -> None:
 
 def _free(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
-
-
-def _mode(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA auto_vacuum").fetchone()[0])

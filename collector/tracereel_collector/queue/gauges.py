@@ -1,13 +1,14 @@
 """Gauges of queued bytes, updated transactionally so that all processes read the same values."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tracereel_collector.model import Kind
 
 PENDING, UNSEALED, QUARANTINED = "pending", "unsealed", "quarantined"
+ALL = "SELECT name, kind, value FROM gauges"
 _WAITING = (
     "SELECT coalesce(sum(bytes), 0) FROM bodies"
     " WHERE kind=?1 AND id > coalesce((SELECT max(last_body) FROM batches WHERE kind=?1), 0)"
@@ -39,20 +40,20 @@ def add(connection: sqlite3.Connection, name: str, kind: Kind, by: int) -> None:
     )
 
 
-def read(connection: sqlite3.Connection) -> Bytes:
-    """Return all gauges as committed, or as they are within the current transaction."""
-    totals = {PENDING: 0, QUARANTINED: 0}
+def totals(rows: Iterable[tuple[str, str, int]]) -> Bytes:
+    """Return all gauges from the rows of `ALL`."""
+    sums = {PENDING: 0, QUARANTINED: 0}
     unsealed: dict[str, int] = {}
-    for name, kind, value in connection.execute("SELECT name, kind, value FROM gauges"):
+    for name, kind, value in rows:
         if name == UNSEALED:
             unsealed[kind] = value
         else:
-            totals[name] += value
-    return Bytes(totals[PENDING], totals[QUARANTINED], unsealed)
+            sums[name] += value
+    return Bytes(sums[PENDING], sums[QUARANTINED], unsealed)
 
 
 def measure(connection: sqlite3.Connection) -> None:
-    """Recalculate all gauges from the tables; earlier versions did not keep them."""
+    """Recalculate all gauges from the tables, when the owner process starts."""
     connection.execute("DELETE FROM gauges")
     for kind in Kind:
         total, done = connection.execute(

@@ -40,11 +40,7 @@ class StoreWriters:
 
     @contextmanager
     def paused(self, *, timeout: float) -> Iterator[None]:
-        """Hold the lock exclusively: no process changes the store within the block.
-
-        Raises:
-            ServiceUnavailableError: writers still held the lock after `timeout`.
-        """
+        """Hold the lock exclusively: no process changes the store within the block."""
         deadline = time.monotonic() + timeout
         with _opened(self._door) as door, _opened(self._room) as room:
             if not (

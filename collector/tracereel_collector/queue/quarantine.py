@@ -1,11 +1,10 @@
 """Quarantine: records that the store refused for their content, kept until retried, dropped or expired."""
 
 import sqlite3
-import zlib
 from collections.abc import Iterable, Sequence
 
 from tracereel_collector.model import Kind, Quarantined, QuarantineEntry
-from tracereel_collector.queue import gauges, tenant_bytes
+from tracereel_collector.queue import bodies, gauges, tenant_bytes
 from tracereel_collector.queue.append import count
 
 _SHOWN = (
@@ -60,24 +59,15 @@ def retry(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> Kind
     if found is None:
         return None
     kind = Kind(found.kind)
-    data = found.data or b""
-    connection.execute(
-        "INSERT INTO bodies (kind, tenant, first_sequence_number, records, bytes,"
-        " received_unix_nano, checksum, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            kind,
-            tenant,
-            found.sequence_number,
-            found.records,
-            len(data),
-            found.received_unix_nano or found.quarantined_unix_nano,
-            zlib.crc32(data),
-            data,
-        ),
+    bodies.insert(
+        connection,
+        kind=kind,
+        tenant=tenant,
+        number=found.sequence_number,
+        records=found.records,
+        received_unix_nano=found.received_unix_nano or found.quarantined_unix_nano,
+        data=found.data or b"",
     )
-    gauges.add(connection, gauges.PENDING, kind, len(data))
-    gauges.add(connection, gauges.UNSEALED, kind, len(data))
-    tenant_bytes.add(connection, tenant, pending=len(data))
     count(connection, "retried", kind, found.records)
     return kind
 

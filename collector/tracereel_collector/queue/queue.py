@@ -2,11 +2,11 @@
 
 import contextlib
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,15 +24,9 @@ from tracereel_collector.model import (
     Receipt,
     WaitingEvents,
 )
-from tracereel_collector.queue import (
-    batches,
-    gauges,
-    quarantine,
-    tenant_bytes,
-    waiting,
-)
+from tracereel_collector.queue import batches, gauges, quarantine, tenant_bytes, waiting
 from tracereel_collector.queue.append import REJECTED, Appender
-from tracereel_collector.queue.database import connect, open_or_set_aside
+from tracereel_collector.queue.database import SharedReader, connect, open_or_set_aside
 from tracereel_collector.queue.erasure import QueueErasure
 from tracereel_collector.queue.following import QueueFollower
 from tracereel_collector.queue.free_pages import give_back
@@ -40,7 +34,7 @@ from tracereel_collector.queue.interprocess_lock import InterprocessLock
 from tracereel_collector.queue.rescue import take_over
 from tracereel_collector.queue.reserve import FreeSpace, Reserve
 from tracereel_collector.queue.waiters import Sleepers
-from tracereel_collector.queue.writer import FREE_SPACE, CommitThread
+from tracereel_collector.queue.writer import FREE_SPACE, CommitThread, Work
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy
 from tracereel_collector.telemetry import Pressure
 
@@ -118,10 +112,10 @@ class DurableQueue:
         self._turns = InterprocessLock(path.with_name("turns")) if shared else None
         self._connection = connect(path) if ring is not None else self._own(path)
         self._door = tenant_bytes.TenantDoor(path, limits.max_pending_bytes, shares)
-        self._reader = connect(path)
-        self._reader_lock = threading.Lock()
+        self._reader = SharedReader(path)
+        self._read = self._reader.rows
         self.id = str(self._read("SELECT value FROM meta WHERE key='queue_id'")[0][0])
-        self._bytes = gauges.read(self._reader)
+        self._bytes = gauges.totals(self._read(gauges.ALL))
         self._disk_full = not self._reserve.keep()
         self._writer = CommitThread(
             self._connection,
@@ -135,7 +129,6 @@ class DurableQueue:
         self.erasure = QueueErasure(
             self._writer,
             self._reader,
-            self._reader_lock,
             on_marked=self._appender.look_again,
             steady_nano=self._steady,
         )
@@ -163,8 +156,7 @@ class DurableQueue:
         """Commit waiting jobs and close the file; safe to call twice."""
         self._writer.stop()
         self._connection.close()
-        with self._reader_lock:
-            self._reader.close()
+        self._reader.close()
         self._door.close()
         if self._turns is not None:
             self._turns.close()
@@ -273,23 +265,18 @@ class DurableQueue:
         """Return the oldest open batch, or seal a new one; None if no bodies wait."""
 
         def work(connection: sqlite3.Connection) -> Batch | None:
-            batch = batches.open_or_seal(
-                connection,
-                kind,
-                queue_id=self.id,
-                max_records=max_records,
-                max_bytes=max_bytes,
-            )
             self._hurried.discard(kind)
-            return batch
+            return batches.open_or_seal(
+                connection, kind, queue_id=self.id, max_records=max_records, max_bytes=max_bytes
+            )
 
-        result: Batch | None = self._writer.submit(work).result()
+        result: Batch | None = self._write(work)
         return result
 
     def bodies_of(self, batch: Batch) -> list[QueuedBody]:
         """Return the bodies of a batch in order, without those damaged on disk."""
-        with self._reader_lock:
-            return batches.read_bodies(self._reader, batch)
+        with self._reader.held() as connection:
+            return batches.read_bodies(connection, batch)
 
     def done(self, batch: Batch, *, stored: int, quarantined: list[Quarantined]) -> None:
         """Record that a batch is in the store, except for its quarantined records."""
@@ -305,15 +292,15 @@ class DurableQueue:
             )
             self._forget(connection)
 
-        self._writer.submit(work).result()
+        self._write(work)
 
     def tidy(self) -> None:
         """Delete delivered bodies after their retention time, and shrink the file."""
         if time.monotonic() - self._forgotten_at <= FORGET_EVERY_SECONDS:
             return
-        self._writer.submit(self._forget).result()
+        self._write(self._forget)
         until = time.monotonic() + SHORTEN_SECONDS
-        while self._writer.submit(give_back).result() and time.monotonic() < until:
+        while self._write(give_back) and time.monotonic() < until:
             pass
 
     def _forget(self, connection: sqlite3.Connection) -> None:
@@ -324,19 +311,10 @@ class DurableQueue:
 
     def number_after(self, highest: int) -> None:
         """Skip sequence numbers that the store already has. The file may be new or an old copy."""
-
-        def work(connection: sqlite3.Connection) -> None:
-            (following,) = connection.execute(
-                "SELECT value FROM meta WHERE key='next_sequence_number'"
-            ).fetchone()
-            if following <= highest:
-                # The rows of one request may share their first number: leave room for the others.
-                connection.execute(
-                    "UPDATE meta SET value=? WHERE key='next_sequence_number'",
-                    (highest + NUMBERS_LEFT_OUT,),
-                )
-
-        self._writer.submit(work).result()
+        # The rows of one request may share their first number: leave room for the others.
+        skip = "UPDATE meta SET value=? WHERE key='next_sequence_number' AND value <= ?"
+        numbers = (highest + NUMBERS_LEFT_OUT, highest)
+        self._write(lambda connection: connection.execute(skip, numbers))
 
     # Inspection and quarantine
 
@@ -373,13 +351,13 @@ class DurableQueue:
         self, *, tenant: str, before: int | None = None, limit: int = 100
     ) -> list[QuarantineEntry]:
         """Return a tenant's quarantined records, newest first; `before` is the id to continue from."""
-        with self._reader_lock:
-            return quarantine.entries(self._reader, tenant=tenant, before=before, limit=limit)
+        with self._reader.held() as connection:
+            return quarantine.entries(connection, tenant=tenant, before=before, limit=limit)
 
     def quarantine_entry(self, entry_id: int, *, tenant: str) -> QuarantineEntry | None:
         """Return one of a tenant's quarantined records with its data; None if not found."""
-        with self._reader_lock:
-            return quarantine.entry(self._reader, entry_id, tenant=tenant)
+        with self._reader.held() as connection:
+            return quarantine.entry(connection, entry_id, tenant=tenant)
 
     def retry_quarantined(self, entry_id: int, *, tenant: str) -> bool:
         """Queue a quarantined record for delivery again; return whether it existed."""
@@ -390,15 +368,11 @@ class DurableQueue:
                 self._fresh.add(kind)
             return kind
 
-        return self._writer.submit(work).result() is not None
+        return self._write(work) is not None
 
     def drop_quarantined(self, entry_id: int, *, tenant: str) -> bool:
         """Delete a quarantined record; return whether it existed."""
-        return bool(
-            self._writer.submit(
-                lambda connection: quarantine.drop(connection, entry_id, tenant=tenant)
-            ).result()
-        )
+        return bool(self._write(partial(quarantine.drop, entry_id=entry_id, tenant=tenant)))
 
     def drop_old_quarantined(
         self,
@@ -412,13 +386,8 @@ class DurableQueue:
 
         Records quarantined within an interval of `kept` stay.
         """
-        return int(
-            self._writer.submit(
-                lambda connection: quarantine.drop_old(
-                    connection, before_unix_nano, tenants, are_meant=are_meant, kept=kept
-                )
-            ).result()
-        )
+        work = partial(quarantine.drop_old, are_meant=are_meant, kept=kept)
+        return int(self._write(lambda connection: work(connection, before_unix_nano, tenants)))
 
     def events_waiting(self, *, tenant: str, trace_id: str) -> WaitingEvents:
         """Return how many events of a run are queued and not yet in the store."""
@@ -447,19 +416,18 @@ class DurableQueue:
 
     # Internals
 
-    def _read(self, query: str, *parameters: object) -> list[Any]:
-        with self._reader_lock:
-            return self._reader.execute(query, parameters).fetchall()
+    def _write(self, work: Work) -> Any:
+        """Run work in a transaction and return its result once it is durable."""
+        return self._writer.submit(work).result()
 
     def _look(self) -> None:
         self._looked_at = time.monotonic()
-        with self._reader_lock:
-            self._bytes = gauges.read(self._reader)
+        self._bytes = gauges.totals(self._read(gauges.ALL))
 
     def _after_commit(self, connection: sqlite3.Connection) -> None:
         self._trouble = None
         try:
-            self._bytes = gauges.read(connection)
+            self._bytes = gauges.totals(connection.execute(gauges.ALL))
         except sqlite3.Error:
             pass  # the commit stands; the gauges are read again after the next one
         fresh, self._fresh = self._fresh, set()

@@ -1,6 +1,6 @@
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
-CREATE TABLE IF NOT EXISTS bodies (
+CREATE TABLE bodies (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     kind TEXT NOT NULL,
     tenant TEXT NOT NULL,
@@ -11,9 +11,9 @@ CREATE TABLE IF NOT EXISTS bodies (
     checksum INTEGER NOT NULL,
     data BLOB NOT NULL
 );
-CREATE INDEX IF NOT EXISTS bodies_by_kind ON bodies (kind, id, records, bytes);
+CREATE INDEX bodies_by_kind ON bodies (kind, id, records, bytes);
 
-CREATE TABLE IF NOT EXISTS batches (
+CREATE TABLE batches (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     kind TEXT NOT NULL,
     first_body INTEGER NOT NULL,
@@ -22,28 +22,28 @@ CREATE TABLE IF NOT EXISTS batches (
     bytes INTEGER NOT NULL,
     done_unix_nano INTEGER
 );
-CREATE INDEX IF NOT EXISTS open_batches ON batches (kind, id) WHERE done_unix_nano IS NULL;
+CREATE INDEX open_batches ON batches (kind, id) WHERE done_unix_nano IS NULL;
 
-CREATE TABLE IF NOT EXISTS emitters (
+CREATE TABLE emitters (
     tenant TEXT NOT NULL,
     emitter_id TEXT NOT NULL,
     seen TEXT NOT NULL,
     last_unix_nano INTEGER NOT NULL,
     PRIMARY KEY (tenant, emitter_id)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS emitters_by_age ON emitters (last_unix_nano);
+CREATE INDEX emitters_by_age ON emitters (last_unix_nano);
 
-CREATE TABLE IF NOT EXISTS digests (digest BLOB PRIMARY KEY, received_unix_nano INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS digests_by_age ON digests (received_unix_nano);
+CREATE TABLE digests (digest BLOB PRIMARY KEY, received_unix_nano INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX digests_by_age ON digests (received_unix_nano);
 
-CREATE TABLE IF NOT EXISTS counters (
+CREATE TABLE counters (
     name TEXT NOT NULL,
     kind TEXT NOT NULL,
     value INTEGER NOT NULL,
     PRIMARY KEY (name, kind)
 ) WITHOUT ROWID;
 
-CREATE TABLE IF NOT EXISTS quarantine (
+CREATE TABLE quarantine (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     kind TEXT NOT NULL,
     tenant TEXT NOT NULL,
@@ -55,15 +55,33 @@ CREATE TABLE IF NOT EXISTS quarantine (
     received_unix_nano INTEGER NOT NULL DEFAULT 0
 );
 
-CREATE TABLE IF NOT EXISTS gauges (
+CREATE TABLE gauges (
     name TEXT NOT NULL,
     kind TEXT NOT NULL,
     value INTEGER NOT NULL,
     PRIMARY KEY (name, kind)
 ) WITHOUT ROWID;
 
-CREATE TABLE IF NOT EXISTS tenant_bytes (
+CREATE TABLE tenant_bytes (
     tenant TEXT PRIMARY KEY,
     pending INTEGER NOT NULL,
     quarantined INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+-- Digests only: ownership needs a comparison, not the names of users and sessions.
+CREATE TABLE sessions (
+    session BLOB PRIMARY KEY,
+    owner BLOB NOT NULL,
+    last_unix_nano INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX sessions_by_age ON sessions (last_unix_nano);
+
+-- Deletion marks: records of deleted data that arrive late are rejected until a mark expires.
+CREATE TABLE deleted (
+    tenant TEXT NOT NULL,
+    what TEXT NOT NULL,
+    id TEXT NOT NULL,
+    until_unix_nano INTEGER NOT NULL,
+    PRIMARY KEY (tenant, what, id)
+) WITHOUT ROWID;
+CREATE INDEX deleted_by_age ON deleted (until_unix_nano);

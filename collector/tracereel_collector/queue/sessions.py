@@ -8,7 +8,6 @@ import hashlib
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterable
-from importlib import resources
 from typing import Final
 
 import msgspec
@@ -31,11 +30,6 @@ class _Claims(msgspec.Struct, gc=False):
 
 
 _CLAIMS: Final = msgspec.json.Decoder(_Claims)
-
-
-def create(connection: sqlite3.Connection) -> None:
-    """Create the table if it does not exist."""
-    connection.executescript(resources.files(__package__).joinpath("sessions.sql").read_text())
 
 
 class SessionOwners:
@@ -82,7 +76,7 @@ class SessionOwners:
             self._new += 1
             if self._new >= COUNT_EVERY:
                 self._new = 0
-                _trim(connection)
+                trim(connection, "sessions", "session", most=MAX_SESSIONS)
             row = (_digest(user), now)
             connection.execute("INSERT INTO sessions VALUES (?, ?, ?)", (name, *row))
         elif now - row[1] > _TOUCH_NANO:
@@ -110,12 +104,13 @@ def flag(data: bytes, mismatched: set[Owner]) -> tuple[bytes, int]:
     return b"\n".join(lines), flagged
 
 
-def _trim(connection: sqlite3.Connection) -> None:
-    over = connection.execute("SELECT count(*) FROM sessions").fetchone()[0] - MAX_SESSIONS
+def trim(connection: sqlite3.Connection, table: str, key: str, *, most: int) -> None:
+    """Delete the least recent rows of a table beyond a number."""
+    over = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] - most
     if over > 0:
         connection.execute(
-            "DELETE FROM sessions WHERE session IN"
-            " (SELECT session FROM sessions ORDER BY last_unix_nano LIMIT ?)",
+            f"DELETE FROM {table} WHERE ({key}) IN"
+            f" (SELECT {key} FROM {table} ORDER BY last_unix_nano LIMIT ?)",
             (over,),
         )
 

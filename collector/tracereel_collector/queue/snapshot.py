@@ -24,11 +24,7 @@ class QueueFacts:
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy a database at a single point in time without blocking writers.
-
-    Raises:
-        StartupError: the file cannot be read, or the copy is not sound.
-    """
+    """Copy a database at a single point in time without blocking writers."""
     try:
         with (
             closing(sqlite3.connect(f"file:{source}?mode=rw", uri=True)) as reading,
@@ -47,11 +43,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
 
 
 def queue_facts(path: Path) -> QueueFacts:
-    """Read the summary of a queue file.
-
-    Raises:
-        StartupError: it is not a queue.
-    """
+    """Read the summary of a queue file."""
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True)) as reading:
             meta = dict(reading.execute("SELECT key, value FROM meta").fetchall())

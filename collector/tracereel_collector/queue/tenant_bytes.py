@@ -3,16 +3,16 @@
 import sqlite3
 import threading
 from concurrent.futures import Future
-from contextlib import closing
 from pathlib import Path
 
 from tracereel_collector.errors import ThrottledError
 from tracereel_collector.model import Batch, Kind, Receipt
 from tracereel_collector.queue import gauges
-from tracereel_collector.queue.database import connect
+from tracereel_collector.queue.database import SharedReader
 from tracereel_collector.runtime.tenant_shares import FULL, SHARE, SharePolicy
 
 RESOURCE = "queue_bytes"
+_OF_TENANT = "SELECT pending, quarantined FROM tenant_bytes WHERE tenant=?"
 _UNDELIVERED = (
     "INSERT INTO tenant_bytes SELECT tenant, sum(bytes), 0 FROM bodies WHERE kind=?1 AND id > coalesce("
     "(SELECT max(last_body) FROM batches WHERE kind=?1 AND done_unix_nano IS NOT NULL), 0)"
@@ -60,42 +60,26 @@ class TenantDoor:
     def __init__(self, path: Path, total: int, policy: SharePolicy) -> None:
         self._total = total
         self._policy = policy
-        self._connection = connect(path)
+        self._reader = SharedReader(path)
         self._lock = threading.Lock()
         self._submitted: dict[str, int] = {}
-
-    def close(self) -> None:
-        """Close the connection."""
-        with self._lock, closing(self._connection):
-            pass
+        self.close = self._reader.close
 
     def count_full(self) -> None:
         """Count a body refused because the queue has no room for any tenant."""
         self._policy.on_refused(RESOURCE, FULL)
 
     def check(self, tenant: str, size: int, seen: gauges.Bytes, *, waiting: int) -> None:
-        """Check a body before it is submitted.
-
-        Args:
-            tenant: Tenant of the body.
-            size: Bytes of the body.
-            seen: Gauges when this process last read them.
-            waiting: Bytes that wait for a commit.
-
-        Raises:
-            ThrottledError: the tenant has used up its share.
-        """
+        """Check a body before it is submitted; `waiting` bytes wait for a commit."""
         policy, total = self._policy, self._total
         used = seen.pending + seen.quarantined + waiting
         # A tenant's bytes never exceed the total, so most bodies need no read of the file.
         if not policy.keeps_room or used + size <= total * policy.share:
             return
-        with self._lock:
+        with self._lock:  # a body that is committed meanwhile stays in `_submitted`
             try:
-                now = gauges.read(self._connection)
-                pending, quarantined = self._connection.execute(
-                    "SELECT pending, quarantined FROM tenant_bytes WHERE tenant=?", (tenant,)
-                ).fetchone() or (0, 0)
+                now = gauges.totals(self._reader.rows(gauges.ALL))
+                ((pending, quarantined),) = self._reader.rows(_OF_TENANT, tenant) or [(0, 0)]
             except sqlite3.Error:
                 return  # closed, or a disk error, which the commit thread reports
             held = pending + quarantined + self._submitted.get(tenant, 0)

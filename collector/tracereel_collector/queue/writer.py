@@ -57,12 +57,7 @@ class CommitThread:
         self._thread.start()
 
     def submit(self, work: Work, *, size: int = 0) -> "Future[Any]":
-        """Submit a job for the next transaction.
-
-        Raises:
-            ThrottledError: too many bytes wait for a commit already.
-            QueueUnavailableError: the queue has been closed.
-        """
+        """Submit a job for the next transaction."""
         job = _Job(work, size, Future())
         with self._wake:
             if self._stopping:

@@ -31,8 +31,7 @@ from tracereel_collector.store.error_codes import (
     MEMORY_LIMIT,
     MOMENT_ERRORS,
 )
-from tracereel_collector.store.otlp_signals import LOGS_SCHEMA, METRICS_SCHEMA
-from tracereel_collector.store.otlp_types import PROTO_SCHEMA
+from tracereel_collector.store.otlp_types import LOGS_SCHEMA, METRICS_SCHEMA, TRACES_SCHEMA
 from tracereel_collector.store.reserialize import canonical
 from tracereel_collector.store.sql import query
 from tracereel_collector.store.tab_separated import rows_of
@@ -77,7 +76,7 @@ _LINES = {
 }
 """Tables that bodies of JSON lines are inserted into."""
 _OTLP = {
-    Kind.SPANS: ("otlp_traces_in", PROTO_SCHEMA),
+    Kind.SPANS: ("otlp_traces_in", TRACES_SCHEMA),
     Kind.LOGS: ("otlp_logs_in", LOGS_SCHEMA),
     Kind.METRICS: ("otlp_metrics_in", METRICS_SCHEMA),
 }
@@ -104,11 +103,7 @@ class StoreAddress:
 
     @classmethod
     def parse(cls, dsn: str) -> "StoreAddress":
-        """Parse `clickhouse[s]://user:password@host:port/database`.
-
-        Raises:
-            StartupError: a part is missing or not a number.
-        """
+        """Parse `clickhouse[s]://user:password@host:port/database`."""
         try:
             url = urlsplit(dsn)
             port = url.port

@@ -26,11 +26,7 @@ _WINDOW = (
 
 
 def cluster_schema(*, cluster: str, database: str) -> list[str]:
-    """Return the statements that create the schema on a cluster, in order; all are repeatable.
-
-    Raises:
-        StartupError: a name is invalid, or a migration has a statement without a cluster form.
-    """
+    """Return the statements that create the schema on a cluster, in order; all are repeatable."""
     for name in (cluster, database):
         if not _NAME.fullmatch(name):
             raise StartupError(f"{name!r} is not a name; expected letters, digits and underscores")

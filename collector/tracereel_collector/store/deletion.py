@@ -1,14 +1,14 @@
 """Deletion of the rows of runs from every table, waiting until they are removed."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from tracereel_collector.store.access import StoreAccess
 from tracereel_collector.store.rollup_agents import FORGET
-from tracereel_collector.store.shards import SHARDED, Shards
+from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
 
 MAX_TRACES = 5_000
@@ -19,22 +19,6 @@ MAX_ROUNDS = 200
 """Statements per deletion; the next deletion continues with the rest."""
 _OTEL_ID = re.compile(r"[0-9a-f]{32}")
 _Shared = tuple[str, int, list[str]]
-
-
-class Changes(Protocol):
-    """Store interface that deletion uses."""
-
-    def rows(self, statement: str, /) -> list[tuple[str, ...]]:
-        """Run a query and return its rows as text."""
-        ...
-
-    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; return the response's bytes in a ClickHouse format."""
-        ...
-
-    def change(self, statement: str, parameters: Mapping[str, Any], /) -> None:
-        """Run a bound statement that changes rows; return when it is applied."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +54,9 @@ class _TableWithRuns:
     where: str
 
 
-def runs_of(store: Changes, tenant: str, ids: list[str]) -> RunsToDelete:
+def runs_of(store: StoreAccess, tenant: str, ids: list[str]) -> RunsToDelete:
     """Return the runs with their OpenTelemetry traces and spans."""
-    answer = store.select(
-        query("otel_traces_of_runs"), {"tenant": tenant, "ids": ids}, fmt="JSONCompactEachRow"
-    )
-    found = msgspec.json.Decoder(_Shared).decode_lines(answer)
+    found = _select(store, _Shared, "otel_traces_of_runs", tenant=tenant, ids=ids)
     # An id without events may be an OpenTelemetry trace id itself.
     own = {name.lower() for name in ids if _OTEL_ID.fullmatch(name.lower())}
     own |= {name for name, is_shared, _ in found if not is_shared}
@@ -89,25 +70,17 @@ def runs_of(store: Changes, tenant: str, ids: list[str]) -> RunsToDelete:
     )
 
 
-def traces_of_user(store: Changes, tenant: str, user_id: str, *, done: set[str]) -> list[str]:
+def traces_of_user(store: StoreAccess, tenant: str, user_id: str, *, done: set[str]) -> list[str]:
     """Return runs of a user that are not in `done`, at most `MAX_TRACES`."""
-    answer = store.select(
-        query("traces_of_user"),
-        {"tenant": tenant, "user_id": user_id, "limit": MAX_TRACES + len(done)},
-        fmt="JSONCompactEachRow",
-    )
-    found = [row[0] for row in msgspec.json.Decoder(tuple[str]).decode_lines(answer)]
+    limit = MAX_TRACES + len(done)
+    found = _names(store, "traces_of_user", tenant=tenant, user_id=user_id, limit=limit)
     return [name for name in found if name not in done][:MAX_TRACES]
 
 
-def spans_of_user(store: Changes, tenant: str, user_id: str) -> RunsToDelete:
+def spans_of_user(store: StoreAccess, tenant: str, user_id: str) -> RunsToDelete:
     """Return the spans of a user in traces that are shared with other runs."""
-    answer = store.select(
-        query("spans_of_user"),
-        {"tenant": tenant, "user_id": user_id, "limit": MAX_TRACES},
-        fmt="JSONCompactEachRow",
-    )
-    found = msgspec.json.Decoder(tuple[str, str]).decode_lines(answer)
+    asked = {"tenant": tenant, "user_id": user_id, "limit": MAX_TRACES}
+    found = _select(store, tuple[str, str], "spans_of_user", **asked)
     return RunsToDelete(
         tenant=tenant,
         ids=[],
@@ -117,12 +90,12 @@ def spans_of_user(store: Changes, tenant: str, user_id: str) -> RunsToDelete:
     )
 
 
-def count_rows(store: Changes, runs: RunsToDelete) -> dict[str, int]:
+def count_rows(store: StoreAccess, runs: RunsToDelete) -> dict[str, int]:
     """Return the number of rows of the runs by table, without empty tables."""
     return {place.table: rows for place, rows in _counted(store, runs)}
 
 
-def delete_rows(store: Changes, runs: RunsToDelete) -> dict[str, int]:
+def delete_rows(store: StoreAccess, runs: RunsToDelete) -> dict[str, int]:
     """Delete the rows of the runs; return their number by table."""
     counted = _counted(store, runs)
     for place, _ in counted:
@@ -135,40 +108,37 @@ def delete_rows(store: Changes, runs: RunsToDelete) -> dict[str, int]:
     return {place.table: rows for place, rows in counted}
 
 
-def _counted(store: Changes, runs: RunsToDelete) -> list[tuple[_TableWithRuns, int]]:
+def _counted(store: StoreAccess, runs: RunsToDelete) -> list[tuple[_TableWithRuns, int]]:
     """Return the tables that have rows of the runs, with the number of rows."""
+    shards = Shards.of(store)
     found = []
-    for place in _places(store):
-        answer = store.select(
-            f"SELECT count() FROM `{place.table}` WHERE {place.where}",
-            runs.parameters(),
-            fmt="TabSeparated",
-        )
-        found.append((place, int(answer)))
-    return [(place, rows) for place, rows in found if rows]
+    for kept, tenant, trace, spans in store.rows(query("deletable_tables")):
+        name, where = shards.name(kept), _where(tenant, trace, spans == "1")
+        counting = f"SELECT count() FROM `{name}` WHERE {where}"
+        if rows := int(store.select(counting, runs.parameters(), fmt="TabSeparated")):
+            place = _TableWithRuns(table=name, changed=shards.changed(name), where=where)
+            found.append((place, rows))
+    return found
 
 
-def _places(store: Changes) -> list[_TableWithRuns]:
-    shards = Shards.of(store.rows(SHARDED))
-    return [
-        _TableWithRuns(
-            table=shards.name(kept),
-            changed=shards.changed(shards.name(kept)),
-            where=_where(tenant, trace, spans == "1"),
-        )
-        for kept, tenant, trace, spans in store.rows(query("deletable_tables"))
-    ]
-
-
-def _forget_names(store: Changes, tenant: str) -> None:
+def _forget_names(store: StoreAccess, tenant: str) -> None:
     """Delete names of spans and agents that no row uses any more.
 
     They are selected first: a mutation of a replicated table must not contain a subquery.
     """
-    shards = Shards.of(store.rows(SHARDED))
+    shards = Shards.of(store)
+
+    def forget(table: str, column: str, owner: str, names: list[str]) -> None:
+        if names:
+            store.change(
+                f"ALTER TABLE {shards.changed(table)} DELETE"
+                f" WHERE {owner} = {{tenant:String}} AND {column} IN {{names:Array(String)}}",
+                {"tenant": tenant, "names": names},
+            )
+
     for _ in range(MAX_ROUNDS):
         names = _names(store, "gone_span_names", tenant=tenant, limit=MAX_NAMES)
-        _forget(store, shards, "span_names", "SpanName", "TenantId", tenant, names)
+        forget("span_names", "SpanName", "TenantId", names)
         if len(names) < MAX_NAMES:
             break
     after = ""
@@ -178,32 +148,19 @@ def _forget_names(store: Changes, tenant: str) -> None:
             break
         # Query the large table only about these; most deletions leave no agent empty.
         still = set(_names(store, "agents_with_events", tenant=tenant, names=emptied))
-        gone = [name for name in emptied if name not in still]
         for table in ("agent_hours", "agent_minutes"):
-            _forget(store, shards, table, "agent", "tenant", tenant, gone)
+            forget(table, "agent", "tenant", [name for name in emptied if name not in still])
         after = emptied[-1]
 
 
-def _names(store: Changes, asked: str, /, **parameters: Any) -> list[str]:
-    answer = store.select(query(asked), parameters, fmt="JSONCompactEachRow")
-    return [row[0] for row in msgspec.json.Decoder(tuple[str]).decode_lines(answer)]
+def _select(store: StoreAccess, row: Any, name: str, /, **parameters: Any) -> list[Any]:
+    answer = store.select(query(name), parameters, fmt="JSONCompactEachRow")
+    found: list[Any] = msgspec.json.Decoder(row).decode_lines(answer)
+    return found
 
 
-def _forget(
-    store: Changes,
-    shards: Shards,
-    table: str,
-    column: str,
-    owner: str,
-    tenant: str,
-    names: list[str],
-) -> None:
-    if names:
-        store.change(
-            f"ALTER TABLE {shards.changed(table)} DELETE"
-            f" WHERE {owner} = {{tenant:String}} AND {column} IN {{names:Array(String)}}",
-            {"tenant": tenant, "names": names},
-        )
+def _names(store: StoreAccess, name: str, /, **parameters: Any) -> list[str]:
+    return [row[0] for row in _select(store, tuple[str], name, **parameters)]
 
 
 def _where(tenant: str, trace: str, has_spans: bool) -> str:

@@ -2,23 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
 
 from tracereel_collector.errors import StartupError
+from tracereel_collector.store.access import StoreAccess
 from tracereel_collector.store.sql import Migration, migrations
-
-
-class RunsStatements(Protocol):
-    """Store interface that migrations use."""
-
-    def command(self, statement: str, /) -> None:
-        """Run a statement without a result."""
-        ...
-
-    def rows(self, statement: str, /) -> list[tuple[str, ...]]:
-        """Run a query and return its rows as text."""
-        ...
-
 
 _CHANGED_VIEW = re.compile(r"(?m)^ALTER TABLE (\w+) MODIFY QUERY\b")
 _CREATE = """CREATE TABLE IF NOT EXISTS schema_migrations
@@ -27,7 +14,7 @@ ENGINE = MergeTree ORDER BY number
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1"""
 
 
-def migrate(store: RunsStatements, known: Sequence[Migration] | None = None) -> list[Migration]:
+def migrate(store: StoreAccess, known: Sequence[Migration] | None = None) -> list[Migration]:
     """Apply the migrations that are missing, by default those of the package, and return them.
 
     Raises:
@@ -44,7 +31,7 @@ def migrate(store: RunsStatements, known: Sequence[Migration] | None = None) -> 
     return missing
 
 
-def applied_migrations(store: RunsStatements) -> list[int]:
+def applied_migrations(store: StoreAccess) -> list[int]:
     """Return the numbers of the applied migrations."""
     return [
         int(number)
@@ -70,7 +57,7 @@ def _refuse_other_schema(applied: dict[int, tuple[str, str]], known: Sequence[Mi
         )
 
 
-def _apply(store: RunsStatements, migration: Migration) -> None:
+def _apply(store: StoreAccess, migration: Migration) -> None:
     for statement in migration.statements:
         view = _CHANGED_VIEW.search(statement)
         if view is not None:

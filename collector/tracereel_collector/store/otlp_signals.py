@@ -1,144 +1,111 @@
-"""OTLP logs and metrics as protobuf schemas, column types and SQL, based on `otlp_types`."""
+"""SQL that decodes OTLP values, attributes, log records and points of metrics."""
 
 from tracereel_collector.store.otlp_types import (
-    ATTRIBUTES,
     DEPTH,
-    VALUE,
-    VALUE_MESSAGES,
-    attribute_maps,
-    value_text,
+    LOGS_SCHEMA,
+    METRICS_SCHEMA,
+    TRACES_SCHEMA,
+    column_type,
 )
 
 MAX_UNIX_NANO = 2**63 - 1
 """Last time that `DateTime64(9)` can represent, in the year 2262."""
 
-_COMMON = (
-    'syntax = "proto3";\n'
-    + VALUE_MESSAGES
-    + f"""message KeyValue {{ string key = 1; Value{DEPTH} value = 2; }}
-message Resource {{ repeated KeyValue attributes = 1; }}
-message Scope {{ string name = 1; string version = 2; repeated KeyValue attributes = 3;
-  uint32 dropped_attributes_count = 4; }}
-message Body {{ string tenant = 1; uint64 first_sequence_number = 2;
-  uint64 received_unix_nano = 3; Request request = 4; }}
-"""
-)
 
-LOGS_SCHEMA = (
-    _COMMON
-    + f"""message LogRecord {{ fixed64 time_unix_nano = 1; int32 severity_number = 2;
-  string severity_text = 3; Value{DEPTH} body = 5; repeated KeyValue attributes = 6;
-  uint32 dropped_attributes_count = 7; fixed32 flags = 8; bytes trace_id = 9; bytes span_id = 10;
-  fixed64 observed_time_unix_nano = 11; string event_name = 12; }}
-message ScopeLogs {{ Scope scope = 1; repeated LogRecord log_records = 2; string schema_url = 3; }}
-message ResourceLogs {{ Resource resource = 1; repeated ScopeLogs scope_logs = 2;
-  string schema_url = 3; }}
-message Request {{ repeated ResourceLogs resource_logs = 1; }}
-"""
-)
-
-METRICS_SCHEMA = (
-    _COMMON
-    + """message Exemplar { fixed64 time_unix_nano = 2; bytes span_id = 4; bytes trace_id = 5;
-  repeated KeyValue filtered_attributes = 7;
-  oneof value { double as_double = 3; sfixed64 as_int = 6; } }
-message NumberPoint { fixed64 start_time_unix_nano = 2; fixed64 time_unix_nano = 3;
-  repeated Exemplar exemplars = 5; repeated KeyValue attributes = 7; uint32 flags = 8;
-  oneof value { double as_double = 4; sfixed64 as_int = 6; } }
-message HistogramPoint { fixed64 start_time_unix_nano = 2; fixed64 time_unix_nano = 3;
-  fixed64 count = 4; repeated fixed64 bucket_counts = 6; repeated double explicit_bounds = 7;
-  repeated Exemplar exemplars = 8; repeated KeyValue attributes = 9; uint32 flags = 10;
-  oneof has_sum { double sum = 5; } oneof has_min { double min = 11; }
-  oneof has_max { double max = 12; } }
-message Buckets { sint32 offset = 1; repeated uint64 bucket_counts = 2; }
-message ExponentialPoint { repeated KeyValue attributes = 1; fixed64 start_time_unix_nano = 2;
-  fixed64 time_unix_nano = 3; fixed64 count = 4; sint32 scale = 6; fixed64 zero_count = 7;
-  Buckets positive = 8; Buckets negative = 9; uint32 flags = 10; repeated Exemplar exemplars = 11;
-  double zero_threshold = 14; oneof has_sum { double sum = 5; } oneof has_min { double min = 12; }
-  oneof has_max { double max = 13; } }
-message Quantile { double quantile = 1; double value = 2; }
-message SummaryPoint { fixed64 start_time_unix_nano = 2; fixed64 time_unix_nano = 3;
-  fixed64 count = 4; double sum = 5; repeated Quantile quantile_values = 6;
-  repeated KeyValue attributes = 7; uint32 flags = 8; }
-message Gauge { repeated NumberPoint data_points = 1; }
-message Sum { repeated NumberPoint data_points = 1; int32 aggregation_temporality = 2;
-  bool is_monotonic = 3; }
-message Histogram { repeated HistogramPoint data_points = 1; int32 aggregation_temporality = 2; }
-message ExponentialHistogram { repeated ExponentialPoint data_points = 1;
-  int32 aggregation_temporality = 2; }
-message Summary { repeated SummaryPoint data_points = 1; }
-message Metric { string name = 1; string description = 2; string unit = 3; Gauge gauge = 5;
-  Sum sum = 7; Histogram histogram = 9; ExponentialHistogram exponential_histogram = 10;
-  Summary summary = 11; }
-message ScopeMetrics { Scope scope = 1; repeated Metric metrics = 2; string schema_url = 3; }
-message ResourceMetrics { Resource resource = 1; repeated ScopeMetrics scope_metrics = 2;
-  string schema_url = 3; }
-message Request { repeated ResourceMetrics resource_metrics = 1; }
-"""
-)
-
-_SCOPE = (
-    "scope Tuple(name String, version String,"
-    f" attributes {ATTRIBUTES}, dropped_attributes_count UInt32)"
-)
-_LOG_RECORD = (
-    "Tuple(time_unix_nano UInt64, severity_number Int32, severity_text String,"
-    f" body {VALUE}, attributes {ATTRIBUTES}, dropped_attributes_count UInt32, flags UInt32,"
-    " trace_id String, span_id String, observed_time_unix_nano UInt64, event_name String)"
-)
-
-
-def _request_type(signal: str, records: str, record: str) -> str:
-    return (
-        f"Tuple(resource_{signal} Array(Tuple(resource Tuple(attributes {ATTRIBUTES}),"
-        f" schema_url String, scope_{signal} Array(Tuple({_SCOPE}, schema_url String,"
-        f" {records} Array({record}))))))"
+def _json(value: str, level: int) -> str:
+    """Return SQL for a value as JSON text."""
+    return _text_by_kind(
+        value,
+        level,
+        string=f"toJSONString({value}.string_value)",
+        data=f"toJSONString(base64Encode({value}.bytes_value))",
+        double=_double(f"{value}.double_value", quote='"'),
+        absent="'null'",
     )
 
 
-_TIMES = "start_time_unix_nano UInt64, time_unix_nano UInt64"
-_PLACE = f"{_TIMES}, attributes {ATTRIBUTES}, flags UInt32"
-_NUMBER = "as_double Float64, as_int Int64"
-_EXEMPLARS = (
-    f"exemplars Array(Tuple(filtered_attributes {ATTRIBUTES}, time_unix_nano UInt64,"
-    f" span_id String, trace_id String,"
-    f" value Enum8('none' = 0, 'as_double' = 3, 'as_int' = 6), {_NUMBER}))"
-)
+def value_text(value: str) -> str:
+    """Return SQL for a value as readable text.
+
+    Strings stay as they are, bytes become base64, lists and maps JSON, missing values ''.
+    """
+    return _text_by_kind(
+        value,
+        DEPTH,
+        string=f"{value}.string_value",
+        data=f"base64Encode({value}.bytes_value)",
+        double=_double(f"{value}.double_value", quote=""),
+        absent="''",
+    )
 
 
-def _present(name: str, number: int) -> str:
-    """Return the columns of an optional number: its presence and its value."""
-    return f"has_{name} Enum8('none' = 0, '{name}' = {number}), {name} Float64"
+def _text_by_kind(
+    value: str, level: int, *, string: str, data: str, double: str, absent: str
+) -> str:
+    texts = {
+        "string_value": string,
+        "int_value": f"toString({value}.int_value)",
+        "bool_value": f"toString({value}.bool_value)",
+        "double_value": double,
+        "bytes_value": data,
+    }
+    if level:
+        each = f"v{level}"
+        pair = f"concat(toJSONString({each}.key), ':', {_json(f'{each}.value', level - 1)})"
+        texts |= {
+            "array_value": _joined(
+                "[", "]", each, _json(each, level - 1), f"{value}.array_value.values"
+            ),
+            "kvlist_value": _joined("{", "}", each, pair, f"{value}.kvlist_value.values"),
+        }
+    branches = [f"{value}.value = '{kind}', {text}" for kind, text in texts.items()]
+    return f"multiIf({', '.join(branches)}, {absent})"
 
 
-_NUMBER_POINT = (
-    f"Tuple({_PLACE}, {_EXEMPLARS},"
-    f" value Enum8('none' = 0, 'as_double' = 4, 'as_int' = 6), {_NUMBER})"
-)
-_HISTOGRAM_POINT = (
-    f"Tuple({_PLACE}, {_EXEMPLARS}, count UInt64, {_present('sum', 5)}, {_present('min', 11)},"
-    f" {_present('max', 12)}, bucket_counts Array(UInt64), explicit_bounds Array(Float64))"
-)
-_BUCKETS = "Tuple(offset Int32, bucket_counts Array(UInt64))"
-_EXPONENTIAL_POINT = (
-    f"Tuple({_PLACE}, {_EXEMPLARS}, count UInt64, {_present('sum', 5)}, {_present('min', 12)},"
-    f" {_present('max', 13)}, scale Int32, zero_count UInt64, zero_threshold Float64,"
-    f" positive {_BUCKETS}, negative {_BUCKETS})"
-)
-_SUMMARY_POINT = (
-    f"Tuple({_PLACE}, count UInt64, sum Float64,"
-    " quantile_values Array(Tuple(quantile Float64, value Float64)))"
-)
-_METRIC = (
-    "Tuple(name String, description String, unit String,"
-    f" gauge Tuple(data_points Array({_NUMBER_POINT})),"
-    f" sum Tuple(data_points Array({_NUMBER_POINT}), aggregation_temporality Int32,"
-    " is_monotonic Bool),"
-    f" histogram Tuple(data_points Array({_HISTOGRAM_POINT}), aggregation_temporality Int32),"
-    f" exponential_histogram Tuple(data_points Array({_EXPONENTIAL_POINT}),"
-    " aggregation_temporality Int32),"
-    f" summary Tuple(data_points Array({_SUMMARY_POINT})))"
-)
+def _double(value: str, *, quote: str) -> str:
+    """Return SQL for a number as text; NaN and infinities have their OTLP/JSON names."""
+    names = [f"'{quote}{name}{quote}'" for name in ("NaN", "Infinity", "-Infinity")]
+    text = f"toString({value})"
+    return f"transform({text}, ['nan', 'inf', '-inf'], [{', '.join(names)}], {text})"
+
+
+def _joined(begin: str, end: str, name: str, each: str, values: str) -> str:
+    """Return SQL for a comma-separated list of texts in brackets."""
+    texts = f"arrayStringConcat(arrayMap({name} -> {each}, {values}), ',')"
+    return f"concat('{begin}', {texts}, '{end}')"
+
+
+def attribute_map(attributes: str) -> str:
+    """Return SQL that converts a list of key-values into the exporter's `Map(String, String)`."""
+    return (
+        f"mapFromArrays(arrayMap(a -> toLowCardinality(a.key), {attributes}),"
+        f" arrayMap(a -> {value_text('a.value')}, {attributes}))"
+    )
+
+
+def attribute_maps(lists: str) -> str:
+    """Return SQL that converts an array of such lists into an array of maps.
+
+    For a small batch, analysing the expression costs more than running it, so a view uses it only
+    once, for all its lists.
+    """
+    return f"arrayMap(attributes -> {attribute_map('attributes')}, {lists})"
+
+
+def _typed(attributes: str) -> str:
+    """Return SQL for name and type of the attributes that are not strings."""
+    pairs = f"arrayMap(a -> (a.key, CAST(a.value.value AS Int8)), {attributes})"
+    return f"arrayFilter(p -> p.2 > 1, {pairs})"
+
+
+def _attribute_types() -> str:
+    """Return SQL for the types of a span's non-string attributes; the numbers are protobuf's."""
+    lists = [
+        _typed("s.attributes"),
+        _typed("rs.resource.attributes"),
+        f"arrayFlatten(arrayMap(e -> {_typed('e.attributes')}, s.events))",
+    ]
+    return f"CAST(arrayConcat({', '.join(lists)}) AS Map(LowCardinality(String), UInt8))"
 
 
 def time(nanoseconds: str) -> str:
@@ -183,14 +150,14 @@ _NO_POINT = {
 }
 """Fields of a point of any type, with their defaults for types without the field."""
 
-_NUMBERS = {
-    "is_int": "p.value = 'as_int'",
-    "as_double": "p.as_double",
-    "as_int": "p.as_int",
-}
+
+def _of_point(*names: str) -> dict[str, str]:
+    return {name: f"p.{name}" for name in names}
+
+
+_NUMBERS = {"is_int": "p.value = 'as_int'", **_of_point("as_double", "as_int")}
 _DISTRIBUTION = {
-    "count": "p.count",
-    **{name: f"p.{name}" for name in ("sum", "min", "max")},
+    **_of_point("count", "sum", "min", "max"),
     **{f"has_{name}": f"p.has_{name} = '{name}'" for name in ("sum", "min", "max")},
 }
 _POINTS_BY_TYPE = {
@@ -202,23 +169,19 @@ _POINTS_BY_TYPE = {
     },
     "histogram": {
         **_DISTRIBUTION,
-        "bucket_counts": "p.bucket_counts",
-        "explicit_bounds": "p.explicit_bounds",
+        **_of_point("bucket_counts", "explicit_bounds"),
         "temporality": "m.histogram.aggregation_temporality",
     },
     "exponential_histogram": {
         **_DISTRIBUTION,
-        "scale": "p.scale",
-        "zero_count": "p.zero_count",
-        "zero_threshold": "p.zero_threshold",
+        **_of_point("scale", "zero_count", "zero_threshold"),
         "positive": "(p.positive.offset, p.positive.bucket_counts)",
         "negative": "(p.negative.offset, p.negative.bucket_counts)",
         "temporality": "m.exponential_histogram.aggregation_temporality",
     },
     "summary": {
         "exemplars": "[]",
-        "count": "p.count",
-        "sum": "p.sum",
+        **_of_point("count", "sum"),
         "quantiles": "arrayMap(q -> q.quantile, p.quantile_values)",
         "quantile_values": "arrayMap(q -> q.value, p.quantile_values)",
     },
@@ -240,8 +203,14 @@ _POINT_FIELDS = ", ".join(
 )
 
 FRAGMENTS = {
-    "otlp_logs_type": _request_type("logs", "log_records", _LOG_RECORD),
-    "otlp_metrics_type": _request_type("metrics", "metrics", _METRIC),
+    "otlp_request_type": column_type(TRACES_SCHEMA),
+    "otlp_logs_type": column_type(LOGS_SCHEMA),
+    "otlp_metrics_type": column_type(METRICS_SCHEMA),
+    "resource_attributes": attribute_map("rs.resource.attributes"),
+    "span_attributes": attribute_map("s.attributes"),
+    "event_attributes": attribute_map("e.attributes"),
+    "link_attributes": attribute_map("l.attributes"),
+    "attribute_types": _attribute_types(),
     "log_maps": attribute_maps("[rl.resource.attributes, sl.scope.attributes, r.attributes]"),
     "log_body": value_text("r.body"),
     "log_time": time("sent_at"),
@@ -260,4 +229,4 @@ FRAGMENTS = {
     "exemplar_span_id": identifier("e.span_id", 8),
     "exemplar_trace_id": identifier("e.trace_id", 16),
 }
-"""Values of `$name` in the `.sql` files of logs and metrics."""
+"""Values of `$name` in the `.sql` files."""

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from tracereel_collector.errors import StartupError
-from tracereel_collector.store.migrate import RunsStatements
+from tracereel_collector.store.access import StoreAccess
 
 COLUMNS = (
     *("providers", "model", "valid_from", "input", "output"),
@@ -42,11 +42,7 @@ class Price:
 
 
 def known_prices(own_file: Path | None) -> list[Price]:
-    """Return the built-in prices; the user's file replaces all prices of the models it names.
-
-    Raises:
-        StartupError: a row of the user's file is invalid; the message names it.
-    """
+    """Return the built-in prices; the user's file replaces all prices of the models it names."""
     built_in = resources.files(__package__).joinpath("prices.csv").read_text(encoding="utf-8")
     prices = parse(built_in, name="prices.csv")
     if own_file is None:
@@ -61,11 +57,7 @@ def known_prices(own_file: Path | None) -> list[Price]:
 
 
 def parse(text: str, *, name: str) -> list[Price]:
-    """Parse a price file into one price per row and provider.
-
-    Raises:
-        StartupError: a row is invalid.
-    """
+    """Parse a price file into one price per row and provider."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines or tuple(lines[0].split(",")) != COLUMNS:
         raise StartupError(f"{name}: expected the columns {','.join(COLUMNS)}")
@@ -105,7 +97,7 @@ def _dollars(text: str) -> float:
     return value
 
 
-def load_prices(store: RunsStatements, prices: list[Price]) -> bool:
+def load_prices(store: StoreAccess, prices: list[Price]) -> bool:
     """Store a price table unless it is current; return whether it changed."""
     digest = hashlib.sha256(repr(prices).encode()).hexdigest()[:32]
     rows = store.rows("SELECT max(Revision), argMax(Digest, Revision) FROM model_prices")

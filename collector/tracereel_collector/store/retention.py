@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from tracereel_collector.runtime.clock import Dating
-from tracereel_collector.store.shards import SHARDED, Shards
+from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
 from tracereel_collector.store.tab_separated import rows_of
 
@@ -18,22 +19,6 @@ UNDATED: Final = (
     ("span_names", "TenantId", "toDate(LastAt)"),
 )
 """Small tables without daily partitions: name, tenant column, day of a row."""
-
-
-class Keeps(Protocol):
-    """Store interface that retention uses."""
-
-    def rows(self, statement: str, /) -> list[tuple[str, ...]]:
-        """Run a query and return its rows as text."""
-        ...
-
-    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; return the response's bytes in a ClickHouse format."""
-        ...
-
-    def change(self, statement: str, parameters: Mapping[str, Any], /) -> None:
-        """Run a bound statement that changes rows; return when it is applied."""
-        ...
 
 
 class RetentionPolicy(msgspec.Struct, array_like=True, frozen=True):
@@ -74,23 +59,13 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Table whose rows have a tenant and a day."""
-
-    table: str
-    """Table to read, which covers all shards."""
-    changed: str
-    """Table as named in a statement that changes rows, on all shards of a cluster."""
-    tenant: str
-    day: str
-
-
-@dataclass(frozen=True, slots=True)
 class Expired:
     """Expired rows of one table."""
 
     table: str
+    """Table to read, which covers all shards."""
     changed: str
+    """Table as named in a statement that changes rows."""
     where: str
     parameters: Mapping[str, Any]
     partitions: Mapping[str, int]
@@ -102,48 +77,36 @@ class Expired:
         return sum(self.partitions.values())
 
 
-def rules_of(store: Keeps) -> list[RetentionPolicy]:
+def rules_of(store: StoreAccess) -> list[RetentionPolicy]:
     """Return the current rules, ordered by tenant."""
     answer = store.select(query("retention_rules"), {}, fmt="JSONCompactEachRow")
     return msgspec.json.Decoder(RetentionPolicy, strict=False).decode_lines(answer)
 
 
-def set_rule(store: Keeps, tenant: str, days: int | None, *, by: str, now_unix_nano: int) -> None:
+def set_rule(
+    store: StoreAccess, tenant: str, days: int | None, *, by: str, now_unix_nano: int
+) -> None:
     """Set a tenant's retention in days; 0 is for ever, None restores the default."""
     store.change(
         query("set_retention"), {"tenant": tenant, "days": days, "by": by, "now": now_unix_nano}
     )
 
 
-def oldest_day(store: Keeps, tenant: str) -> str | None:
+def oldest_day(store: StoreAccess, tenant: str) -> str | None:
     """Return the arrival day of the oldest event or span; None if there is none."""
     found = store.select(query("oldest_day"), {"tenant": tenant}, fmt="TabSeparated").decode()
     return None if found.strip() in ("", "\\N") else found.strip()
 
 
-def kept_tables(daily: Iterable[tuple[str, ...]], sharded: Iterable[tuple[str, ...]]) -> list[Kept]:
-    """Return the tables with daily partitions and the undated ones.
-
-    On a cluster each shard has the rows in a local table, and changes apply to all shards.
-    """
-    shards = Shards.of(sharded)
-    return [
-        Kept(name, shards.changed(name), tenant, day)
-        for name, tenant, day in (
-            *((shards.name(table), tenant, day) for table, tenant, day in daily),
-            *UNDATED,
-        )
-    ]
-
-
-def expired(store: Keeps, limits: Limits, dating: Dating) -> Iterator[Expired]:
+def expired(store: StoreAccess, limits: Limits, dating: Dating) -> Iterator[Expired]:
     """Yield the expired rows, table by table."""
     groups = list(limits.groups())
     if not groups:
         return
-    daily, sharded = store.rows(query("daily_tables")), store.rows(SHARDED)
-    for kept in kept_tables(daily, sharded):
-        table, tenant, day = kept.table, kept.tenant, kept.day
+    # On a cluster each shard has the rows in a local table, and changes apply to all shards.
+    shards = Shards.of(store)
+    daily = [(shards.name(table), *rest) for table, *rest in store.rows(query("daily_tables"))]
+    for table, tenant, day in (*daily, *UNDATED):
         conditions: list[str] = []
         parameters: dict[str, Any] = {}
         for number, (first_kept, tenants, are_meant) in enumerate(groups):
@@ -160,10 +123,10 @@ def expired(store: Keeps, limits: Limits, dating: Dating) -> Iterator[Expired]:
             fmt="TabSeparated",
         )
         if partitions := {name: int(rows) for name, rows in rows_of(answer)}:
-            yield Expired(table, kept.changed, where, parameters, partitions)
+            yield Expired(table, shards.changed(table), where, parameters, partitions)
 
 
-def whole_partitions(store: Keeps, found: Expired) -> list[str]:
+def whole_partitions(store: StoreAccess, found: Expired) -> list[str]:
     """Return the partitions that contain only expired rows."""
     answer = store.select(
         f"SELECT _partition_id FROM `{found.table}` WHERE _partition_id IN {{found:Array(String)}}"
@@ -174,13 +137,13 @@ def whole_partitions(store: Keeps, found: Expired) -> list[str]:
     return answer.decode().split()
 
 
-def drop_partitions(store: Keeps, found: Expired, partitions: list[str]) -> None:
+def drop_partitions(store: StoreAccess, found: Expired, partitions: list[str]) -> None:
     """Drop whole partitions, which is cheap."""
     each = ", ".join(f"DROP PARTITION ID '{_checked(name)}'" for name in partitions)
     store.change(f"ALTER TABLE {found.changed} {each}", {})
 
 
-def delete_rows(store: Keeps, found: Expired, partitions: Iterable[str]) -> None:
+def delete_rows(store: StoreAccess, found: Expired, partitions: Iterable[str]) -> None:
     """Delete rows from partitions with other rows, which rewrites the partitions."""
     each = ", ".join(
         f"DELETE IN PARTITION ID '{_checked(name)}' WHERE {found.where}" for name in partitions

@@ -1,20 +1,59 @@
 """SQL of the per-minute rollup of agents; its sums can be subtracted again on deletion."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from tracereel import semconv
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
 from tracereel_collector.store.rollup_costs import UNPRICED_COLUMNS, UNPRICED_OF_SPANS
-from tracereel_collector.store.rollups import CLOSING, FROM_OTLP, in_reach, nano_usd
+from tracereel_collector.store.rollups import CLOSING, in_reach, nano_usd
+from tracereel_collector.store.template import rendered
 
 STEPS_PER_OCTAVE: Final = 8
 """Duration buckets per factor of two. Each is 2^(1/8) times the last: percentiles are within 5 %."""
 
-_FAILED_AGENT = f"toInt64(event_type = '{semconv.EXECUTION_FAILED}')"
 _IS_CALL = f"event_type = '{semconv.LLM_CALLED}'"
 _ENDS = f"event_type IN {CLOSING!r}"
 _SPAN_AGENT, _SPAN_CALL = "CallKind = 'agent'", f"CallKind IN {DIRECT_KINDS!r}"
 _SPAN_MODEL = "if(ModelServed = '', ModelRequested, ModelServed)"
+_DURATION = "agent_events.duration_ms"
+
+
+class _AgentSum(NamedTuple):
+    """Column of the rollup: type, SQL over events, SQL over spans, comment."""
+
+    kind: str
+    events: str
+    spans: str
+    comment: str
+
+    @property
+    def function(self) -> str:
+        return "sumMap" if self.kind.startswith("Map") else "sum"
+
+
+def _number(comment: str, events: str, spans: str = "toInt64(0)") -> _AgentSum:
+    return _AgentSum("Int64", events, spans, comment)
+
+
+def _count(comment: str, event_type: str, spans: str = "") -> _AgentSum:
+    """Count the events of a type, and the spans for which a condition holds."""
+    counted = f"sum(toInt64(event_type = '{event_type}'))"
+    return _number(comment, counted, f"sum(toInt64({spans}))" if spans else "toInt64(0)")
+
+
+def _counts(
+    comment: str, key_type: str, events: tuple[str, str], spans: tuple[str, str] | None = None
+) -> _AgentSum:
+    """Count by key; events and spans have a key and a condition each."""
+    kind = f"Map({key_type}, Int64)"
+    empty = f"CAST(map(), '{kind}')"
+
+    def counted(key: str, applies: str) -> str:
+        if key_type == "String":
+            key = f"toString(left({key}, 256))"
+        return f"sumMap(if({applies}, CAST(map({key}, toInt64(1)), '{kind}'), {empty}))"
+
+    return _AgentSum(kind, counted(*events), counted(*spans) if spans else empty, comment)
 
 
 def _bucket(milliseconds: str) -> str:
@@ -22,198 +61,114 @@ def _bucket(milliseconds: str) -> str:
     return f"toInt16(ceil(log2(greatest(toFloat64({milliseconds}), 0.001)) * {STEPS_PER_OCTAVE}))"
 
 
-def _counts(key: str, key_type: str, applies: str) -> str:
-    """Return SQL that counts each key among the rows for which a condition holds."""
-    kind = f"Map({key_type}, Int64)"
-    return f"sumMap(if({applies}, CAST(map({key}, toInt64(1)), '{kind}'), CAST(map(), '{kind}')))"
-
-
-_AGENT_SUMS: Final[dict[str, tuple[str, str, str, str]]] = {
-    "started": (
-        "Int64",
-        f"sum(toInt64(event_type = '{semconv.EXECUTION_STARTED}'))",
-        f"sum(toInt64({_SPAN_AGENT}))",
-        "executions begun",
-    ),
-    "succeeded": (
-        "Int64",
-        f"sum(toInt64(event_type = '{semconv.EXECUTION_COMPLETED}'))",
-        f"sum(toInt64({_SPAN_AGENT} AND StatusCode != 'Error'))",
+_AGENT_SUMS: Final = {
+    "started": _count("executions begun", semconv.EXECUTION_STARTED, _SPAN_AGENT),
+    "succeeded": _count(
         "executions that ended well",
+        semconv.EXECUTION_COMPLETED,
+        f"{_SPAN_AGENT} AND StatusCode != 'Error'",
     ),
-    "failed": (
-        "Int64",
-        f"sum({_FAILED_AGENT})",
-        f"sum(toInt64({_SPAN_AGENT} AND StatusCode = 'Error'))",
+    "failed": _count(
         "executions that failed",
+        semconv.EXECUTION_FAILED,
+        f"{_SPAN_AGENT} AND StatusCode = 'Error'",
     ),
-    "cancelled": (
-        "Int64",
-        f"sum(toInt64(event_type = '{semconv.EXECUTION_CANCELLED}'))",
-        "toInt64(0)",
-        "executions stopped from outside",
+    "cancelled": _count("executions stopped from outside", semconv.EXECUTION_CANCELLED),
+    "retries": _count(
+        "attempts that failed and were to be followed by another", semconv.RETRY_ATTEMPTED
     ),
-    "retries": (
-        "Int64",
-        f"sum(toInt64(event_type = '{semconv.RETRY_ATTEMPTED}'))",
-        "toInt64(0)",
-        "attempts that failed and were to be followed by another",
+    "fallbacks": _count(
+        "times that another agent took over from this one", semconv.FALLBACK_TRIGGERED
     ),
-    "fallbacks": (
-        "Int64",
-        f"sum(toInt64(event_type = '{semconv.FALLBACK_TRIGGERED}'))",
-        "toInt64(0)",
-        "times that another agent took over from this one",
-    ),
-    "decisions": (
-        "Int64",
-        f"sum(toInt64(event_type = '{semconv.DECISION_RECORDED}'))",
-        "toInt64(0)",
-        "decisions written down",
-    ),
-    "model_calls": (
-        "Int64",
-        f"sum(toInt64({_IS_CALL}))",
-        f"sum(toInt64({_SPAN_CALL}))",
-        "calls of models",
-    ),
-    "tool_calls": (
-        "Int64",
-        f"sum(toInt64(event_type = '{semconv.TOOL_CALLED}'))",
-        "sum(toInt64(CallKind = 'tool'))",
-        "calls of tools",
-    ),
-    "call_tokens": (
-        "Int64",
+    "decisions": _count("decisions written down", semconv.DECISION_RECORDED),
+    "model_calls": _count("calls of models", semconv.LLM_CALLED, _SPAN_CALL),
+    "tool_calls": _count("calls of tools", semconv.TOOL_CALLED, "CallKind = 'tool'"),
+    "call_tokens": _number(
+        "tokens of model calls",
         f"sumIf(toInt64(ifNull(llm_tokens_used, 0)), {_IS_CALL})",
         "sum(toInt64(ifNull(TotalTokens, 0)))",
-        "tokens of model calls",
     ),
-    "execution_tokens": (
-        "Int64",
-        f"sumIf(toInt64(ifNull(llm_tokens_used, 0)), {_ENDS})",
-        "toInt64(0)",
+    "execution_tokens": _number(
         "tokens as executions told them; for agents whose calls are not recorded",
+        f"sumIf(toInt64(ifNull(llm_tokens_used, 0)), {_ENDS})",
     ),
-    "call_nano_usd": (
-        "Int64",
-        f"sumIf(nano_usd, {_IS_CALL})",
-        f"sum({nano_usd('CostUsd')})",
-        "cost of model calls",
+    "call_nano_usd": _number(
+        "cost of model calls", f"sumIf(nano_usd, {_IS_CALL})", f"sum({nano_usd('CostUsd')})"
     ),
-    "execution_nano_usd": (
-        "Int64",
-        f"sumIf(nano_usd, {_ENDS})",
-        "toInt64(0)",
-        "cost as executions told it",
-    ),
-    "duration_ms": (
-        "Int64",
-        f"sumIf(toInt64(ifNull(agent_events.duration_ms, 0)), {_ENDS})",
-        f"sumIf(toInt64(intDiv(Duration, 1000000)), {_SPAN_AGENT})",
+    "execution_nano_usd": _number("cost as executions told it", f"sumIf(nano_usd, {_ENDS})"),
+    "duration_ms": _number(
         "of all executions together",
+        f"sumIf(toInt64(ifNull({_DURATION}, 0)), {_ENDS})",
+        f"sumIf(toInt64(intDiv(Duration, 1000000)), {_SPAN_AGENT})",
     ),
-    "durations": (
-        "Map(Int16, Int64)",
-        _counts(
-            _bucket("ifNull(agent_events.duration_ms, 0)"),
-            "Int16",
-            f"{_ENDS} AND isNotNull(agent_events.duration_ms)",
-        ),
-        _counts(_bucket("Duration / 1000000"), "Int16", _SPAN_AGENT),
+    "durations": _counts(
         "executions by duration: n holds those up to 2^(n/8) ms",
+        "Int16",
+        (_bucket(f"ifNull({_DURATION}, 0)"), f"{_ENDS} AND isNotNull({_DURATION})"),
+        (_bucket("Duration / 1000000"), _SPAN_AGENT),
     ),
-    "confidence_ppm": (
-        "Int64",
-        f"sumIf(toInt64(ifNull(confidence, 0) * 1000000), {_ENDS})",
-        "toInt64(0)",
+    "confidence_ppm": _number(
         "all confidences together, in millionths",
+        f"sumIf(toInt64(ifNull(confidence, 0) * 1000000), {_ENDS})",
     ),
-    "confidences": (
-        "Map(Int16, Int64)",
-        _counts(
+    "confidences": _counts(
+        "executions by confidence, in tenths",
+        "Int16",
+        (
             "toInt16(least(floor(ifNull(confidence, 0) * 10), 9))",
-            "Int16",
             f"{_ENDS} AND isNotNull(confidence)",
         ),
-        "CAST(map(), 'Map(Int16, Int64)')",
-        "executions by confidence, in tenths",
     ),
-    "errors": (
-        "Map(String, Int64)",
-        _counts("toString(left(error_type, 256))", "String", "error_type != ''"),
-        _counts("toString(left(ErrorType, 256))", "String", f"ErrorType != '' AND {_SPAN_AGENT}"),
+    "errors": _counts(
         "by type",
+        "String",
+        ("error_type", "error_type != ''"),
+        ("ErrorType", f"ErrorType != '' AND {_SPAN_AGENT}"),
     ),
-    "categories": (
-        "Map(String, Int64)",
-        _counts("toString(left(error_category, 256))", "String", "error_category != ''"),
-        "CAST(map(), 'Map(String, Int64)')",
-        "errors by category",
+    "categories": _counts(
+        "errors by category", "String", ("error_category", "error_category != ''")
     ),
-    "models": (
-        "Map(String, Int64)",
-        _counts("toString(left(llm_model, 256))", "String", f"{_IS_CALL} AND llm_model != ''"),
-        _counts(
-            f"toString(left({_SPAN_MODEL}, 256))", "String", f"{_SPAN_CALL} AND {_SPAN_MODEL} != ''"
-        ),
+    "models": _counts(
         "calls by model",
+        "String",
+        ("llm_model", f"{_IS_CALL} AND llm_model != ''"),
+        (_SPAN_MODEL, f"{_SPAN_CALL} AND {_SPAN_MODEL} != ''"),
     ),
-    "unpriced_tokens": (
+    "unpriced_tokens": _AgentSum(
         "Map(String, Int64)",
         "sumMap(CAST(unpriced, 'Map(String, Int64)'))",
         f"sumMap(CAST({UNPRICED_OF_SPANS}, 'Map(String, Int64)'))",
         "tokens of model calls without a cost: provider, tab, model, tab, kind of token",
     ),
 }
-"""Columns: type, SQL over events, SQL over spans, comment."""
-
-_SPANS_OF_AGENTS = f"{FROM_OTLP} AND AgentName != '' AND ScopeName != 'tracereel'"
-
-
-def _agent_sums(place: int) -> str:
-    return ",\n    ".join(f"{sums[place]} AS {name}" for name, sums in _AGENT_SUMS.items())
 
 
 def _event_sums(where: str = "") -> str:
-    return f"""SELECT
-    tenant,
-    toStartOfMinute({in_reach("timestamp")}) AS minute,
-    agent,
-    toStartOfMonth(ingested_at) AS month,
-    {_agent_sums(1)}
-FROM
-(
-    SELECT
-        * EXCEPT payload,
-        {nano_usd("llm_cost_usd")} AS nano_usd,{UNPRICED_COLUMNS}
-        if(agent_name = '', JSONExtractString(
-            if(event_type = '{semconv.FALLBACK_TRIGGERED}', payload, ''), 'primary_agent'),
-            toString(agent_name)) AS agent
-    FROM agent_events{where}
-) AS agent_events
-WHERE agent != '' AND startsWith(event_type, 'agent.')
-GROUP BY tenant, minute, agent, month"""
+    return rendered(
+        "event_agent_sums.sql",
+        moment=in_reach("timestamp"),
+        sums=",\n    ".join(f"{each.events} AS {name}" for name, each in _AGENT_SUMS.items()),
+        nano_usd=nano_usd("llm_cost_usd"),
+        unpriced_columns=UNPRICED_COLUMNS,
+        where=where,
+    )
 
 
 def _span_sums(where: str = "") -> str:
-    return f"""SELECT
-    TenantId AS tenant,
-    toStartOfMinute({in_reach("Timestamp")}) AS minute,
-    AgentName AS agent,
-    toStartOfMonth(IngestedAt) AS month,
-    {_agent_sums(2)}
-FROM otel_spans
-WHERE {_SPANS_OF_AGENTS}{where}
-GROUP BY tenant, minute, agent, month"""
+    return rendered(
+        "span_agent_sums.sql",
+        moment=in_reach("Timestamp"),
+        sums=",\n    ".join(f"{each.spans} AS {name}" for name, each in _AGENT_SUMS.items()),
+        where=where,
+    )
 
 
 def _subtracted(sums: str) -> str:
     taken = ", ".join(
         f"mapApply((k, v) -> (k, -v), a.{name}) AS {name}"
-        if kind.startswith("Map")
+        if each.function == "sumMap"
         else f"-a.{name} AS {name}"
-        for name, (kind, *_) in _AGENT_SUMS.items()
+        for name, each in _AGENT_SUMS.items()
     )
     return (
         f"INSERT INTO agent_minutes SELECT tenant, minute, agent, month, {taken} FROM ({sums}) AS a"
@@ -234,13 +189,12 @@ FRAGMENTS: Final = {
     "event_agent_sums": _event_sums(),
     "span_agent_sums": _span_sums(),
     "agent_sum_definitions": ",\n    ".join(
-        f"{name} SimpleAggregateFunction({'sumMap' if kind.startswith('Map') else 'sum'}, {kind})"
-        f" COMMENT '{comment}' CODEC(ZSTD(1))"
-        for name, (kind, _, _, comment) in _AGENT_SUMS.items()
+        f"{name} SimpleAggregateFunction({each.function}, {each.kind})"
+        f" COMMENT '{each.comment}' CODEC(ZSTD(1))"
+        for name, each in _AGENT_SUMS.items()
     ),
     "agent_sums_again": ",\n    ".join(
-        f"{'sumMap' if kind.startswith('Map') else 'sum'}(agent_minutes.{name}) AS {name}"
-        for name, (kind, *_) in _AGENT_SUMS.items()
+        f"{each.function}(agent_minutes.{name}) AS {name}" for name, each in _AGENT_SUMS.items()
     ),
 }
 """Values of `$name` in the `.sql` files."""

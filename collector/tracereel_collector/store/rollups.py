@@ -8,6 +8,7 @@ from typing import Final
 from tracereel import semconv
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
 from tracereel_collector.store.rollup_costs import NO_TOKENS, UNPRICED_COLUMNS, UNPRICED_OF_SPANS
+from tracereel_collector.store.template import rendered
 
 TAG_KINDS: Final = (
     *("agent", "pipeline", "model", "provider", "service", "session", "user"),
@@ -17,15 +18,10 @@ TAG_KINDS: Final = (
 MAX_TAG: Final = 256
 MAX_PROMPT: Final = 300
 
-CLOSING = (
-    semconv.EXECUTION_COMPLETED,
-    semconv.EXECUTION_FAILED,
-    semconv.EXECUTION_CANCELLED,
-)
-FROM_OTLP = "Source = 'otlp'"
+CLOSING = (semconv.EXECUTION_COMPLETED, semconv.EXECUTION_FAILED, semconv.EXECUTION_CANCELLED)
 
 
-def _tags(values: dict[str, str]) -> str:
+def _tags(**values: str) -> str:
     made = ", ".join(
         f"if({value} = '', '', concat('{kind}:', left({value}, {MAX_TAG})))"
         for kind, value in values.items()
@@ -53,132 +49,50 @@ def in_reach(time: str) -> str:
     return f"toDateTime(greatest(0, least({seconds}, 4294967295)), 'UTC')"
 
 
-_EVENT_SUMMARIES: Final = f"""SELECT
-    tenant,
-    toStartOfHour({in_reach("timestamp")}) AS hour,
-    trace_id,
-    toDate(ingested_at) AS day,
-    min(timestamp) AS started,
-    max(timestamp) AS ended,
-    max(if(event_type IN ('{semconv.PIPELINE_STARTED}', '{semconv.EXECUTION_STARTED}'),
-        concat(if(event_type = '{semconv.PIPELINE_STARTED}', '2', '1'), {
-    _clock("hlc", earliest=True)
-},
-            if(pipeline_type = '', agent_name, pipeline_type), '\\t', prompt), '')) AS opening,
-    max(if(event_type IN ('{semconv.PIPELINE_COMPLETED}', {", ".join(map(repr, CLOSING))}),
-        concat(if(event_type = '{semconv.PIPELINE_COMPLETED}', '2', '1'), {
-    _clock("hlc", earliest=False)
-},
-            status), '')) AS closing,
-    sum(toInt64(event_type = '{semconv.PIPELINE_STARTED}')
-        - toInt64(event_type = '{semconv.PIPELINE_COMPLETED}')) AS pipelines_open,
-    sum(toInt64(event_type = '{semconv.EXECUTION_STARTED}')
-        - toInt64(event_type IN {CLOSING!r})) AS executions_open,
-    count() AS events,
-    toUInt64(0) AS spans,
-    countIf(event_type = '{semconv.EXECUTION_FAILED}') AS errors,
-    countIf(event_type = '{semconv.RETRY_ATTEMPTED}') AS retries,
-    countIf(event_type = '{semconv.FALLBACK_TRIGGERED}') AS fallbacks,
-    countIf(event_type = '{semconv.DECISION_RECORDED}') AS decisions,
-    countIf(event_type = '{semconv.LLM_CALLED}') AS model_calls,
-    countIf(event_type = '{semconv.TOOL_CALLED}') AS tool_calls,
-    sumIf(ifNull(llm_tokens_used, 0), event_type = '{semconv.LLM_CALLED}') AS call_tokens,
-    sumIf(ifNull(llm_tokens_used, 0), event_type IN {CLOSING!r}) AS execution_tokens,
-    toUInt64(0) AS span_tokens,
-    sumIf(nano_usd, event_type = '{semconv.LLM_CALLED}') AS call_nano_usd,
-    sumIf(nano_usd, event_type IN {CLOSING!r}) AS execution_nano_usd,
-    toInt64(0) AS span_nano_usd,
-    min(ifNull(agent_events.confidence, 2)) AS confidence,
-    max(agent_events.parent_trace_id) AS parent_trace_id,
-    groupUniqArrayArray(16)(if(span_id = '' OR otel_trace_id = trace_id, [], [otel_trace_id]))
-        AS otel_trace_ids,
-    {
-    _tags(
-        {
-            "agent": "agent_name",
-            "pipeline": "pipeline_type",
-            "model": "llm_model",
-            "provider": "llm_provider",
-            "service": "service",
-            "session": "session_id",
-            "user": "user_id",
-            "error": "error_type",
-            "category": "error_category",
-            "code": "error_code",
-            "emitter": "emitter_id",
-        }
-    )
-} AS tags,
-    sumMap(unpriced) AS call_unpriced,
-    {NO_TOKENS} AS span_unpriced
-FROM
-(
-    SELECT
-        * EXCEPT payload,
-        {nano_usd("llm_cost_usd")} AS nano_usd,{UNPRICED_COLUMNS}
-        left(multiIf(
-            event_type = '{semconv.PIPELINE_STARTED}', JSONExtractString(payload, 'user_prompt'),
-            event_type = '{semconv.EXECUTION_STARTED}', JSONExtractString(payload, 'input_summary'),
-            ''), {MAX_PROMPT}) AS prompt
-    FROM agent_events
-) AS agent_events
-GROUP BY tenant, hour, trace_id, day"""
-
-
-_SPAN_SUMMARIES: Final = f"""SELECT
-    TenantId AS tenant,
-    toStartOfHour({in_reach("Timestamp")}) AS hour,
-    TraceId AS trace_id,
-    toDate(IngestedAt) AS day,
-    toDateTime64(min(Timestamp), 9, 'UTC') AS started,
-    fromUnixTimestamp64Nano(max(toUnixTimestamp64Nano(Timestamp) + toInt64(Duration)), 'UTC') AS ended,
-    max(if(ParentSpanId = '', concat('0', {
-    _clock("toUnixTimestamp64Nano(Timestamp)", earliest=True)
-},
-        SpanName, '\\t'), '')) AS opening,
-    max(if(ParentSpanId = '', concat('0', {
-    _clock("toUnixTimestamp64Nano(Timestamp)", earliest=False)
-},
-        if(StatusCode = 'Error', 'failed', 'success')), '')) AS closing,
-    toInt64(0) AS pipelines_open,
-    toInt64(0) AS executions_open,
-    toUInt64(0) AS events,
-    count() AS spans,
-    countIf(StatusCode = 'Error') AS errors,
-    toUInt64(0) AS retries,
-    toUInt64(0) AS fallbacks,
-    toUInt64(0) AS decisions,
-    countIf(CallKind IN {DIRECT_KINDS!r}) AS model_calls,
-    countIf(CallKind = 'tool') AS tool_calls,
-    toUInt64(0) AS call_tokens,
-    toUInt64(0) AS execution_tokens,
-    sum(ifNull(TotalTokens, 0)) AS span_tokens,
-    toInt64(0) AS call_nano_usd,
-    toInt64(0) AS execution_nano_usd,
-    sum({nano_usd("CostUsd")}) AS span_nano_usd,
-    toFloat64(2) AS confidence,
-    '' AS parent_trace_id,
-    CAST([], 'Array(String)') AS otel_trace_ids,
-    {
-    _tags(
-        {
-            "agent": "AgentName",
-            "pipeline": "WorkflowName",
-            "model": "if(ModelServed = '', ModelRequested, ModelServed)",
-            "provider": "Provider",
-            "service": "ServiceName",
-            "session": "SessionId",
-            "user": "UserId",
-            "error": "ErrorType",
-        }
-    )
-} AS tags,
-    {NO_TOKENS} AS call_unpriced,
-    sumMap({UNPRICED_OF_SPANS}) AS span_unpriced
-FROM otel_spans
-WHERE {FROM_OTLP}
-GROUP BY tenant, hour, trace_id, day"""
-
-
-FRAGMENTS: Final = {"event_summaries": _EVENT_SUMMARIES, "span_summaries": _SPAN_SUMMARIES}
+FRAGMENTS: Final = {
+    "event_summaries": rendered(
+        "event_summaries.sql",
+        moment=in_reach("timestamp"),
+        earliest=_clock("hlc", earliest=True),
+        latest=_clock("hlc", earliest=False),
+        closing=CLOSING,
+        tags=_tags(
+            agent="agent_name",
+            pipeline="pipeline_type",
+            model="llm_model",
+            provider="llm_provider",
+            service="service",
+            session="session_id",
+            user="user_id",
+            error="error_type",
+            category="error_category",
+            code="error_code",
+            emitter="emitter_id",
+        ),
+        no_tokens=NO_TOKENS,
+        nano_usd=nano_usd("llm_cost_usd"),
+        unpriced_columns=UNPRICED_COLUMNS,
+        max_prompt=MAX_PROMPT,
+    ),
+    "span_summaries": rendered(
+        "span_summaries.sql",
+        moment=in_reach("Timestamp"),
+        earliest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=True),
+        latest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=False),
+        direct_kinds=DIRECT_KINDS,
+        nano_usd=nano_usd("CostUsd"),
+        tags=_tags(
+            agent="AgentName",
+            pipeline="WorkflowName",
+            model="if(ModelServed = '', ModelRequested, ModelServed)",
+            provider="Provider",
+            service="ServiceName",
+            session="SessionId",
+            user="UserId",
+            error="ErrorType",
+        ),
+        no_tokens=NO_TOKENS,
+        unpriced=UNPRICED_OF_SPANS,
+    ),
+}
 """Values of `$name` in the `.sql` files."""

@@ -1,8 +1,9 @@
 """Names of sharded tables. On a cluster, rows are in local tables."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tracereel_collector.store.access import StoreAccess
 from tracereel_collector.store.sql import query
 
 
@@ -16,9 +17,9 @@ class Shards:
     """Table expression for changes on all shards, by distributed table."""
 
     @classmethod
-    def of(cls, sharded: Iterable[tuple[str, ...]]) -> "Shards":
-        """Build from the rows of `sharded_tables.sql`."""
-        found = list(sharded)
+    def of(cls, store: StoreAccess) -> "Shards":
+        """Read the sharded tables of a store."""
+        found = store.rows(query("sharded_tables"))
         return cls(
             {local: name for name, local, _ in found},
             {name: f"`{local}` ON CLUSTER `{cluster}`" for name, local, cluster in found},
@@ -31,7 +32,3 @@ class Shards:
     def changed(self, name: str) -> str:
         """Return the table as named in a statement that changes rows, on all shards."""
         return self._places.get(name, f"`{name}`")
-
-
-SHARDED = query("sharded_tables")
-"""Query for the sharded tables."""

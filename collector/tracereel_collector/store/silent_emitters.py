@@ -7,8 +7,9 @@ from typing import Final
 import msgspec
 
 from tracereel_collector.runtime.clock import Dating
-from tracereel_collector.store.retention import Keeps, but_not
-from tracereel_collector.store.shards import SHARDED, Shards
+from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.retention import but_not
+from tracereel_collector.store.shards import Shards
 
 SILENT_DAYS: Final = 90
 MAX_IDS: Final = 5_000
@@ -17,7 +18,7 @@ _TABLES: Final = (("emitters", "received_at"), ("emitter_numbers", "heard_at"))
 _IDS = msgspec.json.Decoder(tuple[str, list[str]])
 
 
-def silent_emitters(store: Keeps, dating: Dating) -> Iterator[tuple[str, str, list[str]]]:
+def silent_emitters(store: StoreAccess, dating: Dating) -> Iterator[tuple[str, str, list[str]]]:
     """Yield table, tenant and ids of emitters that have been silent too long."""
     first_kept = dating.today - timedelta(days=SILENT_DAYS)
     for table, at in _TABLES:
@@ -34,11 +35,10 @@ def silent_emitters(store: Keeps, dating: Dating) -> Iterator[tuple[str, str, li
             yield table, tenant, ids
 
 
-def forget_emitters(store: Keeps, table: str, tenant: str, ids: list[str]) -> None:
+def forget_emitters(store: StoreAccess, table: str, tenant: str, ids: list[str]) -> None:
     """Delete the rows of some emitters."""
-    shards = Shards.of(store.rows(SHARDED))
     store.change(
-        f"ALTER TABLE {shards.changed(table)} DELETE"
+        f"ALTER TABLE {Shards.of(store).changed(table)} DELETE"
         " WHERE tenant = {tenant:String} AND emitter_id IN {ids:Array(String)}",
         {"tenant": tenant, "ids": ids},
     )

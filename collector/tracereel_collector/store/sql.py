@@ -8,14 +8,8 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from string import Template
 
-from tracereel_collector.store import (
-    otlp_signals,
-    rollup_agents,
-    rollup_texts,
-    rollups,
-)
+from tracereel_collector.store import otlp_signals, rollup_agents, rollup_texts, rollups
 from tracereel_collector.store.dialects import columns, content, own, own_columns
-from tracereel_collector.store.otlp_types import FRAGMENTS
 
 MERGE_TREE_SETTINGS = (
     "non_replicated_deduplication_window = 10000, fsync_after_insert = 1, fsync_part_directory = 1,"
@@ -25,7 +19,6 @@ MERGE_TREE_SETTINGS = (
 """Settings that keep tokens and make inserts and merges survive a power cut."""
 
 _VALUES = {
-    **FRAGMENTS,
     **otlp_signals.FRAGMENTS,
     **columns.FRAGMENTS,
     **content.FRAGMENTS,

@@ -2,21 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
+from tracereel_collector.store.access import StoreAccess
 from tracereel_collector.store.sql import query
-
-
-class Reads(Protocol):
-    """Store interface that counting uses."""
-
-    def rows(self, statement: str, /) -> list[tuple[str, ...]]:
-        """Run a query and return its rows as text."""
-        ...
-
-    def select(self, statement: str, parameters: Mapping[str, Any], /, *, fmt: str) -> bytes:
-        """Run a bound query; return the response's bytes in a ClickHouse format."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +22,17 @@ class Table:
         return f"`{self.name}`" if plain else f"`{self.name}` FINAL"
 
 
-def stored_tables(store: Reads) -> list[Table]:
+def stored_tables(store: StoreAccess) -> list[Table]:
     """Return all tables, ordered by name."""
     return [Table(*row) for row in store.rows(query("stored_tables"))]
 
 
-def count_all(store: Reads) -> dict[str, int]:
+def count_all(store: StoreAccess) -> dict[str, int]:
     """Return the number of rows by table."""
     return {table.name: count(store, table) for table in stored_tables(store)}
 
 
-def count(store: Reads, table: Table) -> int:
+def count(store: StoreAccess, table: Table) -> int:
     """Return the number of rows of a table."""
     return int(store.select(f"SELECT count() FROM {table.source}", {}, fmt="TabSeparated"))
 
@@ -60,6 +48,6 @@ def wrong_counts(
     }
 
 
-def stored_bytes(store: Reads) -> int:
+def stored_bytes(store: StoreAccess) -> int:
     """Return the bytes that all tables take on disk."""
     return int(store.rows(query("stored_bytes"))[0][0])

@@ -41,12 +41,7 @@ class UserSqlResult:
     closed: bool = field(default=False, init=False)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of the result.
-
-        Raises:
-            StatementError: the result exceeds `max_bytes`.
-            StoreUnavailableError: the connection broke.
-        """
+        """Yield the bytes of the result."""
         left = self.max_bytes
         try:
             for chunk in self.response.stream(CHUNK):

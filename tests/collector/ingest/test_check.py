@@ -145,7 +145,7 @@ def test_of_very_many_refusals_the_first_are_explained_and_all_counted():
     checked = door.check([b"1"] * 5_000, tenant="default")
 
     assert len(checked.rejected) == 1_000
-    assert checked.refused == 5_000
+    assert checked.reasons.total() == 5_000
 
 
 def test_rejection_of_invalid_json_names_the_event_id_if_readable():
@@ -193,7 +193,7 @@ def test_event_of_another_tenant_is_rejected_and_counted_separately(claimed):
     checked = door.check(lines, tenant="default")
 
     assert checked.lines == [lines[1]]
-    assert (checked.refused, checked.misclaimed) == (1, 1)
+    assert (checked.reasons.total(), checked.reasons["tenant_claim"]) == (1, 1)
     assert "another tenant" in checked.rejected[0].reason
 
 

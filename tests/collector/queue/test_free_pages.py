@@ -1,13 +1,11 @@
 """The queue file shrinks in small steps and keeps no deleted text."""
 
 import os
-import sqlite3
 from itertools import pairwise
 
 import pytest
 
 from tests.support import disk
-from tracereel_collector.errors import QueueUnavailableError
 from tracereel_collector.model import Body, Kind, Marks
 from tracereel_collector.queue import free_pages
 from tracereel_collector.queue.database import PAGE_SIZE
@@ -65,7 +63,7 @@ def leave_free_pages(queue, *, mib, word="word"):
     fill(queue, mib=mib, word=word)
     deliver(queue)
     tidy(queue)
-    queue.erasure._checkpoint("TRUNCATE")
+    queue._read("PRAGMA wal_checkpoint(TRUNCATE)")
     assert free_bytes(queue) > 0.9 * mib * MIB
 
 
@@ -114,12 +112,12 @@ def test_file_shrinks_in_steps_that_are_small(path, open_queue, monkeypatch):
         fill(queue, mib=1, word="last")  # this body stays, at the end of the file
         batch = queue.next_batch(Kind.EVENTS, max_records=30, max_bytes=1 << 30)
         queue.done(batch, stored=batch.records, quarantined=[])
-        queue.erasure._checkpoint("TRUNCATE")
+        queue._read("PRAGMA wal_checkpoint(TRUNCATE)")
         sizes = [path.stat().st_size]
         before = len(watched.log)
         while free_bytes(queue) > 4 * MIB:
             tidy(queue)
-            queue.erasure._checkpoint("PASSIVE")
+            queue._read("PRAGMA wal_checkpoint(PASSIVE)")
             sizes.append(path.stat().st_size)
         log = watched.log[before:]
 
@@ -136,64 +134,3 @@ def test_file_shrinks_in_steps_that_are_small(path, open_queue, monkeypatch):
     assert max(commits) < 3 * MIB
     deliverable = queue.next_batch(Kind.EVENTS, **BIG)
     assert [b'"last"' in each.data for each in queue.bodies_of(deliverable)] == [True]
-
-
-def old_file(path):
-    """Create a queue file of a version that could not shrink."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA auto_vacuum=NONE")
-    connection.execute("VACUUM")
-    connection.execute("CREATE TABLE IF NOT EXISTS overwriting (data BLOB NOT NULL)")
-    assert connection.execute("PRAGMA auto_vacuum").fetchone() == (free_pages.NONE,)
-    connection.close()
-
-
-@pytest.fixture
-def old_queue(path, open_queue):
-    queue = open_queue()
-    fill(queue, mib=3, word="waiting")
-    queue.close()
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA journal_mode=DELETE")
-    connection.close()
-    old_file(path)
-    return path
-
-
-def waiting(queue):
-    batch = queue.next_batch(Kind.EVENTS, **BIG)
-    return [b'"waiting"' in each.data for each in queue.bodies_of(batch)]
-
-
-def test_file_of_an_earlier_version_is_converted_with_what_it_holds(old_queue, open_queue):
-    queue = open_queue()
-
-    assert queue._read("PRAGMA auto_vacuum") == [(free_pages.INCREMENTAL,)]
-    assert queue.damaged_files == []
-    assert waiting(queue) == [True] * 3
-    deliver(queue)
-    purge(queue, "waiting")
-    assert files_with(old_queue, "waiting") == []
-
-
-@needs_disk
-def test_unconvertible_file_works_and_reports_it_on_deletion(old_queue, open_queue):
-    with disk.watched() as watched:
-        failed = []
-
-        def fault(what, file):
-            large = written(watched.log) > MIB
-            if what == "write" and file.endswith("-wal") and large and not failed:
-                failed.append(file)
-                return "short"
-            return None
-
-        watched.fault = fault
-        queue = open_queue()
-
-        assert failed
-        assert queue._read("PRAGMA auto_vacuum") == [(free_pages.NONE,)]
-        assert waiting(queue) == [True] * 3
-        tidy(queue)
-        with pytest.raises(QueueUnavailableError, match="earlier version"):
-            purge(queue, "waiting")

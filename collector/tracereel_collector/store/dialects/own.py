@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tracereel import semconv
+from tracereel_collector.store.template import rendered
 
 MORE_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "attempt": ("tracereel.attempt",),
@@ -115,58 +116,18 @@ _SPAN_NAME: Final = f"""multiIf(
             splitByChar('.', event_type)[2])"""
 
 
-def _untold_spans() -> str:
-    """Return a query on `agent_events` for spans that no single event describes completely."""
-    # Events of one execution share a key; a call has a single event.
-    key = f"""multiIf(
-            has({_list(_PIPELINES)}, event_type), 'pipeline',
-            NOT has({_list(_EXECUTIONS)}, event_type), event_id,
-            execution_id != '', execution_id,
-            concat(request_id, '/', agent_name))"""
-    return f"""SELECT
-    tenant AS TenantId,
-    otel_trace_id AS TraceId,
-    if(span_id != '', span_id, {_span_hash("key")}) AS SpanId,
-    multiIf(span_id != '' OR parent_span_id != '', parent_span_id, key = 'pipeline', '',
-            {_span_hash("'pipeline'")}) AS ParentSpanId,
-    fromUnixTimestamp64Nano(toUnixTimestamp64Nano(timestamp) - toInt64(took)) AS Timestamp,
-    took AS Duration,
-    span_name AS SpanName,
-    if(event_type = '{semconv.LLM_CALLED}', 'Client', 'Internal') AS SpanKind,
-    service AS ServiceName,
-    {_map("pairs.1", "pairs.2")} AS SpanAttributes,
-    if(failed, 'Error', 'Unset') AS StatusCode,
-    if(failed, concat(error_type, if(error_message = '', '', ': '), error_message), '') AS StatusMessage,
-    if(is_open, 'open', 'closed') AS State,
-    emitter_id AS EmitterId,
-    sequence_number AS SequenceNumber,
-    ingested_at AS IngestedAt,
-    payload AS Told
-FROM
-(
-    SELECT
-        tenant, otel_trace_id, trace_id, span_id, parent_span_id, timestamp, event_type, service,
-        emitter_id, sequence_number, ingested_at, error_type, payload, span_name,
-        {_FIELDS} AS fields,
-        {_attributes()} AS pairs,
-        {key} AS key,
-        has({_list(_OPEN)}, event_type) AS is_open,
-        if(is_open, 0, least(ifNull(duration_ms, 0), 31536000000) * 1000000) AS took,
-        status = 'failed' AS failed,
-        JSONExtractString(payload, 'error_message') AS error_message
-    FROM agent_events
-    WHERE event_type IN {_list(_TYPES)}
-        AND (event_type IN {_list(_OPEN)} OR span_id = '' OR span_began = 0)
-)"""
-
-
-def _span_hash(key: str) -> str:
-    return f"left(lower(hex(SHA256(concat(trace_id, '/', {key})))), 16)"
-
-
 FRAGMENTS: Final = {
     "event_fields": _FIELDS,
-    "untold_spans_query": _untold_spans(),
+    "untold_spans_query": rendered(
+        "other_spans.sql",
+        attributes=_map("pairs.1", "pairs.2"),
+        attribute_pairs=_attributes(),
+        fields=_FIELDS,
+        pipelines=_list(_PIPELINES),
+        executions=_list(_EXECUTIONS),
+        opening=_list(_OPEN),
+        types=_list(_TYPES),
+    ),
     "span_name": _SPAN_NAME,
     "own_attribute_pairs": _attributes(),
     "own_attributes": _map("pairs.1", "pairs.2"),

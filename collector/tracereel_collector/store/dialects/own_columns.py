@@ -16,11 +16,11 @@ from tracereel_collector.store.dialects.columns import (
     translation,
 )
 from tracereel_collector.store.dialects.names import SLOTS
+from tracereel_collector.store.template import rendered
 
 _KNOWN: Final = {**semconv.SPAN_ATTRIBUTES, **own.MORE_ATTRIBUTES}
 _IS_CALL: Final = f"event_type = '{semconv.LLM_CALLED}'"
 _CLOSES: Final = "span_id != '' AND span_began > 0 AND span_name != ''"
-_TEXTS: Final = "Map(LowCardinality(String), String)"
 _BASE: Final = (
     *("Timestamp", "TraceId", "SpanId", "ParentSpanId", "TraceState", "SpanName", "SpanKind"),
     *(
@@ -74,69 +74,21 @@ _FIELDS: Final = sorted(
 )
 
 
-def _spans_of_events() -> str:
-    """Return a query on `agent_events` for complete spans, as rows of `otel_spans`."""
-    types = ", ".join(f"{name} String" for name in (*_FIELDS, "error_message", "stack_trace"))
-    said = ",\n        ".join(f"{sql} AS {name}" for name, sql in _SAID.items())
-    return translation(
-        f"""(
-    SELECT
-        fromUnixTimestamp64Nano(span_began) AS Timestamp,
-        otel_trace_id AS TraceId,
-        span_id AS SpanId,
-        parent_span_id AS ParentSpanId,
-        '' AS TraceState,
-        span_name AS SpanName,
-        toLowCardinality(if({_IS_CALL}, 'Client', 'Internal')) AS SpanKind,
-        service AS ServiceName,
-        CAST(map('service.name', service) AS {_TEXTS}) AS ResourceAttributes,
-        'tracereel' AS ScopeName,
-        '' AS ScopeVersion,
-        {own.FRAGMENTS["own_attributes"]} AS SpanAttributes,
-        toUInt64(greatest(span_ended - span_began, 0)) AS Duration,
-        toLowCardinality(if(status = 'failed', 'Error', 'Unset')) AS StatusCode,
-        if(status = 'failed', concat(error_type, if(t.error_message = '', '', ': '), t.error_message), '')
-            AS StatusMessage,
-        if(status = 'failed', [fromUnixTimestamp64Nano(span_ended)], []) AS `Events.Timestamp`,
-        if(status = 'failed', [toLowCardinality('exception')], []) AS `Events.Name`,
-        if(status = 'failed', [CAST(mapFilter((k, v) -> v != '', map(
-            'exception.type', toString(error_type), 'exception.message', t.error_message,
-            'exception.stacktrace', t.stack_trace)) AS {_TEXTS})], []) AS `Events.Attributes`,
-        emptyArrayString() AS `Links.TraceId`,
-        emptyArrayString() AS `Links.SpanId`,
-        emptyArrayString() AS `Links.TraceState`,
-        CAST([] AS Array({_TEXTS})) AS `Links.Attributes`,
-        tenant AS TenantId,
-        sequence_number AS SequenceNumber,
-        toUInt64(0) AS Position,
-        ingested_at AS IngestedAt,
-        toLowCardinality('event') AS Source,
-        CAST(map() AS Map(LowCardinality(String), UInt8)) AS AttributeTypes,
-        payload AS Told,
-        {said}
-    FROM
-    (
-        SELECT *, {own.FRAGMENTS["own_attribute_pairs"]} AS pairs
-        FROM
-        (
-            SELECT
-                tenant, sequence_number, ingested_at, event_type, otel_trace_id, span_id, parent_span_id,
-                service, error_type, status, payload, span_name, span_began, span_ended,
-                JSONExtract(payload, 'Tuple({types})') AS t,
-                {own.FRAGMENTS["event_fields"]} AS fields
-            FROM agent_events
-            WHERE {_CLOSES}
-        )
-    )
-)""",
-        said=True,
-    )
-
+_CLOSED_SPANS: Final = rendered(
+    "closed_spans.sql",
+    attributes=own.FRAGMENTS["own_attributes"],
+    attribute_pairs=own.FRAGMENTS["own_attribute_pairs"],
+    fields=own.FRAGMENTS["event_fields"],
+    types=", ".join(f"{name} String" for name in (*_FIELDS, "error_message", "stack_trace")),
+    said=",\n        ".join(f"{sql} AS {name}" for name, sql in _SAID.items()),
+    closes=_CLOSES,
+)
+"""Complete spans of `agent_events`, as rows of `otel_spans`."""
 
 FRAGMENTS: Final = {
     "span_columns": SPAN_COLUMNS,
     "told_span_columns": _TYPED,
-    "told_spans_query": _spans_of_events(),
+    "told_spans_query": translation(_CLOSED_SPANS, said=True),
     # Planned in every insert: a short form of the columns above for model calls.
     "told_closes": _CLOSES,
     "told_provider": provider_of("llm_provider"),

@@ -1,0 +1,9 @@
+SELECT
+    TenantId AS tenant,
+    toStartOfMinute($moment) AS minute,
+    AgentName AS agent,
+    toStartOfMonth(IngestedAt) AS month,
+    $sums
+FROM otel_spans
+WHERE Source = 'otlp' AND AgentName != '' AND ScopeName != 'tracereel'$where
+GROUP BY tenant, minute, agent, month
