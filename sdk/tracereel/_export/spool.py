@@ -1,4 +1,4 @@
-"""Spool: events wait here on disk until the collector acknowledges them.
+r"""Spool: events wait here on disk until the collector acknowledges them.
 
 Layout, one directory per destination (a hash of endpoint and key), mode 0700, files 0600:
 

@@ -63,7 +63,7 @@ def shortened(value: str, limit: int) -> str:
 
 
 def distinct(name: str, taken: Container[str], numbers: dict[str, int]) -> str:
-    """Return a free name: itself, or with a suffix `'`, `'2`, `'3` …
+    """Return a free name: itself, or with a suffix `'`, `'2`, `'3` and so on.
 
     `numbers` holds the last suffix per name; without it many equal names take quadratic time.
     """

@@ -1,14 +1,11 @@
 """Replacement for the program's recorder during a re-execution."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tracereel import config as _config
 from tracereel._core.recorder import Recorder
 from tracereel._export.shipper import FlushResult
-
-if TYPE_CHECKING:
-    from tracereel._core.context import Execution
 
 _NOWHERE: Final = Path("/nonexistent/tracereel")
 
