@@ -70,13 +70,13 @@ def _each(args: argparse.Namespace, client: Client) -> int:
     for entry_id in ids:
         path = f"{PATH}/{entry_id}"
         answer = (
-            client.transport.ask("POST", f"{path}/retry")
+            client.ask("POST", f"{path}/retry")
             if args.verb == "retry"
-            else client.transport.ask("DELETE", path)
+            else client.ask("DELETE", path)
         )
         if everything and answer.status == HTTPStatus.NOT_FOUND:
             continue  # gone since it was listed
-        client.transport.refuse_failure(answer)
+        client.refuse_failure(answer)
         done += 1
     print(f"{done} {'queued for delivery' if args.verb == 'retry' else 'dropped'}")
     return 0

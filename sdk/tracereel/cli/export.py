@@ -11,7 +11,7 @@ from tracereel.cli.asking import EXIT_NO_ANSWER, add_window, asks_collector, fai
 from tracereel.cli.progress import progress
 from tracereel.cli.terminal import Terminal, clean, harmless_json
 from tracereel.client import Client
-from tracereel.client.keeping import Counting, whole_file
+from tracereel.client.exports import RowCounter, whole_file
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,15 +52,15 @@ def _copy(args: argparse.Namespace, client: Client, *, shown: bool) -> int:
         # Rows on a terminal are their own progress.
         contextlib.nullcontext() if shown else progress("exporting") as bar,
     ):
-        counting = Counting.of(stream, args.format)
+        counter = RowCounter.of(stream, args.format)
         for chunk in stream.chunks():
             out.write(chunk)
-            counting.add(chunk)
+            counter.add(chunk)
             if bar is not None:
-                bar.update(counting.rows, counting.total)
+                bar.update(counter.rows, counter.total)
     if args.output:
-        size = f"{counting.size / 1e6:.1f} MB"
-        print(f"{counting.end()} rows, {size} to {clean(args.output)}", file=sys.stderr)
+        size = f"{counter.size / 1e6:.1f} MB"
+        print(f"{counter.end()} rows, {size} to {clean(args.output)}", file=sys.stderr)
     return 0
 
 
