@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tracereel._runtime.compat import running_loop_or_none
+from tracereel._runtime import compat
 from tracereel.tape.format import Given
 from tracereel.tape.loop_ticks import HOPS
 from tracereel.tape.result_order import Reel
@@ -21,7 +21,6 @@ SLACK: Final = 0.002
 """Seconds by which a timer must precede the next result to run first."""
 LIMIT_SLACK: Final = 0.02
 """The same for timeouts; larger, because the recorded result arrived before the timeout."""
-_LIMITS: Final = frozenset({"_release_waiter", "_on_timeout"})
 PATIENCE: Final = 3600.0
 """Seconds of virtual time that timers may run without any call or result."""
 WORKING: Final = 60
@@ -103,10 +102,10 @@ class Loops:
         """Take control of a loop (default: the running one) until `restore`."""
         if self._over:
             return
-        loop = loop or running_loop_or_none()
+        loop = loop or compat.running_loop_or_none()
         if loop is None:
             return
-        selector = getattr(loop, "_selector", None)
+        selector = compat.selector_of(loop)
         if selector is None:
             self._pump(loop)
             return
@@ -116,32 +115,30 @@ class Loops:
         self._taken[id(loop)] = given, selector
         began = loop.time() - self._clock.elapsed()
         given.time = lambda: began + self._clock.elapsed()
-        given._selector = _Selector(  # noqa: SLF001
-            selector, lambda timeout: self._idle(given, selector, timeout)
-        )
+        idle = _Selector(selector, lambda timeout: self._idle(given, selector, timeout))
+        compat.set_selector(loop, idle)
 
     def reach(self, microseconds: int) -> None:
         """Advance to the recorded start of a call, but not past a timer."""
         ahead = microseconds / 1e6 - self._clock.elapsed()
-        loop: Any = running_loop_or_none()
-        timers = getattr(loop, "_scheduled", None)
-        if timers:
+        loop = compat.running_loop_or_none()
+        if loop is not None and (timer := compat.next_timer(loop)) is not None:
             # The timer was set just before, and a busy machine delayed the recorded call.
-            ahead = min(ahead, timers[0].when() - loop.time() - _TICK)
+            ahead = min(ahead, timer.when() - loop.time() - _TICK)
         self._clock.skip(ahead)
 
     def restore(self) -> None:
         """Return control of all loops permanently."""
         self._over = True
         for loop, selector in self._taken.values():
-            loop._selector = selector  # noqa: SLF001 - asyncio has no public hook
+            compat.set_selector(loop, selector)
             if "time" in vars(loop):
                 del loop.time
         self._taken.clear()
 
     def _idle(self, loop: Any, selector: Any, timeout: float | None) -> Any:
         """Handle an idle loop and return the selector's events; `timeout` `None` means no timer."""
-        if self._reel.free or getattr(loop, "_executor_shutdown_called", False):
+        if self._reel.free or compat.is_joining_threads(loop):
             # Either the tape has nothing left, or the loop waits for its threads to end. Newer
             # Pythons limit that wait and warn about threads that exceed it.
             return selector.select(timeout)
@@ -205,9 +202,8 @@ class Loops:
         """Return whether a result precedes the next timer."""
         if not self._reel.is_ready(given):
             return False  # on the tape another call was made first: the timer leads to it
-        timers = loop._scheduled  # noqa: SLF001
-        timer = timers[0]._callback if timers else None  # noqa: SLF001
-        slack = LIMIT_SLACK if getattr(timer, "__name__", "") in _LIMITS else SLACK
+        timer = compat.next_timer(loop)
+        slack = LIMIT_SLACK if timer is not None and compat.is_timeout(timer) else SLACK
         return timeout > given.at / 1e6 - self._clock.elapsed() - slack
 
     def _elsewhere(self, loop: Any) -> bool:

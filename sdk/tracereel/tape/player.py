@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from tracereel._core.tape_session import Live
+from tracereel._core.tape_session import RUNS, Live, TapeSession
 from tracereel.tape import codec
 from tracereel.tape.differences import differences, ends_alike
 from tracereel.tape.divergence import (
@@ -24,7 +24,6 @@ from tracereel.tape.overrides import Override, Overrides
 from tracereel.tape.payloads import hash_of, pack, same
 from tracereel.tape.result_order import Reel
 from tracereel.tape.serving import Forced, LiveCall, RepeatedCall, RootCall, ServedCall
-from tracereel.tape.sessions import RUNS, PlainSession
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -69,7 +68,7 @@ class _MadeCall:
 
 
 @dataclass(slots=True)
-class Player(PlainSession):
+class Player(TapeSession):
     """Session that serves calls from one tape."""
 
     tape: Tape

@@ -7,7 +7,7 @@ stay in memory and are sent when something fails.
 from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._core import error_details
-from tracereel._core.tape_session import Live
+from tracereel._core.tape_session import RUNS, Live, TapeSession
 from tracereel._runtime import guard
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel.config import Config
@@ -16,7 +16,6 @@ from tracereel.tape import format as tape_format
 from tracereel.tape.codec import EncodedValue, encode
 from tracereel.tape.gate import ResultGate
 from tracereel.tape.run_tape import RunTape, TapeNode
-from tracereel.tape.sessions import RUNS, PlainSession
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -111,7 +110,7 @@ class _RecordedCall(Live, TapeNode):
         tape.give(self, how, taken, turn, waited=waited, chunk=chunk, awaited=awaited)
 
 
-class Recordings(PlainSession):
+class Recordings(TapeSession):
     """Session that runs every call and records it."""
 
     def __init__(self, settings: "header.TapeSettings") -> None:

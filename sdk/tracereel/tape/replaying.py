@@ -20,7 +20,7 @@ from tracereel._core.recorder_overrides import StandIn
 from tracereel.client import Client, ClientError, TraceNotFoundError
 from tracereel.tape import choosing, codec, guards, header, rules
 from tracereel.tape import format as tape_format
-from tracereel.tape.branch import Branch
+from tracereel.tape.branch import Branch, ScopedSession
 from tracereel.tape.divergence import (
     Divergence,
     DivergenceError,
@@ -37,7 +37,6 @@ from tracereel.tape.outcome import outcome, told
 from tracereel.tape.overrides import Override
 from tracereel.tape.player import MODES, Mode, Options, Player
 from tracereel.tape.recording import Recordings
-from tracereel.tape.sessions import Apart
 from tracereel.tape.thread_ownership import Members
 
 _STOPPED: Final = (
@@ -126,7 +125,7 @@ class Replaying:
         self._install(player, is_here)
         members.enter()
         self._members = members
-        self._network.__enter__()
+        self._network.begin()
         if self._freeze:
             started = datetime.fromisoformat(str(tape.header["started"]))
             self._frozen = Freeze(clock, started, tape.tape_id, members)
@@ -160,8 +159,8 @@ class Replaying:
         active = _recorder.active() if self._branch else None
         if active is not None:
             self._borrowed = active, active.tape
-            apart: Any = Apart(self._branched(player, active), active.tape, is_here)
-            active.tape = apart
+            scoped: Any = ScopedSession(self._branched(player, active), active.tape, is_here)
+            active.tape = scoped
             return
         quiet = QuietRecorder.made(content=self._branch)
         quiet.tape = self._branched(player, quiet) if self._branch else player
