@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from tracereel._runtime.sse_parser import MAX_EVENT_BYTES, SseParser
+from tracereel.providers.answers import Answer
 from tracereel.providers.base import (
     UNKNOWN_MODEL,
     Citation,
@@ -17,12 +18,11 @@ from tracereel.providers.base import (
     StreamEvent,
     StreamEventType,
     StreamTimings,
-    ToolCall,
     Usage,
 )
 from tracereel.providers.failures import failure_of
 from tracereel.providers.normalizer import BatchResultNormalizer
-from tracereel.providers.reading import fields_text, json_object
+from tracereel.providers.reading import fields_text
 from tracereel.providers.stop_reasons import canonical_stop_reason
 
 MAX_KEPT_CHARACTERS: Final = 32 * 2**20
@@ -318,30 +318,24 @@ class StreamAdapter:
         self._last = now
         self._token_chunks += 1
 
-    def _said(self, content: str) -> None:
+    def _emit_text(self, content: str) -> None:
         self._token()
         self._emit("content_delta", content=content)
 
-    def _thought(self, reasoning: str) -> None:
+    def _emit_reasoning(self, reasoning: str) -> None:
         self._token()
         self._emit("reasoning_delta", reasoning=reasoning)
 
-    def _called(
-        self, identity: str | None, name: str, given: Any, *, number: int, **more: Any
-    ) -> None:
-        """Emit a complete tool call of a block."""
-        self._block = number
-        arguments, kept = json_object(given)
-        call = ToolCall(
-            id=identity or f"call_0_{number}",
-            name=name,
-            arguments=arguments,
-            arguments_text=kept,
-            **more,
-        )
-        self._emit("tool_call", tool_call=call, is_final=True)
+    def _emit_calls(self, answer: Answer, *, message: int = 0, blocks_before: int = 0) -> None:
+        """Emit the tool calls of a complete message or block."""
+        for piece in answer.pieces:
+            if (call := piece.tool_call) is not None:
+                self._block = blocks_before + piece.block_index
+                identity = call.id or f"call_{message}_{piece.block_index}"
+                call = msgspec.structs.replace(call, id=identity)
+                self._emit("tool_call", tool_call=call, is_final=True)
 
-    def _cited(self, citation: Citation | None) -> None:
+    def _emit_citation(self, citation: Citation | None) -> None:
         if citation is None:
             self._report("a citation says nothing")
         else:

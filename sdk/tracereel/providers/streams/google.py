@@ -162,7 +162,7 @@ class GoogleStreamAdapter(StreamAdapter):
         if whole.fields:
             citations = read_grounding(whole.fields)
             for citation in citations[len(self._sources.get(key, ())) :]:
-                self._cited(citation)
+                self._emit_citation(citation)
             self._sources[key] = citations
 
     def _take_part(self, whole: _Candidate, part: Any) -> None:
@@ -176,9 +176,9 @@ class GoogleStreamAdapter(StreamAdapter):
             whole.add_text(content, is_thought=is_thought, signature=signature, room=self._room)
             self._block = len(whole.parts) - 1
             if content and is_thought:
-                self._thought(content)
+                self._emit_reasoning(content)
             elif content:
-                self._said(content)
+                self._emit_text(content)
             return
         data = as_data(part)
         if not isinstance(data, dict):
@@ -189,10 +189,7 @@ class GoogleStreamAdapter(StreamAdapter):
         self._token()
         answer = Answer("assistant", self.provider)
         read_part(answer, data, self._block)
-        for piece in answer.pieces:
-            if (call := piece.tool_call) is not None:
-                call = msgspec.structs.replace(call, id=call.id or f"call_0_{self._block}")
-                self._emit("tool_call", tool_call=call, is_final=True)
+        self._emit_calls(answer)
 
     def _usage(self) -> Usage | None:
         return read_usage(as_data(self._counts))

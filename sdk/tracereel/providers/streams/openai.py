@@ -4,8 +4,10 @@ from typing import Any, Final
 
 import msgspec
 
+from tracereel.providers.answers import Answer
 from tracereel.providers.base import Usage
 from tracereel.providers.citations import read_citation
+from tracereel.providers.openai import read_call
 from tracereel.providers.reading import as_data, count, get, table, text, word
 from tracereel.providers.streams.openai_responses import ResponsesStreamAdapter
 from tracereel.providers.usage import read_usage
@@ -162,11 +164,11 @@ class OpenAIStreamAdapter(ResponsesStreamAdapter):
             if isinstance(part, str) and part:
                 self._block = 0
                 self._room.keep(whole.reasoning, part)
-                self._thought(part)
+                self._emit_reasoning(part)
             if isinstance(part := delta.get("content"), str) and part:
                 self._block = 1 if whole.reasoning else 0
                 self._room.keep(whole.content, part)
-                self._said(part)
+                self._emit_text(part)
             if isinstance(part := delta.get("refusal"), str) and part:
                 self._room.keep(whole.refusal, part)
                 self._token()
@@ -174,13 +176,13 @@ class OpenAIStreamAdapter(ResponsesStreamAdapter):
             for each in delta.get("annotations") or ():
                 raw = as_data(each)
                 whole.annotations.append(raw)
-                self._cited(read_citation(raw, "".join(whole.content)))
+                self._emit_citation(read_citation(raw, "".join(whole.content)))
         if (filters := given.get("content_filter_results")) is not None:
             whole.filters = as_data(filters)
         finish = given.get("finish_reason")
         if finish is not None and (said := word(finish)) is not None:
             whole.finish = self._stop_word = said
-            self._emit_calls(whole)
+            self._emit_choice(whole)
 
     def _take_calls(self, whole: _Choice, delta: Any) -> None:
         calls = delta.get("tool_calls")
@@ -207,18 +209,19 @@ class OpenAIStreamAdapter(ResponsesStreamAdapter):
             if isinstance(part := get(function, "arguments", "input"), str) and part:
                 self._room.keep(call.arguments, part)
 
-    def _emit_calls(self, whole: _Choice) -> None:
+    def _emit_choice(self, whole: _Choice) -> None:
         for position, number in enumerate(sorted(whole.calls)):
             call = whole.calls[number]
             if not call.is_emitted and call.name:
                 call.is_emitted = True
-                block = whole.blocks_before_calls() + position
-                self._called(call.id, call.name, "".join(call.arguments), number=block)
+                answer = Answer("assistant", self.provider)
+                read_call(answer, call.whole(), whole.blocks_before_calls() + position)
+                self._emit_calls(answer)
 
     def _flush(self) -> None:
         if self._stop_word is not None:
             for whole in self._choices.values():
-                self._emit_calls(whole)
+                self._emit_choice(whole)
 
     def _usage(self) -> Usage | None:
         return read_usage(self._counts) if self._response is None else super()._usage()

@@ -4,11 +4,13 @@ from typing import Any, Final
 
 import msgspec
 
+from tracereel.providers.answers import Answer
 from tracereel.providers.base import Usage
+from tracereel.providers.blocks import read_block
 from tracereel.providers.citations import read_citation
 from tracereel.providers.failures import read_failure
 from tracereel.providers.openai_responses import CALLS, stop_word_of
-from tracereel.providers.reading import as_data, count, first_text, get, items, mapping, table, text
+from tracereel.providers.reading import as_data, count, get, items, mapping, table, text
 from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.usage import usage_of
 
@@ -87,7 +89,7 @@ class ResponsesStreamAdapter(StreamAdapter):
             citation = read_citation(raw, so_far)
             if citation is not None:
                 self._annotations.setdefault((number, part), []).append(raw)
-            self._cited(citation)
+            self._emit_citation(citation)
         elif kind in _ENDS and self._response is not None:
             if (usage := self._usage()) is not None:
                 self._emit("usage", usage=usage)
@@ -119,9 +121,9 @@ class ResponsesStreamAdapter(StreamAdapter):
             self._items[number] = {"type": item if name else "function_call"}
         self._room.keep(self._growing.setdefault((number, name, part, field), []), delta)
         if kind == _TEXT and delta:
-            self._said(delta)
+            self._emit_text(delta)
         elif "reasoning" in kind and delta:
-            self._thought(delta)
+            self._emit_reasoning(delta)
         elif not name or field == "refusal":
             self._token()
 
@@ -136,14 +138,9 @@ class ResponsesStreamAdapter(StreamAdapter):
         for key in [key for key in self._growing if key[0] == number]:
             del self._growing[key]
         if item.get("type") in CALLS:
-            identity, own = first_text(item, "call_id", "id"), text(item.get("id"))
-            self._called(
-                identity,
-                text(item.get("name")) or "",
-                get(item, "arguments", "input"),
-                number=number,
-                provider_id=own if own != identity else None,
-            )
+            answer = Answer("assistant", self.provider)
+            read_block(answer, item, number)
+            self._emit_calls(answer)
 
     def _usage(self) -> Usage | None:
         return usage_of(self._response)
