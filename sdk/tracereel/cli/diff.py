@@ -78,13 +78,13 @@ def _fork(fork: Mapping[str, Any] | None) -> str:
 
 def override_text(override: Mapping[str, Any]) -> str:
     """Describe one override of a fork briefly: `search: result is []`."""
-    said = [
+    changes = [
         f"{name} is {override[name]}" for name in ("result", "raises", "chosen") if name in override
     ]
     given = override.get("arguments")
     if isinstance(given, dict):
-        said += [f"{name} is {value}" for name, value in given.items()]
-    return clean(f"{override.get('target')}: {', '.join(said)}")
+        changes += [f"{name} is {value}" for name, value in given.items()]
+    return clean(f"{override.get('target')}: {', '.join(changes)}")
 
 
 def _first(diff: Diff) -> str:
@@ -110,7 +110,7 @@ def _step(step: Difference, terminal: Terminal) -> Iterator[str]:
     mark, style = _MARKS.get(step.change, (" ", "dim"))
     indent = "  " * min(max(0, step.depth), _MAX_INDENT)
     room = terminal.width - len(indent) - 2
-    said = joined(
+    words = joined(
         [
             _named(step.kind, step.name),
             _changed(step.duration_ms, duration),
@@ -118,7 +118,7 @@ def _step(step: Difference, terminal: Terminal) -> Iterator[str]:
             _changed(step.cost_usd, money),
         ]
     )
-    shown = terminal.fit(terminal.shown(said), room)
+    shown = terminal.fit(terminal.shown(words), room)
     yield f"{terminal.paint(mark, style)} {indent}{terminal.paint(shown, style)}"
     for name, change in step.fields.items():
         yield from _field(clean(name), change, "    " + indent, terminal)

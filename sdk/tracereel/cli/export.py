@@ -33,15 +33,15 @@ def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     del terminal
     shown = args.output is None and sys.stdout.isatty()
     if shown and args.format == "parquet":
-        said = "parquet is no text for a terminal; name a file with --output FILE"
-        return failed(args.command, said, EXIT_NO_ANSWER)
+        message = "parquet is no text for a terminal; name a file with --output FILE"
+        return failed(args.command, message, EXIT_NO_ANSWER)
     try:
         return _copy(args, client, shown=shown)
     except BrokenPipeError:
         raise  # the reader has closed the pipe
     except OSError as error:
-        said = f"cannot write {args.output or 'the standard output'}: {error.strerror}"
-        return failed(args.command, said, EXIT_NO_ANSWER)
+        message = f"cannot write {args.output or 'the standard output'}: {error.strerror}"
+        return failed(args.command, message, EXIT_NO_ANSWER)
 
 
 def _copy(args: argparse.Namespace, client: Client, *, shown: bool) -> int:

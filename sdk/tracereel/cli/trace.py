@@ -111,14 +111,14 @@ def _line(step: TreeStep, branch: str, terminal: Terminal) -> str:
     symbol = _SYMBOLS.get(step.kind, _OTHER)[at]
     style = STATUS_STYLES.get(step.status)
     room = terminal.width - len(branch) - display_width(symbol) - 2
-    name = terminal.fit(terminal.shown(clean(step.name or step.kind)), max(8, room // 2))
     words = clean(joined(_words(step)))
-    said = terminal.fit(terminal.shown(words), max(0, room - display_width(name)))
+    name, shown = terminal.columns(
+        clean(step.name or step.kind), words, room, most=max(8, room // 2)
+    )
     painted = terminal.paint(symbol, style) if style else symbol
-    bad = style == "red"
     return (
         f"{terminal.paint(branch, 'dim')}{painted} {terminal.paint(name, 'bold')} "
-        f"{terminal.paint(said, 'red') if bad else said}"
+        f"{terminal.paint_failure(shown, style)}"
     ).rstrip()
 
 

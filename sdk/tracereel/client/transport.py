@@ -229,12 +229,12 @@ class Transport:
         if opened.status == http.HTTPStatus.OK:
             return ResponseStream(opened)
         try:
-            said = opened.read(MAX_ERROR_BYTES)
+            body = opened.read(MAX_ERROR_BYTES)
         except HTTP_ERRORS:
-            said = b""
+            body = b""
         finally:
             opened.close()
-        self.refuse_failure(Answer(opened.status, opened.headers, said))
+        self.refuse_failure(Answer(opened.status, opened.headers, body))
         raise UnexpectedAnswerError(f"{self.endpoint} answered {opened.status} to a stream")
 
     def refuse_failure(self, answer: Answer) -> None:
@@ -242,22 +242,22 @@ class Transport:
         status, body = answer.status, answer.body
         if http.HTTPStatus.OK <= status < http.HTTPStatus.MULTIPLE_CHOICES:
             return
-        said = _error_message(body) or str(status)
+        message = _error_message(body) or str(status)
         if status in _DENIED:
             raise AccessDeniedError(
-                f"{self.endpoint} refused this ({said});"
+                f"{self.endpoint} refused this ({message});"
                 " a key is given with --api-key or TRACEREEL_API_KEY"
             )
         if status in _RETRYABLE:
             raise CollectorUnavailableError(
-                f"{self.endpoint} cannot answer now ({said}); try again shortly",
+                f"{self.endpoint} cannot answer now ({message}); try again shortly",
                 retry_after=answer.retry_after,
             )
         if status == http.HTTPStatus.NOT_FOUND:
-            raise NotFoundError(f"{self.endpoint}: {said}", code=_error_code(body))
+            raise NotFoundError(f"{self.endpoint}: {message}", code=_error_code(body))
         if status in _REFUSED:
-            raise InvalidRequestError(f"{self.endpoint} refused the request: {said}")
-        raise UnexpectedAnswerError(f"{self.endpoint} answered {status} ({said})")
+            raise InvalidRequestError(f"{self.endpoint} refused the request: {message}")
+        raise UnexpectedAnswerError(f"{self.endpoint} answered {status} ({message})")
 
     def _connection(self) -> HttpConnection:
         return HttpConnection(

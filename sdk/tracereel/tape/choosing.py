@@ -8,10 +8,9 @@ from tracereel._redact import safe_access
 from tracereel._redact.event_redaction import Privacy
 from tracereel.tape import codec
 from tracereel.tape.differences import shown
-from tracereel.tape.format import Tape, TapeError
+from tracereel.tape.format import Tape, TapeDecision, TapeError
 from tracereel.tape.overrides import NOTHING, Override
 from tracereel.tape.payloads import MissingPayloadError, pack, same
-from tracereel.tape.shapes import TapeDecision
 
 MAX_CANDIDATES: Final = 1000
 _NAMED: Final = 20

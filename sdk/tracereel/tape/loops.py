@@ -83,14 +83,10 @@ class Loops:
         clock: Clock,
         *,
         stalled: Callable[..., BaseException | None],
-        stall_seconds: float,
-        has_threads: Callable[[], bool],
     ) -> None:
         self._reel = reel
         self._clock = clock
         self._stalled = stalled
-        self._stall_seconds = stall_seconds
-        self._has_threads = has_threads
         self._taken: dict[int, tuple[Any, Any]] = {}
         self._pumping: set[int] = set()
         self._over = False
@@ -143,7 +139,7 @@ class Loops:
             # Pythons limit that wait and warn about threads that exceed it.
             return selector.select(timeout)
         stalled_at: float | None = None
-        graced = not self._has_threads()
+        graced = not self._reel.has_threads()
         while True:
             events = selector.select(0)
             if events:
@@ -159,7 +155,7 @@ class Loops:
                     return events
                 continue
             if timeout is not None and (given is not None or not self._elsewhere(loop)):
-                alone = not self._has_threads() and self._bare(selector)
+                alone = not self._reel.has_threads() and self._bare(selector)
                 if alone and self._reel.pass_over(self._clock.elapsed() + timeout):
                     continue
                 self._spend(timeout, alone=alone)
@@ -168,13 +164,13 @@ class Loops:
                 return []
             now = time.monotonic()
             stalled_at = stalled_at if stalled_at is not None else now
-            alone = not self._has_threads() and self._bare(selector)
-            if (alone or now - stalled_at > self._stall_seconds) and self._reel.waits(loop):
+            alone = not self._reel.has_threads() and self._bare(selector)
+            if (alone or now - stalled_at > self._reel.stall_seconds) and self._reel.waits(loop):
                 self._reel.break_off(loop, self._stalled(self._reel.next))
                 return []
             if events := selector.select(_NAP):
                 return events
-            if timeout is not None and now - stalled_at > self._stall_seconds:
+            if timeout is not None and now - stalled_at > self._reel.stall_seconds:
                 self._spend(timeout, alone=alone)
                 return []
 
@@ -191,7 +187,7 @@ class Loops:
         if given != self._moved[0]:
             self._moved = given, now, self._clock.elapsed()
         _, since, elapsed = self._moved
-        limit = self._stall_seconds * (1 if alone else WORKING)
+        limit = self._reel.stall_seconds * (1 if alone else WORKING)
         if now - since > limit and self._clock.elapsed() - elapsed > PATIENCE:
             error = self._stalled(self._reel.next, hopeless=True)
             self._reel.give_up()

@@ -11,7 +11,7 @@ from tracereel._core.tape_session import RUNS, Live, TapeSession
 from tracereel._runtime import guard
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel.config import Config
-from tracereel.tape import choosing, header
+from tracereel.tape import choosing, classes, header
 from tracereel.tape import format as tape_format
 from tracereel.tape.codec import EncodedValue, encode
 from tracereel.tape.gate import ResultGate
@@ -153,7 +153,7 @@ class Recordings(TapeSession):
                 parent,
                 kind=kind,
                 name=name,
-                function=header.path_of(function) if function is not None else "",
+                function=classes.function_path(function) if function is not None else "",
                 form=form,
                 arguments=encode(arguments if type(arguments) is dict else dict(arguments)),
                 effect=effect,

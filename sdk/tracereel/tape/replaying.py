@@ -28,18 +28,18 @@ from tracereel.tape.divergence import (
     Report,
     TapeEndedError,
 )
-from tracereel.tape.entry import entry_point, fitting
+from tracereel.tape.entry import bound, entry_point
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.freezing import Freeze
 from tracereel.tape.loops import Clock
 from tracereel.tape.null_recorder import QuietRecorder
-from tracereel.tape.outcome import outcome, told
+from tracereel.tape.outcome import outcome, override_record
 from tracereel.tape.overrides import Override
 from tracereel.tape.player import MODES, Mode, Options, Player
 from tracereel.tape.recording import Recordings
 from tracereel.tape.thread_ownership import Members
 
-_STOPPED: Final = (
+STOPPED: Final = (
     DivergenceError,
     guards.NetworkBlockedError,
     NotAllowedError,
@@ -81,7 +81,7 @@ class Replaying:
         self._members: Members | None = None
         self._stand_in: StandIn | None = None
         self._borrowed: tuple[Recorder, Any] | None = None
-        self._kept_in: Client | None = None
+        self._outcome_client: Client | None = None
         self._network: guards.Network | None = None
 
     @property
@@ -115,7 +115,7 @@ class Replaying:
             lambda: (found := known()) is not None and found.has_threads(),
         )
         player.report.notes += [f"Note: {reason}." for reason in tape.reasons]
-        is_here = self._asker(members)
+        is_here = self._membership(members)
         self._network = guards.Network(
             self._allow_network,
             # A run that has left its tape makes real calls.
@@ -132,23 +132,23 @@ class Replaying:
             self._frozen.enter()
         return self
 
-    def _asker(self, members: Members) -> Callable[[], bool]:
+    def _membership(self, members: Members) -> Callable[[], bool]:
         """Return a predicate: whether the calling code belongs to the re-execution.
 
         It holds only a weak reference, and ends all restrictions when `members` is gone.
         """
-        found = weakref.ref(members, lambda _gone: self._let_go())
+        found = weakref.ref(members, lambda _gone: self._lift_restrictions())
 
         def is_here() -> bool:
             known = found()
             if known is None or known.forgotten:
-                self._let_go()
+                self._lift_restrictions()
                 return False
             return known.is_here()
 
         return is_here
 
-    def _let_go(self) -> None:
+    def _lift_restrictions(self) -> None:
         """End all restrictions."""
         if self._network is not None:
             self._network.end()
@@ -175,12 +175,9 @@ class Replaying:
             "overrides": list(self._overrides()),
         }
         settings = header.TapeSettings(
-            recorder, "all", 1.0, None, forked_from=origin, keep_parts=self._keep
+            recorder, "all", 1.0, None, forked_from=origin, parts=self._parts
         )
         return Branch(player, Recordings(settings))
-
-    def _keep(self, tape_id: str, part: int, records: list[dict[str, Any]]) -> None:
-        self._parts.append({"tape_id": tape_id, "part": part, "records": list(records)})
 
     def _network_used(self, host: str, where: str | None) -> None:
         if self._player is not None:
@@ -203,11 +200,11 @@ class Replaying:
             self._frozen.leave()
         members, self._members = self._members, None
         if members is None or not members.leave(hold_back=not player.live and not self._branch):
-            self._let_go()
+            self._lift_restrictions()
         if self._borrowed is not None:
             recorder, before = self._borrowed
             recorder.tape = before
-        if not isinstance(error, _STOPPED):
+        if not isinstance(error, STOPPED):
             player.finish()
         else:
             player.stop()
@@ -221,7 +218,7 @@ class Replaying:
         if player.report.divergences:
             player.report.notes += header.other_than(self.original.header)
             player.report.notes += rules.notes(self.original)
-        self._tell()
+        self._store_outcome()
         first = player.report.first
         strict = self._options.mode == "strict"
         raised = error.divergence if isinstance(error, DivergenceError) else None
@@ -230,15 +227,15 @@ class Replaying:
 
     def keep_in(self, client: "Client") -> Self:
         """Store the outcome in a collector, with the original run."""
-        self._kept_in = client
+        self._outcome_client = client
         return self
 
     def _overrides(self) -> tuple[dict[str, Any], ...]:
         privacy = rules.outgoing()
-        return tuple(told(each, privacy) for each in self._options.overrides)
+        return tuple(override_record(each, privacy) for each in self._options.overrides)
 
-    def _tell(self) -> None:
-        if self._kept_in is None:
+    def _store_outcome(self) -> None:
+        if self._outcome_client is None:
             return
         branch = self.tape.trace_id if self._borrowed is not None and self._parts else None
         if self._branch and branch is None:
@@ -255,7 +252,7 @@ class Replaying:
         )
 
         try:
-            self._kept_in.post_json("/v1/events", event)
+            self._outcome_client.post_json("/v1/events", event)
         except ClientError as error:
             self.report.notes.append(f"Note: what came of it could not be kept: {error}.")
 
@@ -273,7 +270,7 @@ class Replaying:
             if self._player is not None:
                 # The program may have configured redaction rules while it was imported.
                 self._player.privacy = rules.privacy_of(self.original)
-            arguments = fitting(target, self.entry_arguments(self.original))
+            arguments = bound(target, self.entry_arguments(self.original))
         except TapeError as error:
             # Add it to the report too, in case the program or its test catches it.
             self.report.notes.append(f"Note: {error}.")

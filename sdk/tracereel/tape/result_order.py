@@ -80,9 +80,9 @@ class Reel:
         self._place = {(each.call, each.index): i for i, each in enumerate(self.order)}
         self._done = [False] * len(self.order)
         self._at = 0
-        self._stall = stall_seconds
+        self.stall_seconds = stall_seconds
         self._last: tuple[int, float] | None = None
-        self._has_threads = has_threads
+        self.has_threads = has_threads
         self.free = False
         """Whether ordering is off, because the run continues without the tape."""
         self.on_arrival: Callable[[asyncio.AbstractEventLoop], None] = lambda _loop: None
@@ -156,7 +156,7 @@ class Reel:
 
     def _alone(self) -> bool:
         """Return whether there is no other thread or task to wait for."""
-        return not self._has_threads() and not self.waiting
+        return not self.has_threads() and not self.waiting
 
     def _its_turn(self, given: Given) -> bool:
         return self.free or all(self._done[self._at : self._place[given.call, given.index]])
@@ -168,11 +168,11 @@ class Reel:
             self.done(given)
             return
         with self.condition:
-            deadline, before = time.monotonic() + self._stall, self._at
+            deadline, before = time.monotonic() + self.stall_seconds, self._at
             while not self._its_turn(given):
                 self.condition.wait(0.05)
                 if self._at != before:
-                    deadline, before = time.monotonic() + self._stall, self._at
+                    deadline, before = time.monotonic() + self.stall_seconds, self._at
                 elif time.monotonic() > deadline or self._alone():
                     raise StalledError
             me = threading.get_ident()
@@ -267,8 +267,8 @@ class Reel:
 
     def _waiting_in(self, loop: asyncio.AbstractEventLoop) -> list[Waiter]:
         with self.condition:
-            everybody = (*self.waiting.values(), *self.endless)
-        mine = [each for each in everybody if each.loop is loop and not each.future.done()]
+            waiters = (*self.waiting.values(), *self.endless)
+        mine = [each for each in waiters if each.loop is loop and not each.future.done()]
         last = len(self.order)
         mine.sort(key=lambda w: self._place[w.given.call, w.given.index] if w.given else last)
         return mine

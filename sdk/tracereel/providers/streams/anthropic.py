@@ -142,8 +142,8 @@ class AnthropicStreamAdapter(StreamAdapter):
 
     def _count(self, usage: Any) -> None:
         """Update token counts; they are cumulative, so the latest value replaces earlier ones."""
-        said = mapping(usage)
-        self._counts.update({name: each for name, each in said.items() if each is not None})
+        counts = mapping(usage)
+        self._counts.update({name: each for name, each in counts.items() if each is not None})
 
     def _take_block(self, chunk: Any) -> None:
         index = count(get(chunk, "index"))

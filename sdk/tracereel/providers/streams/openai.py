@@ -158,8 +158,8 @@ class OpenAIStreamAdapter(ResponsesStreamAdapter):
         whole = self._choices.get(key)
         if whole is None:
             whole = self._choices[key] = _Choice()
-        if (told := given.get("delta")) is not None:
-            delta = table(told)
+        if (given_delta := given.get("delta")) is not None:
+            delta = table(given_delta)
             part = delta.get("reasoning_content") or delta.get("reasoning")
             if isinstance(part, str) and part:
                 self._block = 0
@@ -180,8 +180,8 @@ class OpenAIStreamAdapter(ResponsesStreamAdapter):
         if (filters := given.get("content_filter_results")) is not None:
             whole.filters = as_data(filters)
         finish = given.get("finish_reason")
-        if finish is not None and (said := word(finish)) is not None:
-            whole.finish = self._stop_word = said
+        if finish is not None and (reason := word(finish)) is not None:
+            whole.finish = self._stop_word = reason
             self._emit_choice(whole)
 
     def _take_calls(self, whole: _Choice, delta: Any) -> None:
