@@ -14,12 +14,11 @@ from tracereel.cli.terminal import clean, quoted
 from tracereel.client import Client
 from tracereel.config import Config
 from tracereel.tape import format as tape_format
-from tracereel.tape.choosing import choice_like
 from tracereel.tape.divergence import DivergenceError, NotAllowedError, TapeEndedError
 from tracereel.tape.entry import entry_point, load_function
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.guards import NetworkBlockedError
-from tracereel.tape.overrides import Override, result_like
+from tracereel.tape.overrides import Override, choice_like, result_like
 from tracereel.tape.player import MODES
 from tracereel.tape.replaying import Replaying, check, fetched, fork, replay
 

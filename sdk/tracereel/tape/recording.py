@@ -11,10 +11,11 @@ from tracereel._core.tape_session import RUNS, Live, TapeSession
 from tracereel._runtime import guard
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel.config import Config
-from tracereel.tape import choosing, classes, header
+from tracereel.tape import classes, header
 from tracereel.tape import format as tape_format
 from tracereel.tape.codec import EncodedValue, encode
 from tracereel.tape.gate import ResultGate
+from tracereel.tape.overrides import encoded_candidates
 from tracereel.tape.run_tape import RunTape, TapeNode
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ class Recordings(TapeSession):
         with guard.Guard("tape"):
             node = self._node_of(execution, execution) if execution is not None else None
             if node is not None:
-                among = choosing.taken(candidates)
+                among = encoded_candidates(candidates)
                 node.tape.decided(node, decision_type, encode(result), among)
 
     def _tape_of(self, execution: "Execution") -> RunTape | None:

@@ -18,7 +18,7 @@ from tracereel._core import recorder_overrides
 from tracereel._core.recorder import Recorder
 from tracereel._core.recorder_overrides import StandIn
 from tracereel.client import Client, ClientError, TraceNotFoundError
-from tracereel.tape import choosing, codec, guards, header, rules
+from tracereel.tape import codec, guards, header, rules
 from tracereel.tape import format as tape_format
 from tracereel.tape.branch import Branch, ScopedSession
 from tracereel.tape.divergence import (
@@ -34,7 +34,7 @@ from tracereel.tape.freezing import Freeze
 from tracereel.tape.loops import Clock
 from tracereel.tape.null_recorder import QuietRecorder
 from tracereel.tape.outcome import outcome, override_record
-from tracereel.tape.overrides import Override
+from tracereel.tape.overrides import Override, check_choices
 from tracereel.tape.player import MODES, Mode, Options, Player
 from tracereel.tape.recording import Recordings
 from tracereel.tape.thread_ownership import Members
@@ -66,7 +66,7 @@ class Replaying:
         skip_sleeps: bool = True,
         branch: bool = False,
     ) -> None:
-        choosing.check(tape, options.overrides, rules.privacy_of(tape))
+        check_choices(tape, options.overrides, rules.privacy_of(tape))
         self.original = tape
         self._options = options
         self._freeze = freeze

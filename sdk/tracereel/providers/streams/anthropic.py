@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-import msgspec
-
 from tracereel.providers.answers import Answer
 from tracereel.providers.base import Usage
 from tracereel.providers.blocks import REQUESTS, REQUESTS_AT_PROVIDER, read_block
@@ -23,25 +21,6 @@ from tracereel.providers.reading import (
 from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.usage import read_usage
 
-
-class _AnthropicDelta(msgspec.Struct):
-    """Text fields of a block delta."""
-
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    partial_json: str = ""
-
-
-class _AnthropicDeltaChunk(msgspec.Struct):
-    """The most frequent kind of chunk."""
-
-    type: str
-    index: int
-    delta: _AnthropicDelta
-
-
-_read_delta: Final = msgspec.json.Decoder(_AnthropicDeltaChunk).decode
 _FIELDS: Final = {
     "text_delta": "text",
     "thinking_delta": "thinking",
@@ -122,23 +101,6 @@ class AnthropicStreamAdapter(StreamAdapter):
             self._close("error", read_failure(as_data(chunk)))
         elif not isinstance(kind, str):
             self._report("a chunk has no type")
-
-    def _take_text(self, data: bytes | str) -> bool:
-        if b'"content_block_delta"' not in data:
-            return False
-        chunk = _read_delta(data)
-        block = self._blocks.get(chunk.index)
-        if block is None or chunk.type != "content_block_delta":
-            return False
-        delta = chunk.delta
-        name = _FIELDS.get(delta.type)
-        part = getattr(delta, name, None) if name is not None else None
-        if name is None or part is None:
-            return False
-        self._block = chunk.index
-        if part:
-            self._piece(block.texts[name], part)
-        return True
 
     def _count(self, usage: Any) -> None:
         """Update token counts; they are cumulative, so the latest value replaces earlier ones."""

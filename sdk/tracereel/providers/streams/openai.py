@@ -1,8 +1,6 @@
 """Stream adapter for OpenAI chat completions and Responses API events."""
 
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from tracereel.providers.answers import Answer
 from tracereel.providers.base import Usage
@@ -11,42 +9,6 @@ from tracereel.providers.openai import read_call
 from tracereel.providers.reading import as_data, count, get, table, text, word
 from tracereel.providers.streams.openai_responses import ResponsesStreamAdapter
 from tracereel.providers.usage import read_usage
-
-
-class _OpenAiDelta(msgspec.Struct):
-    """Delta of a choice; it is more than text if another field is set."""
-
-    content: str
-    refusal: Any = None
-    reasoning_content: Any = None
-    reasoning: Any = None
-    tool_calls: Any = None
-    function_call: Any = None
-    annotations: Any = None
-
-    @property
-    def is_text(self) -> bool:
-        others = self.refusal, self.tool_calls, self.function_call, self.annotations
-        return others == (None, None, None, None) and not (self.reasoning_content or self.reasoning)
-
-
-class _DeltaChoice(msgspec.Struct):
-    """Choice of a chunk."""
-
-    index: int
-    delta: _OpenAiDelta
-    finish_reason: Any = None
-    content_filter_results: Any = None
-
-
-class _OpenAiDeltaChunk(msgspec.Struct):
-    """The most frequent kind of chunk."""
-
-    choices: tuple[_DeltaChoice]
-    usage: Any = None
-
-
-_read_delta: Final = msgspec.json.Decoder(_OpenAiDeltaChunk).decode
 
 
 class _StreamedToolCall:
@@ -128,28 +90,6 @@ class OpenAIStreamAdapter(ResponsesStreamAdapter):
             # The latest count is the total: some servers repeat it with every chunk.
             self._counts = as_data(usage)
             self._emit("usage", usage=self._usage())
-
-    def _take_text(self, data: bytes | str) -> bool:
-        if self._response is not None:
-            return super()._take_text(data)
-        if self._message_id is None or self._model is None or b'"delta"' not in data:
-            return False
-        chunk = _read_delta(data)
-        choice = chunk.choices[0]
-        whole = self._choices.get(choice.index)
-        if (
-            whole is None
-            or not whole.content
-            or chunk.usage is not None
-            or choice.finish_reason is not None
-            or choice.content_filter_results is not None
-            or not choice.delta.is_text
-        ):
-            return False
-        self._block = 1 if whole.reasoning else 0
-        if part := choice.delta.content:
-            self._piece(whole.content, part)
-        return True
 
     def _take_choice(self, choice: Any) -> None:
         given = table(choice)

@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-import msgspec
-
 from tracereel.providers.answers import Answer
 from tracereel.providers.base import Usage
 from tracereel.providers.blocks import read_block
@@ -34,18 +32,6 @@ _PART_TYPES: Final = {
     ("reasoning", "summary", "text"): "summary_text",
 }
 _MAX_PARTS: Final = 1_000
-
-
-class _TextDelta(msgspec.Struct):
-    """The most frequent kind of event."""
-
-    type: str
-    output_index: int
-    delta: str
-    content_index: int = 0
-
-
-_read_delta: Final = msgspec.json.Decoder(_TextDelta).decode
 
 
 class ResponsesStreamAdapter(StreamAdapter):
@@ -95,19 +81,6 @@ class ResponsesStreamAdapter(StreamAdapter):
                 self._emit("usage", usage=usage)
             self._stop_word = stop_word_of(self._response)
             self._close(None, read_failure(self._response))
-
-    def _take_text(self, data: bytes | str) -> bool:
-        if b'"response.output_text.delta"' not in data:
-            return False
-        event = _read_delta(data)
-        if event.type != _TEXT or not event.delta:
-            return False
-        grown = self._growing.get((event.output_index, "content", event.content_index, "text"))
-        if grown is None:
-            return False
-        self._block = event.output_index
-        self._piece(grown, event.delta)
-        return True
 
     def _take_delta(self, kind: str, number: int | None, fields: Any) -> None:
         delta = fields.get("delta")
