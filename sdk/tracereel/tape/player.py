@@ -1,7 +1,7 @@
 """Player session: serves external calls from a tape instead of making them."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -51,6 +51,9 @@ class Options:
     overrides: tuple[Override, ...] = ()
     stall_seconds: float = 10.0
     compare_output: bool = True
+    freeze: bool = False
+    allow_network: bool | Iterable[str] = False
+    """Hosts that may be reached, or whether all may."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,25 +56,11 @@ class Replaying:
     In strict mode the end of the block raises the first divergence, even if the program caught it.
     """
 
-    def __init__(
-        self,
-        tape: Tape,
-        options: Options,
-        *,
-        freeze: bool = False,
-        allow_network: bool | Iterable[str] = False,
-        skip_sleeps: bool = True,
-        branch: bool = False,
-    ) -> None:
+    def __init__(self, tape: Tape, options: Options) -> None:
         check_choices(tape, options.overrides, rules.privacy_of(tape))
         self.original = tape
         self._options = options
-        self._freeze = freeze
-        self._skip_sleeps = skip_sleeps
-        self._allow_network = (
-            allow_network if isinstance(allow_network, bool) else list(allow_network)
-        )
-        self._branch = branch
+        self._branch = options.branch
         self._frozen: Freeze | None = None
         self._player: Player | None = None
         self._parts: list[dict[str, Any]] = []
@@ -104,7 +90,7 @@ class Replaying:
         tape = self.original
         check(tape)
         clock = Clock()
-        members = Members(clock, skip_sleeps=self._skip_sleeps and not self._branch)
+        members = Members(clock, skip_sleeps=not self._branch)
         # Only the replayed code keeps it alive, so it is gone with its last task and thread.
         known = weakref.ref(members)
         player = self._player = Player(
@@ -117,7 +103,7 @@ class Replaying:
         player.report.notes += [f"Note: {reason}." for reason in tape.reasons]
         is_here = self._membership(members)
         self._network = guards.Network(
-            self._allow_network,
+            self._options.allow_network,
             # A run that has left its tape makes real calls.
             is_here=lambda: (self._branch or not player.live) and is_here(),
             noted=self._network_used,
@@ -126,7 +112,7 @@ class Replaying:
         members.enter()
         self._members = members
         self._network.begin()
-        if self._freeze:
+        if self._options.freeze:
             started = datetime.fromisoformat(str(tape.header["started"]))
             self._frozen = Freeze(clock, started, tape.tape_id, members)
             self._frozen.enter()
@@ -415,10 +401,10 @@ def replay(
         overrides=tuple(overrides),
         compare_output=compare_output and not tuple(overrides),
         stall_seconds=stall_seconds,
+        freeze=freeze,
+        allow_network=_reusable(allow_network),
     )
-    tape, client = open_tape(trace)
-    run = Replaying(tape, options, freeze=freeze, allow_network=allow_network)
-    return run.keep_in(client) if client is not None and keep else run
+    return _replaying(trace, options, keep=keep)
 
 
 def fork(
@@ -454,7 +440,17 @@ def fork(
         branch=True,
         overrides=tuple(overrides),
         compare_output=False,
+        freeze=freeze,
+        allow_network=_reusable(allow_network),
     )
+    return _replaying(trace, options, keep=keep)
+
+
+def _reusable(hosts: bool | Iterable[str]) -> bool | Iterable[str]:
+    return hosts if isinstance(hosts, bool) else tuple(hosts)
+
+
+def _replaying(trace: "str | Path | Tape", options: Options, *, keep: bool) -> Replaying:
     tape, client = open_tape(trace)
-    run = Replaying(tape, options, freeze=freeze, allow_network=allow_network, branch=True)
+    run = Replaying(tape, options)
     return run.keep_in(client) if client is not None and keep else run
