@@ -155,7 +155,7 @@ class Loops:
                     return events
                 continue
             if timeout is not None and (given is not None or not self._elsewhere(loop)):
-                alone = not self._reel.has_threads() and self._bare(selector)
+                alone = self._alone(selector)
                 if alone and self._reel.pass_over(self._clock.elapsed() + timeout):
                     continue
                 self._spend(timeout, alone=alone)
@@ -164,8 +164,10 @@ class Loops:
                 return []
             now = time.monotonic()
             stalled_at = stalled_at if stalled_at is not None else now
-            alone = not self._reel.has_threads() and self._bare(selector)
-            if (alone or now - stalled_at > self._reel.stall_seconds) and self._reel.waits(loop):
+            alone = self._alone(selector)
+            if (alone or now - stalled_at > self._reel.stall_seconds) and self._reel.waiting_in(
+                loop
+            ):
                 self._reel.break_off(loop, self._stalled(self._reel.next))
                 return []
             if events := selector.select(_NAP):
@@ -209,10 +211,9 @@ class Loops:
             waiter = self._reel.waiting.get((given.call, given.index)) if given else None
         return waiter is not None and waiter.loop is not loop
 
-    @staticmethod
-    def _bare(selector: Any) -> bool:
-        """Return whether the loop waits only for its own self-pipe."""
-        return len(selector.get_map()) <= 1
+    def _alone(self, selector: Any) -> bool:
+        """Return whether there are no threads, and the loop waits only for its own self-pipe."""
+        return not self._reel.has_threads() and len(selector.get_map()) <= 1
 
     def _pump(self, loop: asyncio.AbstractEventLoop) -> None:
         """Deliver a result every few iterations, for loops that do not expose idleness."""

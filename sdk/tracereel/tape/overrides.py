@@ -82,10 +82,6 @@ class Overrides:
                 found.update(each.arguments)
         return found
 
-    def decides(self, decision_type: str) -> bool:
-        """Return whether a decision is forced."""
-        return self.decision(decision_type)[0]
-
     def decision(self, decision_type: str) -> tuple[bool, Any]:
         """Return whether a decision is forced, and its value."""
         self._decided[decision_type] = None

@@ -422,7 +422,7 @@ class Player(TapeSession):
                 for each in self.tape.decisions
                 if each.parent == parent and each.type == decision_type
             ]
-            if self.live or self._overrides.decides(decision_type) or number >= len(taken):
+            if self.live or self._overrides.decision(decision_type)[0] or number >= len(taken):
                 return
             recorded = self.tape.data(taken[number].value)
             now = pack(result, self.privacy).data

@@ -151,7 +151,7 @@ class Reel:
             self.free = True
             for waiter in list(self.waiting.values()):
                 if not waiter.loop.is_closed():
-                    waiter.loop.call_soon_threadsafe(_let_go, waiter.future)
+                    waiter.loop.call_soon_threadsafe(_release, waiter.future)
             self.condition.notify_all()
 
     def _alone(self) -> bool:
@@ -227,7 +227,7 @@ class Reel:
         first = self.due(loop)
         if first is None:
             return
-        self._let(first)
+        _release(self.waiting[first.call, first.index].future)
         if first.turn is not None:
             self._follow(loop, first.turn, 0, hops)
 
@@ -244,7 +244,7 @@ class Reel:
             waiter = self.waiting.get((given.call, given.index))
             if given.how in NOT_GIVEN or waiter is None or waiter.future.done():
                 return
-            self._let(given)
+            _release(waiter.future)
         if turns < hops:
             loop.call_soon(self._follow, loop, start, turns + 1, hops)
 
@@ -258,14 +258,8 @@ class Reel:
                 return given
         return None
 
-    def _let(self, given: Given) -> None:
-        _let_go(self.waiting[given.call, given.index].future)
-
-    def waits(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether a task of the loop waits."""
-        return bool(self._waiting_in(loop))
-
-    def _waiting_in(self, loop: asyncio.AbstractEventLoop) -> list[Waiter]:
+    def waiting_in(self, loop: asyncio.AbstractEventLoop) -> list[Waiter]:
+        """Return the tasks of a loop that wait, in the order of their results."""
         with self.condition:
             waiters = (*self.waiting.values(), *self.endless)
         mine = [each for each in waiters if each.loop is loop and not each.future.done()]
@@ -275,9 +269,9 @@ class Reel:
 
     def break_off(self, loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
         """Fail the first waiting task of a loop, or release it without `error`."""
-        for waiter in self._waiting_in(loop)[:1]:
+        for waiter in self.waiting_in(loop)[:1]:
             if error is None and waiter.given is not None:
-                _let_go(waiter.future)
+                _release(waiter.future)
             else:
                 waiter.future.set_exception(error or StalledError())
 
@@ -294,6 +288,6 @@ class Reel:
         return True
 
 
-def _let_go(future: "asyncio.Future[None]") -> None:
+def _release(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
