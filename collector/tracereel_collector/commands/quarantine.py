@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from tracereel.cli import connection
-from tracereel.cli.asking import EXIT_NO_ANSWER, asked, failed
+from tracereel.cli.asking import EXIT_NO_ANSWER, failed, with_client
 from tracereel.cli.command import Command
 from tracereel.cli.terminal import clean
 from tracereel.client import Client
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         message = f"{args.verb} needs the id of an entry{all_of_them}{came}; see: tracereel quarantine list"
         return failed("quarantine", message, EXIT_NO_ANSWER)
     does = {"list": _list, "show": _show, "retry": _each, "drop": _each}[args.verb]
-    return asked(args, lambda client, _: does(args, client))
+    return with_client(args, lambda client, _: does(args, client))
 
 
 def _list(args: argparse.Namespace, client: Client) -> int:

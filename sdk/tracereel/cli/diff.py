@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tracereel.cli.asking import EXIT_NO, add_options, asks_collector, print_json, print_lines
+from tracereel.cli.asking import EXIT_NO, add_options, collector_command, print_json, print_lines
 from tracereel.cli.progress import progress
 from tracereel.cli.steps import count, duration, joined, money, number, text
 from tracereel.cli.terminal import Terminal, clean, display_width
@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="Show steps that are the same too.")
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Show the differences; the status is 1 if there are any."""
     with progress("comparing"):

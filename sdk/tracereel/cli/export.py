@@ -7,7 +7,7 @@ import sys
 from typing import Any, BinaryIO, Protocol
 
 from tracereel.cli import connection
-from tracereel.cli.asking import EXIT_NO_ANSWER, add_window, asks_collector, failed
+from tracereel.cli.asking import EXIT_NO_ANSWER, add_window, collector_command, failed
 from tracereel.cli.progress import progress
 from tracereel.cli.terminal import Terminal, clean, harmless_json
 from tracereel.client import Client
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     connection.add_options(parser)
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Copy the rows of a table to a file or the standard output."""
     del terminal

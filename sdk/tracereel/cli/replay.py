@@ -9,10 +9,10 @@ from tracereel.cli import rerun
 from tracereel.cli.asking import (
     EXIT_NO_ANSWER,
     add_options,
-    asked,
     failed,
     print_json,
     print_lines,
+    with_client,
 )
 from tracereel.cli.connection import there, times
 from tracereel.cli.diff import override_text
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         message = f"{args.trace_id} is a file, which can only be run again: {again}"
         return failed(args.command, message, EXIT_NO_ANSWER)
     show = _play if args.play else _state if args.at else _replay
-    return asked(args, lambda client, terminal: show(args, client, terminal))
+    return with_client(args, lambda client, terminal: show(args, client, terminal))
 
 
 def _unread(args: argparse.Namespace) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import tracereel
 from tracereel.cli import connection
-from tracereel.cli.asking import EXIT_NO, client_of, failed, reported
+from tracereel.cli.asking import EXIT_NO, client_of, failed, with_exit_status
 from tracereel.cli.terminal import clean, quoted
 from tracereel.client import Client
 from tracereel.config import Config
@@ -131,7 +131,7 @@ def _pair(given: str) -> tuple[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Re-execute a run, print the report and return the exit status."""
-    return reported(args, lambda: _run(args))
+    return with_exit_status(args, lambda: _run(args))
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from tracereel.cli.asking import add_filters, add_options, asks_collector, filters_of, print_json
+from tracereel.cli.asking import add_filters, add_options, collector_command, filters_of, print_json
 from tracereel.cli.connection import positive
 from tracereel.cli.steps import joined, kind_of, words_of
 from tracereel.cli.terminal import Terminal, clean, display_width
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Print records as they arrive."""
     filters = filters_of(args, "type", "trace")

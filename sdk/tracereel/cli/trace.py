@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tracereel.cli.asking import add_options, asks_collector, print_json, print_lines
+from tracereel.cli.asking import add_options, collector_command, print_json, print_lines
 from tracereel.cli.progress import progress
 from tracereel.cli.steps import duration, joined, money, number, text, tokens
 from tracereel.cli.terminal import Terminal, clean, display_width
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Show the tree of a run."""
     with progress("reading"):

@@ -10,7 +10,7 @@ from tracereel.cli.asking import (
     add_options,
     add_run_filters,
     add_window,
-    asks_collector,
+    collector_command,
     filters_of,
     print_json,
     print_lines,
@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_limit(parser, 20, "runs")
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Show a table of the runs that match the filters."""
     found = client.find(
