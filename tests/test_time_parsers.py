@@ -40,8 +40,8 @@ from tracereel._redact.secret_patterns import suspicious
 from tracereel._runtime import clock, sse_parser
 from tracereel._telemetry import redacted_spans
 from tracereel.cli import checks, export, terminal
-from tracereel.client import reading
-from tracereel.client.base import Asking
+from tracereel.client.sync import parse_replay
+from tracereel.client.transport import Transport
 from tracereel.integrations import _sse_frames
 from tracereel.integrations import google as google_integration
 from tracereel.providers import streams
@@ -116,7 +116,7 @@ NOT_CALLED = {
     "tracereel._export.span_exporter:set_global_provider": "sets OpenTelemetry's global provider",
     "tracereel.cli.progress:progress": "prints",
     "tracereel.cli.registry:load": "reads what is installed",
-    "tracereel.client.keeping:whole_file": "opens a file",
+    "tracereel.client.exports:whole_file": "opens a file",
     "tracereel.demo.orchestrator:_usual": "makes models of the demo",
     "tracereel.resilience:__getattr__": "imports",
     "tracereel.tape:__getattr__": "imports",
@@ -231,10 +231,10 @@ CASES: dict[str, Callable[[str], object]] = {
     "tracereel.cli.checks:_other_variable": lambda t: checks._other_variable("A", t, {"B"}),
     "tracereel.cli.export:_Shown.write": lambda t: export._Shown(io.BytesIO()).write(encoded(t)),
     "tracereel.cli.terminal:Terminal.shown": lambda t: terminal.Terminal(unicode=False).shown(t),
-    "tracereel.client.base:Asking.document": lambda t: Asking.document(
-        object.__new__(Asking), encoded(t)
+    "tracereel.client.transport:Transport.document": lambda t: Transport.document(
+        object.__new__(Transport), encoded(t)
     ),
-    "tracereel.client.reading:parse_replay": lambda t: reading.parse_replay(encoded(t), "x"),
+    "tracereel.client.sync:parse_replay": lambda t: parse_replay(encoded(t), "x"),
     "tracereel.integrations._sse_frames:FrameReader._take": lambda t: (
         _sse_frames.FrameReader().read(t)
     ),

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from tracereel.cli import connection
-from tracereel.cli.asking import EXIT_NO_ANSWER, asked, failed
+from tracereel.cli.asking import EXIT_NO_ANSWER, failed, with_client
 from tracereel.cli.command import Command
 from tracereel.cli.terminal import clean
 from tracereel.client import Client
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         message = f"{args.verb} needs the id of an entry{all_of_them}{came}; see: tracereel quarantine list"
         return failed("quarantine", message, EXIT_NO_ANSWER)
     does = {"list": _list, "show": _show, "retry": _each, "drop": _each}[args.verb]
-    return asked(args, lambda client, _: does(args, client))
+    return with_client(args, lambda client, _: does(args, client))
 
 
 def _list(args: argparse.Namespace, client: Client) -> int:
@@ -70,13 +70,13 @@ def _each(args: argparse.Namespace, client: Client) -> int:
     for entry_id in ids:
         path = f"{PATH}/{entry_id}"
         answer = (
-            client.transport.ask("POST", f"{path}/retry")
+            client.ask("POST", f"{path}/retry")
             if args.verb == "retry"
-            else client.transport.ask("DELETE", path)
+            else client.ask("DELETE", path)
         )
         if everything and answer.status == HTTPStatus.NOT_FOUND:
             continue  # gone since it was listed
-        client.transport.refuse_failure(answer)
+        client.refuse_failure(answer)
         done += 1
     print(f"{done} {'queued for delivery' if args.verb == 'retry' else 'dropped'}")
     return 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracereel.cli import connection
-from tracereel.cli.asking import EXIT_NO_ANSWER, asked, failed
+from tracereel.cli.asking import EXIT_NO_ANSWER, failed, with_client
 from tracereel.cli.command import Command
 from tracereel.cli.terminal import clean
 from tracereel.client import Client
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         problem = f"set needs a number of days, or 'forever'; got {came}"
     if problem is not None:
         return failed("retention", problem, EXIT_NO_ANSWER)
-    return asked(args, lambda client, _: _show(args, _answer(args, client)))
+    return with_client(args, lambda client, _: _show(args, _answer(args, client)))
 
 
 def _answer(args: argparse.Namespace, client: Client) -> Mapping[str, Any]:
