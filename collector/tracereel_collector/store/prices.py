@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from tracereel_collector.errors import StartupError
-from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.clickhouse import ClickHouseStore
 
 COLUMNS = (
     *("providers", "model", "valid_from", "input", "output"),
@@ -97,7 +97,7 @@ def _dollars(text: str) -> float:
     return value
 
 
-def load_prices(store: StoreAccess, prices: list[Price]) -> bool:
+def load_prices(store: ClickHouseStore, prices: list[Price]) -> bool:
     """Store a price table unless it is current; return whether it changed."""
     digest = hashlib.sha256(repr(prices).encode()).hexdigest()[:32]
     rows = store.rows("SELECT max(Revision), argMax(Digest, Revision) FROM model_prices")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.sql import query
 
 
@@ -17,7 +17,7 @@ class Shards:
     """Table expression for changes on all shards, by distributed table."""
 
     @classmethod
-    def of(cls, store: StoreAccess) -> "Shards":
+    def of(cls, store: ClickHouseStore) -> "Shards":
         """Read the sharded tables of a store."""
         found = store.rows(query("sharded_tables"))
         return cls(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.sql import query
 
 
@@ -22,17 +22,17 @@ class Table:
         return f"`{self.name}`" if plain else f"`{self.name}` FINAL"
 
 
-def stored_tables(store: StoreAccess) -> list[Table]:
+def stored_tables(store: ClickHouseStore) -> list[Table]:
     """Return all tables, ordered by name."""
     return [Table(*row) for row in store.rows(query("stored_tables"))]
 
 
-def count_all(store: StoreAccess) -> dict[str, int]:
+def count_all(store: ClickHouseStore) -> dict[str, int]:
     """Return the number of rows by table."""
     return {table.name: count(store, table) for table in stored_tables(store)}
 
 
-def count(store: StoreAccess, table: Table) -> int:
+def count(store: ClickHouseStore, table: Table) -> int:
     """Return the number of rows of a table."""
     return int(store.select(f"SELECT count() FROM {table.source}", {}, fmt="TabSeparated"))
 
@@ -48,6 +48,6 @@ def wrong_counts(
     }
 
 
-def stored_bytes(store: StoreAccess) -> int:
+def stored_bytes(store: ClickHouseStore) -> int:
     """Return the bytes that all tables take on disk."""
     return int(store.rows(query("stored_bytes"))[0][0])

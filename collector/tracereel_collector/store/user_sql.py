@@ -66,7 +66,7 @@ class UserSqlResult:
             self.response.release_conn()
 
 
-class PeoplesStore:
+class UserSqlStore:
     """Store's HTTP interface for statements that were already checked; thread-safe."""
 
     def __init__(self, address: StoreAddress, *, connections: int) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tracereel_collector.query.user_sql.catalogue import made_of
-from tracereel_collector.query.user_sql.names import SqlRefusedError
+from tracereel_collector.query.user_sql.statement_text import SqlRefusedError
 from tracereel_collector.query.user_sql.tree import _nodes, check
 
 ENDS_FOR_PYTHON = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\r"
