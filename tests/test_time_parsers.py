@@ -343,6 +343,7 @@ ELSEWHERE = {
     "tracereel_collector.http.jaeger:get_operations_of": "unquote of a path",
     "tracereel_collector.http.sql:_document": "decodes the engine's answer",
     "tracereel_collector.commands.backup:_check_place": "typed by the operator",
+    "tracereel_collector.engine.execute:_SingleStatements.check": "parsed by the engine",
     "tracereel_collector.engine.lexer:_after_comment": "a statement",
     "tracereel_collector.engine.settings:EngineSettings.from_json": "written by the collector",
     "tracereel_collector.otlp_out.forward.forwarder:Forwarder.offer": "splits a header at commas",
@@ -357,7 +358,7 @@ ELSEWHERE = {
     "tracereel_collector.store.cluster:_qualified_view": "statements of the schema",
     "tracereel_collector.store.cluster:_suffix": "statements of the schema",
     "tracereel_collector.store.cluster:_qualified": "statements of the schema",
-    "tracereel_collector.store.copying:_count": "the engine's answer",
+    "tracereel_collector.store.tables:count": "the engine's answer",
 }
 
 

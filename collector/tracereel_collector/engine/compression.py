@@ -8,7 +8,7 @@ import importlib
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from tracereel_collector.engine.failures import Code, QueryError
 from tracereel_collector.engine.http_message import ProtocolError
@@ -17,16 +17,16 @@ _PIECE = 1024 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class Compressor(Protocol):
-    """Compressor of a whole response into one frame."""
+class Compressor:
+    """Compressor of a whole response into one frame; this one changes nothing."""
 
-    def compress(self, data: bytes, /) -> bytes:
+    def compress(self, data: bytes) -> bytes:
         """Return compressed bytes; data may be held back."""
-        ...
+        return data
 
     def flush(self) -> bytes:
         """Return the rest and end the frame."""
-        ...
+        return b""
 
 
 def decompressed(encoding: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -71,18 +71,6 @@ def compressor_for(accept: str) -> tuple[str, Compressor] | None:
     return None
 
 
-class NoCompression:
-    """Compressor that changes nothing."""
-
-    def compress(self, data: bytes) -> bytes:
-        """Return the data."""
-        return data
-
-    def flush(self) -> bytes:
-        """Return nothing."""
-        return b""
-
-
 class _ZlibFrame:
     """zlib's decompressor with the interface of bz2, lz4 and zstd, which keep unread input."""
 
@@ -96,7 +84,7 @@ class _ZlibFrame:
         return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
 
 
-class _Lz4:
+class _Lz4(Compressor):
     """lz4's compressor without its call to begin a frame."""
 
     def __init__(self) -> None:
@@ -128,7 +116,7 @@ _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "lz4": lambda: _lz4().LZ4FrameDecompressor(),
     "zstd": lambda: _zstd().ZstdDecompressor(),
 }
-_COMPRESSORS: dict[str, Callable[[], Compressor]] = {
+_COMPRESSORS: dict[str, Callable[[], Any]] = {
     "lz4": _Lz4,
     "zstd": lambda: _zstd().ZstdCompressor(level=1),
     "gzip": lambda: zlib.compressobj(1, zlib.DEFLATED, _GZIP),

@@ -11,12 +11,7 @@ import uuid
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from tracereel_collector.engine.compression import (
-    Compressor,
-    NoCompression,
-    compressor_for,
-    decompressed,
-)
+from tracereel_collector.engine.compression import Compressor, compressor_for, decompressed
 from tracereel_collector.engine.execute import Executor, StatementResult
 from tracereel_collector.engine.failures import Code, QueryError
 from tracereel_collector.engine.http_body import MemoryBudget, RequestBody
@@ -225,7 +220,7 @@ class _Exchange:
         if result.format is not None:
             headers["X-ClickHouse-Format"] = result.format
         headers["Content-Type"] = _content_type(result.format)
-        compressor: Compressor = NoCompression()
+        compressor = Compressor()
         worth = result.more is not None or len(result.body) >= _WORTH_COMPRESSING
         wanted = worth and self._head.query.get("enable_http_compression") == "1"
         if wanted and (chosen := compressor_for(self._head.header("accept-encoding"))):

@@ -61,6 +61,10 @@ class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 _SUMMED = msgspec.structs.fields(_Sums)[2:]
 _NUMBERS = [field.name for field in _SUMMED if field.type is int]
+_SHOWN_COUNTS = (
+    *("started", "succeeded", "failed", "cancelled", "retries", "fallbacks", "decisions"),
+    *("model_calls", "tool_calls"),
+)
 _MAPS = [field.name for field in _SUMMED if get_origin(field.type) is dict]
 
 
@@ -210,17 +214,9 @@ def _shown(row: _Sums, grid: _Grid) -> dict[str, Any]:
     return {
         "agent": row.agent,
         "executions": ended,
-        "started": row.started,
         "executions_per_minute": round(ended / minutes, 6),
-        "succeeded": row.succeeded,
-        "failed": row.failed,
-        "cancelled": row.cancelled,
         "error_rate": round(row.failed / ended, 6) if ended else None,
-        "retries": row.retries,
-        "fallbacks": row.fallbacks,
-        "decisions": row.decisions,
-        "model_calls": row.model_calls,
-        "tool_calls": row.tool_calls,
+        **{name: getattr(row, name) for name in _SHOWN_COUNTS},
         **_usage(row),
         "latency": latency(row.durations, row.duration_ms),
         "confidence": confidence(row.confidences, row.confidence_ppm),
@@ -248,10 +244,7 @@ def _point(row: _Sums | None) -> dict[str, Any]:
 def _usage(row: _Sums) -> dict[str, Any]:
     """Return tokens and cost of model calls; those of executions if there are no calls."""
     nano_usd = row.call_nano_usd + row.unpriced_nano_usd or row.execution_nano_usd
-    return {
-        "tokens": row.call_tokens or row.execution_tokens,
-        "cost_usd": usd(nano_usd),
-    }
+    return {"tokens": row.call_tokens or row.execution_tokens, "cost_usd": usd(nano_usd)}
 
 
 def _top(counts: Mapping[str, int]) -> dict[str, int]:
@@ -277,10 +270,7 @@ def latency(counts: Mapping[int, int], total_ms: int) -> dict[str, float | None]
     """Return percentiles and the exact mean of durations."""
     number = sum(counts.values())
     return {
-        "p50_ms": percentile(counts, 0.5),
-        "p90_ms": percentile(counts, 0.9),
-        "p95_ms": percentile(counts, 0.95),
-        "p99_ms": percentile(counts, 0.99),
+        **{f"p{share}_ms": percentile(counts, share / 100) for share in (50, 90, 95, 99)},
         "mean_ms": round(total_ms / number, 3) if number > 0 else None,
     }
 

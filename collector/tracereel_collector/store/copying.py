@@ -14,7 +14,7 @@ from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.sql import MERGE_TREE_SETTINGS, query
 from tracereel_collector.store.tab_separated import rows_of
-from tracereel_collector.store.tables import Table, count_all, stored_tables, wrong_counts
+from tracereel_collector.store.tables import Table, count, count_all, stored_tables, wrong_counts
 
 SLICE_BYTES: Final = 48 * 1024 * 1024
 BESIDE: Final = "copy_of_"
@@ -28,7 +28,7 @@ SETTINGS {MERGE_TREE_SETTINGS}"""
 _BEGUN: Final = "(begun)"
 _FINISHED: Final = "(finished)"
 
-Tell = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 """Progress callback: rows done, rows in total."""
 
 
@@ -43,7 +43,7 @@ class _CopyPart:
 class StoreCopy:
     """Copies a store that does not change into another that has no other writer."""
 
-    def __init__(self, source: ClickHouseStore, target: ClickHouseStore, *, tell: Tell) -> None:
+    def __init__(self, source: ClickHouseStore, target: ClickHouseStore, *, tell: Progress) -> None:
         self._source = source
         self._target = target
         self._tell = tell
@@ -98,10 +98,10 @@ class StoreCopy:
         ]
         for partition in sorted({part.partition for part in parts}):
             mine = [part for part in parts if part.partition == partition]
-            rows = _count(self._source, table, partition)
-            there = _count(self._target, table, partition)
+            rows = count(self._source, table, partition)
+            there = count(self._target, table, partition)
             if notes.get((table.name, partition)) == rows == there:
-                self._told(sum(part.rows for part in mine))
+                self._advance(sum(part.rows for part in mine))
                 continue
             if there and (table.name, partition) not in notes and table.name not in _MAY_HAVE_ROWS:
                 raise StartupError(
@@ -113,7 +113,7 @@ class StoreCopy:
             for part in mine:
                 self._copy_part(table.name, part, columns, into=beside)
             copy = Table(beside, table.engine, table.partition_key)
-            arrived = _count(self._target, copy, partition)
+            arrived = count(self._target, copy, partition)
             if arrived != rows:
                 raise StoreUnavailableError(
                     f"{table.name}, partition {partition}: {rows} rows were read and {arrived} arrived",
@@ -137,8 +137,8 @@ class StoreCopy:
                 {"part": part.name, "first": first, "last": last},
                 fmt="Native",
             )
-            self._target.put(into, columns, data, fmt="Native")
-            self._told(last - first)
+            self._target.put(into, data, fmt="Native", columns=columns)
+            self._advance(last - first)
 
     def _parts(self, table: Table) -> list[_CopyPart]:
         found = self._source.select(query("copy_slices"), {"table": table.name}, fmt="TabSeparated")
@@ -189,19 +189,9 @@ class StoreCopy:
             {"source": self._id, "what": what, "partition": partition, "rows": rows},
         )
 
-    def _told(self, rows: int) -> None:
+    def _advance(self, rows: int) -> None:
         self._done += rows
         self._tell(self._done, self._total)
-
-
-def _count(store: ClickHouseStore, table: Table, partition: str) -> int:
-    return int(
-        store.select(
-            f"SELECT count() FROM {table.source} WHERE _partition_id = {{partition:String}}",
-            {"partition": partition},
-            fmt="TabSeparated",
-        )
-    )
 
 
 def _slices(part: _CopyPart) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tracereel_collector.store.clickhouse import ClickHouseStore
-from tracereel_collector.store.rollup_agents import FORGET
+from tracereel_collector.store.rollup_agents import SUBTRACT
 from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
 
@@ -41,17 +41,6 @@ class RunsToDelete:
             "shared": self.shared,
             "spans": self.spans,
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TableWithRuns:
-    """Table that may have rows of runs."""
-
-    table: str
-    """Table to read, which covers all shards."""
-    changed: str
-    """Table as named in a statement that changes rows."""
-    where: str
 
 
 def runs_of(store: ClickHouseStore, tenant: str, ids: list[str]) -> RunsToDelete:
@@ -94,32 +83,31 @@ def spans_of_user(store: ClickHouseStore, tenant: str, user_id: str) -> RunsToDe
 
 def count_rows(store: ClickHouseStore, runs: RunsToDelete) -> dict[str, int]:
     """Return the number of rows of the runs by table, without empty tables."""
-    return {place.table: rows for place, rows in _counted(store, runs)}
+    return {table: rows for table, _, _, rows in _counted(store, runs)}
 
 
 def delete_rows(store: ClickHouseStore, runs: RunsToDelete) -> dict[str, int]:
     """Delete the rows of the runs; return their number by table."""
     counted = _counted(store, runs)
-    for place, _ in counted:
-        if place.table in FORGET:
+    for table, changed, where, _ in counted:
+        if table in SUBTRACT:
             # Directly before the delete: a repeated deletion then finds no rows to subtract again.
-            store.change(FORGET[place.table], runs.parameters())
-        store.change(f"ALTER TABLE {place.changed} DELETE WHERE {place.where}", runs.parameters())
+            store.change(SUBTRACT[table], runs.parameters())
+        store.change(f"ALTER TABLE {changed} DELETE WHERE {where}", runs.parameters())
     # Unconditional, because an earlier deletion may have been interrupted here.
     _forget_names(store, runs.tenant)
-    return {place.table: rows for place, rows in counted}
+    return {table: rows for table, _, _, rows in counted}
 
 
-def _counted(store: ClickHouseStore, runs: RunsToDelete) -> list[tuple[_TableWithRuns, int]]:
-    """Return the tables that have rows of the runs, with the number of rows."""
+def _counted(store: ClickHouseStore, runs: RunsToDelete) -> list[tuple[str, str, str, int]]:
+    """Return the tables with rows of the runs: name, name for ALTER, condition, number of rows."""
     shards = Shards.of(store)
     found = []
     for kept, tenant, trace, spans in store.rows(query("deletable_tables")):
         name, where = shards.name(kept), _where(tenant, trace, spans == "1")
         counting = f"SELECT count() FROM `{name}` WHERE {where}"
         if rows := int(store.select(counting, runs.parameters(), fmt="TabSeparated")):
-            place = _TableWithRuns(table=name, changed=shards.changed(name), where=where)
-            found.append((place, rows))
+            found.append((name, shards.changed(name), where, rows))
     return found
 
 

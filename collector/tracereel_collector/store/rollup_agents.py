@@ -180,7 +180,7 @@ def _subtracted(sums: str) -> str:
     )
 
 
-FORGET: Final = {
+SUBTRACT: Final = {
     "agent_events": _subtracted(
         _event_sums(" WHERE tenant = {tenant:String} AND trace_id IN {ids:Array(String)}")
     ),

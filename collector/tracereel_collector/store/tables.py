@@ -32,9 +32,11 @@ def count_all(store: ClickHouseStore) -> dict[str, int]:
     return {table.name: count(store, table) for table in stored_tables(store)}
 
 
-def count(store: ClickHouseStore, table: Table) -> int:
-    """Return the number of rows of a table."""
-    return int(store.select(f"SELECT count() FROM {table.source}", {}, fmt="TabSeparated"))
+def count(store: ClickHouseStore, table: Table, partition: str | None = None) -> int:
+    """Return the number of rows of a table or of one of its partitions."""
+    where = "" if partition is None else " WHERE _partition_id = {partition:String}"
+    counting = f"SELECT count() FROM {table.source}{where}"
+    return int(store.select(counting, {"partition": partition or ""}, fmt="TabSeparated"))
 
 
 def wrong_counts(

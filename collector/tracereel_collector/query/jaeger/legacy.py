@@ -101,14 +101,13 @@ def _pairs(items: Iterable[tuple[str, str]], types: Types, *, raw: bool) -> list
 
 
 def _logs(span: JaegerSpanRow, *, raw: bool) -> list[dict[str, Any]]:
-    events = zip(span.event_times, span.event_names, span.event_attributes, strict=True)
     return [
         {
             "timestamp": at // 1_000,
             "fields": _texts({"event": name})
             + _pairs(attributes.items(), span.known_types, raw=raw),
         }
-        for at, name, attributes in sorted(events, key=lambda event: event[0])
+        for at, name, attributes in span.events
     ]
 
 

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,9 @@ _OTLP, _OPEN = 0, 3
 RUNNING, CRASHED = "running", "crashed"
 STATE = "tracereel.state"
 """Attribute that marks a span without a known end."""
-_KINDS = {1: "Internal", 2: "Server", 3: "Client", 4: "Producer", 5: "Consumer"}
-_STATUS = {1: "Ok", 2: "Error"}
+KINDS = {"Internal": 1, "Server": 2, "Client": 3, "Producer": 4, "Consumer": 5}
+STATUSES = {"Ok": 1, "Error": 2}
+"""Names in the store, and numbers of OTLP."""
 _TYPES = {
     "string_value": TEXT,
     "bool_value": BOOL,
@@ -80,6 +81,12 @@ class JaegerSpanRow(msgspec.Struct, array_like=True, gc=False):
         return self.types if self.rank == _OTLP else own_types()
 
     @property
+    def events(self) -> list[tuple[int, str, dict[str, str]]]:
+        """Time, name and attributes of the span events, in order."""
+        found = zip(self.event_times, self.event_names, self.event_attributes, strict=True)
+        return sorted(found, key=lambda event: event[0])
+
+    @property
     def service_shown(self) -> str:
         """Service name, or a placeholder if there is none."""
         return self.service or NAMELESS
@@ -93,24 +100,6 @@ class MarkRow(msgspec.Struct, array_like=True, gc=False):
     at: int
     name: str
     attributes: dict[str, str]
-
-
-class JaegerEmitterRow(msgspec.Struct, array_like=True, gc=False):
-    """Row of `jaeger_emitters.sql`."""
-
-    emitter_id: str
-    state: str
-    heard: int
-    interval_seconds: float
-    missing: int
-    """Events claimed by the emitter but not stored yet."""
-
-    def is_gone(self, now: int) -> bool:
-        """Return whether no more events are expected; same rule as in `gone_emitters.sql`."""
-        if self.state == "alive":
-            return now > self.heard + 3e9 * self.interval_seconds
-        # The final heartbeat may arrive before the last events, which hold the outcome.
-        return self.missing <= 0
 
 
 class OutlineRow(msgspec.Struct, array_like=True, gc=False):
@@ -136,7 +125,7 @@ class JaegerTrace:
     """Whether spans were left out."""
 
 
-def put_marks(spans: Iterable[JaegerSpanRow], marks: Iterable[MarkRow]) -> None:
+def add_span_events(spans: Iterable[JaegerSpanRow], marks: Iterable[MarkRow]) -> None:
     """Add retries, fallbacks and decisions as span events."""
     by_span: dict[tuple[str, str], list[MarkRow]] = defaultdict(list)
     for mark in marks:
@@ -150,24 +139,19 @@ def put_marks(spans: Iterable[JaegerSpanRow], marks: Iterable[MarkRow]) -> None:
             span.event_attributes.append(mark.attributes)
 
 
-def tell_open(
-    spans: Iterable[JaegerSpanRow], emitters: Iterable[JaegerEmitterRow], *, now: int
-) -> None:
-    """Mark spans without an end as running, or as crashed if their emitter is gone."""
-    known = {each.emitter_id: each for each in emitters}
+def mark_open(spans: Iterable[JaegerSpanRow], gone: Mapping[str, int], *, now: int) -> None:
+    """Mark spans without an end as running, or as crashed at the last heartbeat of a gone emitter."""
     for span in spans:
         if not span.is_open:
             continue
-        emitter = known.get(span.emitter)
-        alive = emitter is None or not emitter.is_gone(now)
-        until = now if emitter is None or alive else emitter.heard
-        span.took = max(0, until - span.began)
-        span.attributes = {**span.attributes, STATE: RUNNING if alive else CRASHED}
-        if not alive:
+        span.took = max(0, gone.get(span.emitter, now) - span.began)
+        crashed = span.emitter in gone
+        span.attributes = {**span.attributes, STATE: CRASHED if crashed else RUNNING}
+        if crashed:
             span.status, span.status_message = "Error", "its program ended before it did"
 
 
-def drop_made_up_parents(spans: Iterable[JaegerSpanRow]) -> None:
+def drop_inferred_parents(spans: Iterable[JaegerSpanRow]) -> None:
     """Remove inferred parents that are not in the trace."""
     spans = list(spans)
     present = {(span.trace_id, span.span_id) for span in spans}
@@ -196,7 +180,7 @@ def _row(resource: Any, scope: Any, span: Any) -> JaegerSpanRow:
         parent_span_id=span.parent_span_id.hex().strip("0") and span.parent_span_id.hex(),
         trace_state=span.trace_state,
         name=span.name,
-        kind=_KINDS.get(span.kind, "Unspecified"),
+        kind=_name_of(span.kind, KINDS, "Unspecified"),
         service=named.get("service.name", ""),
         resource=named,
         scope=scope.name,
@@ -204,7 +188,7 @@ def _row(resource: Any, scope: Any, span: Any) -> JaegerSpanRow:
         attributes=_texts(span.attributes, types),
         began=span.start_time_unix_nano,
         took=max(0, span.end_time_unix_nano - span.start_time_unix_nano),
-        status=_STATUS.get(span.status.code, "Unset"),
+        status=_name_of(span.status.code, STATUSES, "Unset"),
         status_message=span.status.message,
         event_times=[each.time_unix_nano for each in span.events],
         event_names=[each.name for each in span.events],
@@ -217,6 +201,10 @@ def _row(resource: Any, scope: Any, span: Any) -> JaegerSpanRow:
         rank=0,
         emitter="",
     )
+
+
+def _name_of(number: int, names: dict[str, int], default: str) -> str:
+    return next((name for name, each in names.items() if each == number), default)
 
 
 def _texts(attributes: Iterable[Any], types: dict[str, int]) -> dict[str, str]:
