@@ -119,11 +119,15 @@ class _Grid:
 
 
 class Agents:
-    """Queries of `GET /v1/agents` and `GET /v1/agents/{name}`; windows must have both ends."""
+    """Queries of `GET /v1/agents` and `GET /v1/agents/{name}`, and of alerts.
 
-    def __init__(self, store: StoreReader) -> None:
+    Windows must have both ends.
+    """
+
+    def __init__(self, store: StoreReader, *, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._prices = Prices(store)
+        self._now = now
 
     def list_document(self, tenant: str, window: Window, *, points: int, limit: int) -> bytes:
         """Return all agents with totals and a series of executions, busiest first."""
@@ -154,6 +158,27 @@ class Agents:
         return msgspec.json.encode(
             {**_shown(whole, grid), "durations": spread, "series": series, **_window(grid)}
         )
+
+    def health(self) -> list[AgentHealth]:
+        """Return all agents that were active in the last five minutes."""
+        since = self._before(LATELY_SECONDS)
+        return read_rows(self._store, query("agent_health"), AgentHealth, since=since)
+
+    def spending(self) -> list[Spending]:
+        """Return the recent and the daily average spending on models, per tenant."""
+        costs = self._prices.costs()
+        unpriced = costs.of_tokens("a.unpriced_tokens", at="a.minute")
+        return read_rows(
+            *(self._store, Template(query("spending")).substitute(unpriced=unpriced), Spending),
+            since=self._before(LATELY_SECONDS),
+            day=self._before(DAY_SECONDS),
+            lately=LATELY_SECONDS,
+            now=self._now(),
+            **costs.parameters,
+        )
+
+    def _before(self, seconds: float) -> str:
+        return datetime.fromtimestamp(self._now() - seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
     def _sums(self, tenant: str, grid: _Grid, *, agent: str) -> list[_Sums]:
         costs = self._prices.costs()
@@ -295,56 +320,3 @@ def confidence(counts: Mapping[int, int], total_ppm: int) -> dict[str, object]:
         "mean": round(total_ppm / 1e6 / number, 6) if number > 0 else None,
         "tenths": [max(0, counts.get(tenth, 0)) for tenth in range(CONFIDENCE_STEPS)],
     }
-
-
-class AgentsLately:
-    """Queries for agent health and spending."""
-
-    def __init__(self, store: StoreReader, *, now: Callable[[], float] = time.time) -> None:
-        self._store = store
-        self._prices = Prices(store)
-        self._now = now
-
-    def health(self) -> list[AgentHealth]:
-        """Return all agents that were active in the last five minutes."""
-        rows = read_rows(
-            *(self._store, query("agent_health"), tuple[str, str, int, int, int, int, float, int]),
-            since=self._before(LATELY_SECONDS),
-        )
-        return [
-            AgentHealth(
-                tenant=tenant,
-                agent=agent,
-                ended=ended,
-                failed=failed,
-                retries=retries,
-                fallbacks=fallbacks,
-                confidence=confidence / number if number else None,
-            )
-            for tenant, agent, ended, failed, retries, fallbacks, confidence, number in rows
-        ]
-
-    def spending(self) -> list[Spending]:
-        """Return the recent and the daily average spending on models, per tenant."""
-        costs = self._prices.costs()
-        unpriced = costs.of_tokens("a.unpriced_tokens", at="a.minute")
-        rows = read_rows(
-            self._store,
-            Template(query("spending")).substitute(unpriced=unpriced),
-            tuple[str, float, float, int],
-            since=self._before(LATELY_SECONDS),
-            day=self._before(DAY_SECONDS),
-            **costs.parameters,
-        )
-        now = self._now()
-        return [
-            Spending(
-                tenant=tenant,
-                usd_per_hour=lately * 3600 / LATELY_SECONDS,
-                usd_per_hour_of_day=in_a_day * 3600 / max(LATELY_SECONDS, now - first),
-            )
-            for tenant, lately, in_a_day, first in rows
-        ]
-
-    def _before(self, seconds: float) -> str:
-        return datetime.fromtimestamp(self._now() - seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -63,5 +63,10 @@ def query(name: str) -> str:
     parse it word by word.
     """
     file = resources.files(__package__).joinpath("queries", f"{name}.sql")
-    lines = file.read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("--")) + "\n"
+    return without_comments(file.read_text(encoding="utf-8")) + "\n"
+
+
+def without_comments(text: str) -> str:
+    """Return SQL without comment lines."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
+    return "\n".join(lines).strip()

@@ -59,13 +59,10 @@ class JaegerSpanRow(msgspec.Struct, array_like=True, gc=False):
     took: int
     status: str
     status_message: str
-    event_times: list[int]
-    event_names: list[str]
-    event_attributes: list[dict[str, str]]
-    link_traces: list[str]
-    link_spans: list[str]
-    link_states: list[str]
-    link_attributes: list[dict[str, str]]
+    events: list[tuple[int, str, dict[str, str]]]
+    """Time, name and attributes."""
+    links: list[tuple[str, str, str, dict[str, str]]]
+    """Trace id, span id, trace state and attributes."""
     types: dict[str, int]
     rank: int
     emitter: str
@@ -81,10 +78,9 @@ class JaegerSpanRow(msgspec.Struct, array_like=True, gc=False):
         return self.types if self.rank == _OTLP else own_types()
 
     @property
-    def events(self) -> list[tuple[int, str, dict[str, str]]]:
-        """Time, name and attributes of the span events, in order."""
-        found = zip(self.event_times, self.event_names, self.event_attributes, strict=True)
-        return sorted(found, key=lambda event: event[0])
+    def ordered_events(self) -> list[tuple[int, str, dict[str, str]]]:
+        """Span events in order of their time."""
+        return sorted(self.events, key=lambda event: event[0])
 
     @property
     def service_shown(self) -> str:
@@ -133,10 +129,7 @@ def add_span_events(spans: Iterable[JaegerSpanRow], marks: Iterable[MarkRow]) ->
     for span in spans:
         # Spans sent by an exporter already have them.
         found = by_span.get((span.trace_id, span.span_id), ()) if span.rank != _OTLP else ()
-        for mark in found:
-            span.event_times.append(mark.at)
-            span.event_names.append(mark.name)
-            span.event_attributes.append(mark.attributes)
+        span.events += [(mark.at, mark.name, mark.attributes) for mark in found]
 
 
 def mark_open(spans: Iterable[JaegerSpanRow], gone: Mapping[str, int], *, now: int) -> None:
@@ -190,17 +183,19 @@ def _row(resource: Any, scope: Any, span: Any) -> JaegerSpanRow:
         took=max(0, span.end_time_unix_nano - span.start_time_unix_nano),
         status=_name_of(span.status.code, STATUSES, "Unset"),
         status_message=span.status.message,
-        event_times=[each.time_unix_nano for each in span.events],
-        event_names=[each.name for each in span.events],
-        event_attributes=[_texts(each.attributes, types) for each in span.events],
-        link_traces=[each.trace_id.hex() for each in span.links],
-        link_spans=[each.span_id.hex() for each in span.links],
-        link_states=[each.trace_state for each in span.links],
-        link_attributes=[_texts(each.attributes, types) for each in span.links],
+        events=[
+            (each.time_unix_nano, each.name, _texts(each.attributes, types)) for each in span.events
+        ],
+        links=[_link(each, types) for each in span.links],
         types=types,
         rank=0,
         emitter="",
     )
+
+
+def _link(link: Any, types: dict[str, int]) -> tuple[str, str, str, dict[str, str]]:
+    attributes = _texts(link.attributes, types)
+    return link.trace_id.hex(), link.span_id.hex(), link.trace_state, attributes
 
 
 def _name_of(number: int, names: dict[str, int], default: str) -> str:

@@ -53,9 +53,6 @@ def _named(span: JaegerSpanRow) -> dict[str, str]:
 
 
 def _span(span: JaegerSpanRow) -> dict[str, Any]:
-    links = zip(
-        span.link_traces, span.link_spans, span.link_states, span.link_attributes, strict=True
-    )
     ended = span.began + span.took
     return {
         "traceId": span.trace_id,
@@ -74,7 +71,7 @@ def _span(span: JaegerSpanRow) -> dict[str, Any]:
                     name=name,
                     attributes=_attributes(attributes, span.known_types),
                 )
-                for at, name, attributes in span.events
+                for at, name, attributes in span.ordered_events
             ],
             links=[
                 {
@@ -82,7 +79,7 @@ def _span(span: JaegerSpanRow) -> dict[str, Any]:
                     "spanId": span_id,
                     **_filled(traceState=state, attributes=_attributes(attributes, {})),
                 }
-                for trace_id, span_id, state, attributes in links
+                for trace_id, span_id, state, attributes in span.links
             ],
         ),
         "status": _filled(message=span.status_message, code=STATUSES.get(span.status, 0)),

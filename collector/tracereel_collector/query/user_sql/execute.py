@@ -39,8 +39,6 @@ _FILTER_FIRST: Final = {
     "optimize_use_implicit_projections": 0,
     "use_query_condition_cache": 0,
     "use_query_cache": 0,
-}
-_SILENT: Final = {
     # Statistics count rows before the filter.
     "output_format_write_statistics": 0,
 }
@@ -156,7 +154,6 @@ class UserSql:
         limits = self.limits
         return {
             **_FILTER_FIRST,
-            **_SILENT,
             "max_execution_time": limits.seconds,
             "timeout_overflow_mode": "throw",
             "max_memory_usage": limits.memory_bytes,
