@@ -137,7 +137,7 @@ NOT_CALLED = {
 PRIVACY = Privacy(redaction.Redaction(), capture_content=True)
 REDACTOR = door.Redactor(CollectorRegistry())
 RULES = refusals.Rules(functions=frozenset(), engines=frozenset())
-CATALOGUE = catalogue.made_of(
+CATALOGUE = catalogue.build_catalogue(
     "t",
     tables=[("t", "events", "MergeTree"), ("t", "secrets", "MergeTree")],
     columns=[("events", "tenant")],

@@ -12,7 +12,7 @@ from tests.support.sql_positions import MARK, SEEDS, shape, variants
 from tests.support.two_tenants import Site
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.user_sql import tree
-from tracereel_collector.query.user_sql.catalogue import LISTINGS, PUBLIC, SYSTEM, Catalogues
+from tracereel_collector.query.user_sql.catalogue import LISTINGS, PUBLIC, SYSTEM, CatalogueCache
 from tracereel_collector.query.user_sql.statement_text import SqlRefusedError, read
 
 SECRET = "what-bravo-alone-knows"
@@ -57,7 +57,7 @@ def engine(site):
 
 @pytest.fixture(scope="module")
 def catalogue(engine):
-    return Catalogues("tracereel", lambda sql: engine.query(sql).result_rows).current()
+    return CatalogueCache("tracereel", lambda sql: engine.query(sql).result_rows).current()
 
 
 @pytest.fixture(scope="module")

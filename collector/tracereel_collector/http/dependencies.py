@@ -42,7 +42,7 @@ from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.user_sql import SqlLimits, UserSql
-from tracereel_collector.query.user_sql.catalogue import Catalogues
+from tracereel_collector.query.user_sql.catalogue import CatalogueCache
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.runtime.clock import TrustedClock
@@ -257,7 +257,7 @@ class Parts:
         limits = SqlLimits()
         self.sql = UserSql(
             UserSqlStore(store_address, connections=limits.at_once),
-            Catalogues(store_address.database, store.rows),
+            CatalogueCache(store_address.database, store.rows),
             replace(
                 limits,
                 seconds=min(limits.seconds, settings.query_seconds),

@@ -33,7 +33,6 @@ from tracereel_collector.store.error_codes import (
 )
 from tracereel_collector.store.otlp_types import LOGS_SCHEMA, METRICS_SCHEMA, TRACES_SCHEMA
 from tracereel_collector.store.sql import query
-from tracereel_collector.store.tab_separated import rows_of
 
 _INSERT = {
     "async_insert": 0,
@@ -186,11 +185,9 @@ class ClickHouseStore:
         with self._client() as client:
             client.raw_insert(table, columns, insert_block=data, fmt=fmt, settings=dict(settings))
 
-    def rows(self, statement: str) -> list[tuple[str, ...]]:
-        """Run a query and return its rows as text."""
-        with self._client() as client:
-            data = client.raw_query(statement, fmt="TabSeparated")
-        return rows_of(data)
+    def rows(self, statement: str, **parameters: Any) -> list[tuple[str, ...]]:
+        """Run a bound query and return its rows as text."""
+        return rows_of(self.select(statement, parameters, fmt="TabSeparated"))
 
     def select(self, statement: str, parameters: Mapping[str, Any], *, fmt: str) -> bytes:
         """Run a bound query; return the response's bytes in a ClickHouse format."""
@@ -250,24 +247,23 @@ class ClickHouseStore:
         if kind not in _NUMBERED or not bodies:
             return []
         table, number, arrival = _NUMBERED[kind]
-        engine = self.select(query("table_engine"), {"table": table}, fmt="TabSeparated")
-        if rows_of(engine) != [("MergeTree",)]:
+        if self.rows(query("table_engine"), table=table) != [("MergeTree",)]:
             # Replicas commit a token and its part in one transaction, and the queried one may lag.
             return []
         stored: set[int] = set()
         for begin in range(0, len(bodies), _LOOKED_UP):
             part = bodies[begin : begin + _LOOKED_UP]
             arrived = [body.received_unix_nano for body in part]
-            parameters = {
-                "table": table,
-                "number": number,
-                "arrival": arrival,
-                "first": min(arrived),
-                "last": max(arrived),
-                "numbers": [body.first_sequence_number for body in part],
-            }
-            found = self.select(query("stored_bodies"), parameters, fmt="TabSeparated")
-            stored.update(int(row[0]) for row in rows_of(found))
+            found = self.rows(
+                query("stored_bodies"),
+                table=table,
+                number=number,
+                arrival=arrival,
+                first=min(arrived),
+                last=max(arrived),
+                numbers=[body.first_sequence_number for body in part],
+            )
+            stored.update(int(row[0]) for row in found)
         return [body for body in bodies if body.first_sequence_number not in stored]
 
     @contextmanager
@@ -319,6 +315,16 @@ class NoRedirectPool(PoolManager):
         """Send a request; return a redirect as the response."""
         del args  # holds only `redirect`
         return super().urlopen(method, url, **{**given, "redirect": False})
+
+
+def rows_of(data: bytes) -> list[tuple[str, ...]]:
+    """Return the rows of a tab-separated response; escaped values stay escaped.
+
+    Only line feeds separate rows; the engine escapes those in values. Python's `splitlines` would also
+    split at a dozen other characters, which user content may contain.
+    """
+    text = data.decode(errors="replace").removesuffix("\n")
+    return [tuple(line.split("\t")) for line in text.split("\n")] if text else []
 
 
 def _translate(error: DatabaseError) -> Exception:

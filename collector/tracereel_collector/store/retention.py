@@ -8,10 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from tracereel_collector.runtime.clock import Dating
-from tracereel_collector.store.clickhouse import ClickHouseStore
+from tracereel_collector.store.clickhouse import ClickHouseStore, rows_of
 from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
-from tracereel_collector.store.tab_separated import rows_of
 
 UNDATED: Final = (
     ("run_links", "tenant", "toDate(ingested_at)"),

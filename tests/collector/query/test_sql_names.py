@@ -3,14 +3,14 @@
 import pytest
 
 from tracereel_collector.engine.lexer import tokens
-from tracereel_collector.query.user_sql.catalogue import made_of
+from tracereel_collector.query.user_sql.catalogue import build_catalogue
 from tracereel_collector.query.user_sql.statement_text import (
     SqlRefusedError,
     check_names,
     subquery_names,
 )
 
-CATALOGUE = made_of(
+CATALOGUE = build_catalogue(
     "store",
     tables=[
         *(("store", name, "MergeTree") for name in ("events", "inner", "model_prices_local")),

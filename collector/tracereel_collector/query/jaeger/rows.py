@@ -9,17 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tracereel_collector.query.jaeger.values import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    INT,
-    LIST,
-    MAP,
-    TEXT,
-    Types,
-    own_types,
-)
+from tracereel_collector.query.jaeger.values import Types, own_types
 
 NAMELESS = "missing-service-name"
 """Service name that Jaeger uses for spans without one."""
@@ -30,15 +20,6 @@ STATE = "tracereel.state"
 KINDS = {"Internal": 1, "Server": 2, "Client": 3, "Producer": 4, "Consumer": 5}
 STATUSES = {"Ok": 1, "Error": 2}
 """Names in the store, and numbers of OTLP."""
-_TYPES = {
-    "string_value": TEXT,
-    "bool_value": BOOL,
-    "int_value": INT,
-    "double_value": DOUBLE,
-    "array_value": LIST,
-    "kvlist_value": MAP,
-    "bytes_value": BYTES,
-}
 
 
 class JaegerSpanRow(msgspec.Struct, array_like=True, gc=False):
@@ -203,31 +184,24 @@ def _name_of(number: int, names: dict[str, int], default: str) -> str:
 
 
 def _texts(attributes: Iterable[Any], types: dict[str, int]) -> dict[str, str]:
+    """Return attributes as text, as the store has them, and note their types."""
     found = {}
     for each in attributes:
         kind = each.value.WhichOneof("value")
         if kind is not None:
-            types[each.key] = _TYPES.get(kind, TEXT)
-        found[each.key] = _text(each.value, kind)
+            types[each.key] = each.value.DESCRIPTOR.fields_by_name[kind].number
+        plain = _plain(each.value)
+        text = plain if isinstance(plain, str) else json.dumps(plain, separators=(",", ":"))
+        found[each.key] = "" if plain is None else text
     return found
 
 
-def _text(value: Any, kind: str | None) -> str:
-    plain = _plain(value, kind)
-    if plain is None:
-        return ""
-    return plain if isinstance(plain, str) else json.dumps(plain, separators=(",", ":"))
-
-
-def _plain(value: Any, kind: str | None) -> Any:
+def _plain(value: Any) -> Any:
     """Return a value in JSON form."""
-    if kind is None:
-        return None
-    inner = getattr(value, kind)
+    kind = value.WhichOneof("value")
+    inner: Any = getattr(value, kind) if kind is not None else None
     if kind == "array_value":
-        return [_plain(each, each.WhichOneof("value")) for each in inner.values]
+        return [_plain(each) for each in inner.values]
     if kind == "kvlist_value":
-        return {
-            each.key: _plain(each.value, each.value.WhichOneof("value")) for each in inner.values
-        }
+        return {each.key: _plain(each.value) for each in inner.values}
     return base64.b64encode(inner).decode() if kind == "bytes_value" else inner

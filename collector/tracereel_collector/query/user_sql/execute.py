@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.user_sql import statement_text, tree
-from tracereel_collector.query.user_sql.catalogue import Catalogue, Catalogues
+from tracereel_collector.query.user_sql.catalogue import Catalogue, CatalogueCache
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.store.user_sql import UserSqlResult, UserSqlStore
 
@@ -79,7 +79,7 @@ class UserSql:
     def __init__(
         self,
         store: UserSqlStore,
-        catalogues: Catalogues,
+        catalogues: CatalogueCache,
         limits: SqlLimits,
         shares: SharePolicy = ONE_TENANT,
     ) -> None:
