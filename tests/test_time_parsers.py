@@ -356,7 +356,6 @@ ELSEWHERE = {
     "tracereel_collector.store.clickhouse:StoreAddress.parse": "a setting",
     "tracereel_collector.store.cluster:_on_cluster": "statements of the schema",
     "tracereel_collector.store.cluster:_qualified_view": "statements of the schema",
-    "tracereel_collector.store.cluster:_suffix": "statements of the schema",
     "tracereel_collector.store.cluster:_qualified": "statements of the schema",
     "tracereel_collector.store.tables:count": "the engine's answer",
 }

@@ -1,7 +1,8 @@
 """Search for runs: lists with filters, order and pages, facet counts and a histogram."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import deepcopy
+from dataclasses import dataclass, field
 from string import Template
 from typing import Any, Literal
 
@@ -340,12 +341,7 @@ class Search:
 
 def _in_window(condition: FilterSql, window: Window) -> FilterSql:
     """Return a copy of the condition, limited to runs that began in a window."""
-    made = replace(
-        condition,
-        columns=dict(condition.columns),
-        conditions=list(condition.conditions),
-        parameters=dict(condition.parameters),
-    )
+    made = deepcopy(condition)
     made.needs("started")
     made.holds(
         "started >= {window_start:Int64} AND started < {window_end:Int64}",

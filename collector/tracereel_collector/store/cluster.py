@@ -80,14 +80,9 @@ def _qualified_view(rest: str, database: str, sharded: set[str]) -> str:
     if target is None:
         raise StartupError("a materialized view without TO has no form for a cluster")
     body = rest[target.end() :]
-    suffix = _suffix(body, sharded)
-    return f" TO {database}.{target[1]}{suffix}{_qualified(body, database, sharded, suffix=suffix)}"
-
-
-def _suffix(body: str, sharded: set[str]) -> str:
-    """Return the table suffix of a view's query: local if it reads a sharded table."""
     reads_table = any(re.search(rf"\b(FROM|JOIN)\s+{name}\b", body) for name in sharded)
-    return "_local" if reads_table else ""
+    suffix = "_local" if reads_table else ""
+    return f" TO {database}.{target[1]}{suffix}{_qualified(body, database, sharded, suffix=suffix)}"
 
 
 def _qualified(text: str, database: str, sharded: set[str], *, suffix: str) -> str:

@@ -1,15 +1,15 @@
 """Deletion of the rows of runs from every table, waiting until they are removed."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.rollup_agents import SUBTRACT
-from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
+from tracereel_collector.store.tables import Shards
 
 MAX_TRACES = 5_000
 """Runs per statement; a user with more is deleted in several statements."""
@@ -34,13 +34,7 @@ class RunsToDelete:
 
     def parameters(self) -> dict[str, Any]:
         """Return the query parameters of the statements."""
-        return {
-            "tenant": self.tenant,
-            "ids": sorted({*self.ids, *self.otel}),
-            "otel": self.otel,
-            "shared": self.shared,
-            "spans": self.spans,
-        }
+        return {**asdict(self), "ids": sorted({*self.ids, *self.otel})}
 
 
 def runs_of(store: ClickHouseStore, tenant: str, ids: list[str]) -> RunsToDelete:

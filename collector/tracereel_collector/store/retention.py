@@ -9,8 +9,8 @@ import msgspec
 
 from tracereel_collector.runtime.clock import Dating
 from tracereel_collector.store.clickhouse import ClickHouseStore, rows_of
-from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
+from tracereel_collector.store.tables import Shards
 
 UNDATED: Final = (
     ("run_links", "tenant", "toDate(ingested_at)"),
