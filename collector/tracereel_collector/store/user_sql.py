@@ -73,15 +73,6 @@ class UserSqlStore:
         self._address = address
         self._pool = NoRedirectPool(**get_pool_manager_options(maxsize=connections))
 
-    @property
-    def database(self) -> str:
-        """Database of the tables."""
-        return self._address.database
-
-    def close(self) -> None:
-        """Close idle connections."""
-        self._pool.clear()
-
     def run(
         self,
         sql: str,

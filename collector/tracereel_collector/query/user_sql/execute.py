@@ -1,8 +1,8 @@
 """Execution of user statements: checks, tenant filter and limits."""
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -88,15 +88,13 @@ class UserSql:
         self._slots = TenantShares("sql_statements", limits.at_once, shares)
         self.limits = limits
 
-    @asynccontextmanager
-    async def slot(self, tenant: str) -> AsyncIterator[None]:
-        """Hold a concurrency slot for the block around `run`.
+    def slot(self, tenant: str) -> AbstractAsyncContextManager[None]:
+        """Return the concurrency slot to hold in the block around `run`.
 
         Raises:
             ThrottledError: too many statements are running.
         """
-        async with self._slots.waited(tenant, seconds=self.limits.wait_seconds):
-            yield
+        return self._slots.waited(tenant, seconds=self.limits.wait_seconds)
 
     @contextmanager
     def run(self, asked: SqlQuery) -> Iterator[tuple[UserSqlResult, str]]:
