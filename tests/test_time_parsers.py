@@ -59,7 +59,7 @@ from tracereel_collector.otlp_out.forward import target
 from tracereel_collector.query import cursor, diff, filters, window
 from tracereel_collector.query.jaeger import parameters, values
 from tracereel_collector.query.jaeger import reader as jaeger_reader
-from tracereel_collector.query.user_sql import catalogue, tree, words
+from tracereel_collector.query.user_sql import catalogue, statement_text, tree
 from tracereel_collector.queue import deleted, ledger, sessions, waiting
 from tracereel_collector.store import prices
 
@@ -137,7 +137,7 @@ NOT_CALLED = {
 PRIVACY = Privacy(redaction.Redaction(), capture_content=True)
 REDACTOR = door.Redactor(CollectorRegistry())
 RULES = refusals.Rules(functions=frozenset(), engines=frozenset())
-CATALOGUE = catalogue.made_of(
+CATALOGUE = catalogue.build_catalogue(
     "t",
     tables=[("t", "events", "MergeTree"), ("t", "secrets", "MergeTree")],
     columns=[("events", "tenant")],
@@ -210,7 +210,7 @@ def encoded(text: str) -> bytes:
 def decide(text: str) -> object:
     statements._parsed_once.cache_clear()
     try:
-        return words.read(encoded(text), CATALOGUE)
+        return statement_text.read(encoded(text), CATALOGUE)
     finally:
         list(tree._nodes(text))
 
@@ -343,7 +343,7 @@ ELSEWHERE = {
     "tracereel_collector.http.jaeger:get_operations_of": "unquote of a path",
     "tracereel_collector.http.sql:_document": "decodes the engine's answer",
     "tracereel_collector.commands.backup:_check_place": "typed by the operator",
-    "tracereel_collector.engine.compat:count_statements": "parsed by the engine",
+    "tracereel_collector.engine.execute:_SingleStatements.check": "parsed by the engine",
     "tracereel_collector.engine.lexer:_after_comment": "a statement",
     "tracereel_collector.engine.settings:EngineSettings.from_json": "written by the collector",
     "tracereel_collector.otlp_out.forward.forwarder:Forwarder.offer": "splits a header at commas",
@@ -356,9 +356,8 @@ ELSEWHERE = {
     "tracereel_collector.store.clickhouse:StoreAddress.parse": "a setting",
     "tracereel_collector.store.cluster:_on_cluster": "statements of the schema",
     "tracereel_collector.store.cluster:_qualified_view": "statements of the schema",
-    "tracereel_collector.store.cluster:_suffix": "statements of the schema",
     "tracereel_collector.store.cluster:_qualified": "statements of the schema",
-    "tracereel_collector.store.copying:_count": "the engine's answer",
+    "tracereel_collector.store.tables:count": "the engine's answer",
 }
 
 

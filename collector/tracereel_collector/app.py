@@ -26,7 +26,7 @@ from tracereel_collector.otlp_out.forward.forwarder import new_forwarder
 from tracereel_collector.otlp_out.forward.target import forward_target
 from tracereel_collector.otlp_out.observe.build import own_id_of, self_observation
 from tracereel_collector.otlp_out.observe.observer import Observer
-from tracereel_collector.query.agents import AgentsLately
+from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.costs import UnpricedModels
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
@@ -163,7 +163,7 @@ class Collector:
         if webhook is not None:
             watcher = Watcher(
                 queue,
-                AgentsLately(store),
+                Agents(store),
                 webhook,
                 every_seconds=settings.alert_seconds,
                 sent=AlertMetrics.register(self._registry).sent,

@@ -21,7 +21,7 @@ from tracereel_collector.model import Kind, Marks
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.deleted import LATE_SECONDS
 from tracereel_collector.queue.pause import StoreWriters
-from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.deletion import (
     RunsToDelete,
     count_rows,
@@ -44,7 +44,7 @@ class Deletion:
     """
 
     queue: DurableQueue
-    store: StoreAccess
+    store: ClickHouseStore
     audit: AuditLog
     writers: StoreWriters
     now_unix: Callable[[], float] = time.time

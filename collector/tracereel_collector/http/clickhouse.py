@@ -21,7 +21,7 @@ from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.http.streams import HeldStream
 from tracereel_collector.query.user_sql import SqlQuery
 from tracereel_collector.query.user_sql.execute import MAX_SQL_BYTES
-from tracereel_collector.query.user_sql.names import SqlRefusedError
+from tracereel_collector.query.user_sql.statement_text import SqlRefusedError
 from tracereel_collector.store.user_sql import UserSqlResult
 
 PATHS = frozenset({"/clickhouse", "/clickhouse/"})

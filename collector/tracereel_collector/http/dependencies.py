@@ -41,14 +41,14 @@ from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.trace import Traces
-from tracereel_collector.query.user_sql import PeoplesSql, SqlLimits
-from tracereel_collector.query.user_sql.catalogue import Catalogues
+from tracereel_collector.query.user_sql import SqlLimits, UserSql
+from tracereel_collector.query.user_sql.catalogue import CatalogueCache
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.runtime.clock import TrustedClock
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
-from tracereel_collector.store.user_sql import PeoplesStore
+from tracereel_collector.store.user_sql import UserSqlStore
 from tracereel_collector.telemetry import HttpMetrics, OtlpMetrics, TailMetrics
 
 Answer = TypeVar("Answer")
@@ -255,9 +255,9 @@ class Parts:
             store, gate.audit, default_days=settings.retention_days, dating=clock.dating
         )
         limits = SqlLimits()
-        self.sql = PeoplesSql(
-            PeoplesStore(store_address, connections=limits.at_once),
-            Catalogues(store_address.database, store.rows),
+        self.sql = UserSql(
+            UserSqlStore(store_address, connections=limits.at_once),
+            CatalogueCache(store_address.database, store.rows),
             replace(
                 limits,
                 seconds=min(limits.seconds, settings.query_seconds),

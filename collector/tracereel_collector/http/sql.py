@@ -11,7 +11,7 @@ from tracereel_collector.errors import BadRequestError
 from tracereel_collector.http.dependencies import caller_of, parts_of, query
 from tracereel_collector.http.parameters import check_size
 from tracereel_collector.http.scoped_router import ScopedRouter
-from tracereel_collector.query.user_sql import PeoplesSql, SqlQuery
+from tracereel_collector.query.user_sql import SqlQuery, UserSql
 from tracereel_collector.query.user_sql.execute import MAX_SQL_BYTES
 
 router = ScopedRouter()
@@ -111,7 +111,7 @@ async def post_sql(
     return Response(answer, media_type=media, headers=headers)
 
 
-def _run(sql: PeoplesSql, asked: SqlQuery) -> tuple[bytes, str, int | None]:
+def _run(sql: UserSql, asked: SqlQuery) -> tuple[bytes, str, int | None]:
     with sql.run(asked) as (result, made):
         return b"".join(result.chunks()), made, result.rows
 

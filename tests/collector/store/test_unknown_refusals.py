@@ -18,7 +18,7 @@ from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.model import Kind
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
-from tracereel_collector.store.error_codes import DATA_ERRORS, MOMENT_ERRORS
+from tracereel_collector.store.error_codes import DATA_ERRORS, TEMPORARY_ERRORS
 from tracereel_collector.store.migrate import migrate
 from tracereel_collector.telemetry import DeliveryMetrics
 
@@ -172,6 +172,6 @@ def test_a_stop_meanwhile_sets_nothing_aside(site, proxy):
 
 
 def test_transient_error_codes_have_clickhouse_names(behind):
-    for code, name in MOMENT_ERRORS.items():
+    for code, name in TEMPORARY_ERRORS.items():
         assert behind.rows(f"SELECT errorCodeToName({code})") == [(name,)]
-    assert not DATA_ERRORS & MOMENT_ERRORS.keys()
+    assert not DATA_ERRORS & TEMPORARY_ERRORS.keys()

@@ -14,7 +14,7 @@ from prometheus_client import Counter
 from tracereel_collector.errors import CollectorError
 from tracereel_collector.ops.alerts import conditions
 from tracereel_collector.ops.alerts.conditions import CONDITIONS, ConditionReading, Counts, Key
-from tracereel_collector.query.agents import AgentsLately
+from tracereel_collector.query.agents import Agents
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.runtime.periodic_task import Rounds
 from tracereel_collector.runtime.tenant_shares import SharePolicy
@@ -43,7 +43,7 @@ class Watcher:
     def __init__(
         self,
         queue: DurableQueue,
-        agents: AgentsLately,
+        agents: Agents,
         post: Callable[[dict[str, Any]], bool],
         *,
         every_seconds: float,
