@@ -85,7 +85,7 @@ class Collector:
         self._writers = StoreWriters((settings.data_dir / QUEUE_FILE).parent)
         self._clock = clock_of(settings, is_owner=link is None)
         self._started.callback(self._clock.close)
-        self._gate = AccessGate.build(settings, self._registry, now_unix=self._clock.latest_unix)
+        self._gate = AccessGate(settings, self._registry, now_unix=self._clock.latest_unix)
         self._started.callback(self._gate.close)
         refused = ThrottleMetrics.register(self._registry).refused
         self._shares = SharePolicy(

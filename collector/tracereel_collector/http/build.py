@@ -69,7 +69,7 @@ def build_api(parts: Parts) -> ASGIApp:
     describe_security(app)
     add_error_handlers(app)
     served: ASGIApp = app
-    if origins := parts.gate.settings.origins:
+    if origins := parts.gate.origins:
         served = CORSMiddleware(
             app,
             allow_origins=origins,

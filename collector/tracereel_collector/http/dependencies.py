@@ -14,7 +14,6 @@ from fastapi.responses import Response
 from prometheus_client import CollectorRegistry
 
 from tracereel_collector.auth import AccessGate, Caller
-from tracereel_collector.auth.administration import Administration
 from tracereel_collector.config import Settings
 from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.http.connections import ConnectionLimits
@@ -193,7 +192,6 @@ class Parts:
             header_seconds=settings.header_seconds,
             on_refused=lambda reason: gate.metrics.connections.labels(reason).inc(),
         )
-        self.administration = Administration(gate.keys, gate.audit, clock.latest_unix)
         self.requests = TenantShares("requests", settings.max_connections, shares)
         # All workers query the same store, so each worker gets its part of the tenant share.
         share = shares.share if shares.share == 1 else shares.share / max(1, settings.workers)

@@ -72,7 +72,7 @@ def _act(request: Request, entry_id: int, event: str) -> None:
     entry = parts.queue.quarantine_entry(entry_id, tenant=caller.tenant)
     if entry is None:
         raise _unknown(entry_id)
-    parts.administration.audit.act(
+    parts.gate.audit.act(
         event,
         tenant=caller.tenant,
         by=caller.name,
