@@ -337,7 +337,7 @@ ELSEWHERE = {
     "tracereel.providers.streams.base:StreamAdapter.process_bytes": "OpenAI text",
     "tracereel.tape.modules:_find": "ends at the first part of a name that is not there",
     "tracereel.tape.payloads:Payloads.put_text": "decodes JSON that was encoded here",
-    "tracereel_collector.http.otlp_grpc:GrpcDoor._admit": "an address that gRPC has written",
+    "tracereel_collector.http.otlp_grpc:GrpcServer._admit": "an address that gRPC has written",
     "tracereel_collector.http.jaeger:get_operations_of": "unquote of a path",
     "tracereel_collector.http.sql:_document": "decodes the engine's answer",
     "tracereel_collector.commands.backup:_check_place": "typed by the operator",

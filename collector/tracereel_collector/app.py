@@ -172,7 +172,7 @@ class Collector:
             watcher.start()
             self._started.callback(watcher.stop, timeout=1.0)
 
-    def heard(self, data: bytes) -> None:
+    def wake_delivery(self, data: bytes) -> None:
         """Wake up delivery after a worker appended to the queue."""
         self._queue.heard(hurried(data))
 

@@ -64,11 +64,8 @@ class DeliveryNotice:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        """Loop of the waiting requests; None before the first."""
         self._changed = asyncio.Event()
-
-    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the event loop of the waiting requests."""
-        self._loop = loop
 
     def notify(self) -> None:
         """Wake up the waiting requests; safe from any thread, even after the loop has ended."""
@@ -81,6 +78,7 @@ class DeliveryNotice:
 
     async def wait_until(self, predicate: Callable[[], bool], *, timeout: float) -> bool:  # noqa: ASYNC109
         """Wait for a condition, checked after every delivery; return whether it came true in time."""
+        self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
                 while True:
@@ -134,18 +132,11 @@ class QueryThreads:
 
 
 class Playbacks:
-    """Slots of running playbacks; all end when the collector stops."""
+    """Slots of running playbacks; all end when `stopping` is set."""
 
     def __init__(self, shares: SharePolicy = ONE_TENANT, *, most: int = MAX_PLAYBACKS) -> None:
         self.stopping = asyncio.Event()
         self.slots = TenantShares("playbacks", most, shares, hint="read it without stream=1")
-
-    async def start(self) -> None:
-        """Do nothing; services are started and stopped alike."""
-
-    async def stop(self) -> None:
-        """End all playbacks."""
-        self.stopping.set()
 
 
 @dataclass(frozen=True, slots=True)

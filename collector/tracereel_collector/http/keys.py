@@ -12,11 +12,11 @@ from tracereel_collector.auth.browsers import session_cookie
 from tracereel_collector.auth.keyring import key_in
 from tracereel_collector.auth.keys import MAX_NAME, parse_scopes
 from tracereel_collector.errors import ForbiddenError
-from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.http.dependencies import body_of, caller_of, parts_of
 from tracereel_collector.http.parameters import json_body, parse_body
 from tracereel_collector.http.scoped_router import ScopedRouter
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.ADMIN)
 
 
 class NewKey(BaseModel):
@@ -79,7 +79,7 @@ async def get_identity(
     return answer
 
 
-@router.get("/v1/keys", scope=KeyScope.ADMIN, summary="List the tenant's keys")
+@router.get("/v1/keys", summary="List the tenant's keys")
 async def list_keys(request: Request) -> dict[str, Any]:
     """List all keys of the tenant, including expired and revoked ones, without secrets."""
     parts, caller = parts_of(request), _holder_of_a_key(request)
@@ -89,7 +89,6 @@ async def list_keys(request: Request) -> dict[str, Any]:
 
 @router.post(
     "/v1/keys",
-    scope=KeyScope.ADMIN,
     summary="Make a key",
     status_code=201,
     openapi_extra=json_body(NewKey, required=False),
@@ -97,7 +96,7 @@ async def list_keys(request: Request) -> dict[str, Any]:
 async def create_key(request: Request) -> JSONResponse:
     """Create a key; only this response contains its secret."""
     parts, caller = parts_of(request), _holder_of_a_key(request)
-    async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
+    async with body_of(request) as data:
         wanted = parse_body(NewKey, data or b"{}")
     secret, key = await asyncio.to_thread(
         lambda: parts.gate.keys.create(
@@ -111,7 +110,7 @@ async def create_key(request: Request) -> JSONResponse:
     return JSONResponse({"key": secret, **parts.gate.keys.document(key)}, status_code=201)
 
 
-@router.delete("/v1/keys/{key_id}", scope=KeyScope.ADMIN, summary="Revoke a key")
+@router.delete("/v1/keys/{key_id}", summary="Revoke a key")
 async def revoke_key(request: Request, key_id: str) -> dict[str, Any]:
     """Revoke a key; it stops working within a second."""
     parts, caller = parts_of(request), _holder_of_a_key(request)

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import UnsupportedError
-from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.http.dependencies import body_of, caller_of, parts_of
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.ingest.accept import OtlpAnswer
 from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, TRACES, Signal
@@ -18,7 +18,7 @@ PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 MAX_MESSAGE = 2_000
 """Longest error message in characters; exporters read at most 4 MiB of a response."""
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.WRITE)
 
 
 def _described(signal: Signal) -> dict[str, Any]:
@@ -43,7 +43,7 @@ async def _receive(signal: Signal, request: Request) -> Response:
             f"content-type {content_type!r} is not supported; expected {PROTOBUF} or {JSON}"
         )
     is_json = content_type == JSON
-    async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
+    async with body_of(request) as data:
         parts.gate.charge(caller, size=len(data))
         answer = await parts.accept.otlp(
             signal,
@@ -62,7 +62,6 @@ def _add_route(path: str, signal: Signal, summary: str, description: str) -> Non
 
     router.post(
         path,
-        scope=KeyScope.WRITE,
         name=f"post_{path.removeprefix('/v1/')}",
         summary=summary,
         description=description,

@@ -65,7 +65,7 @@ _GZIP = b"\x1f\x8b"
 Handler = Callable[[object, Any], Awaitable[bytes]]
 
 
-class GrpcDoor:
+class GrpcServer:
     """gRPC server; belongs to the event loop that starts it."""
 
     def __init__(

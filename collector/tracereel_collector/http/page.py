@@ -13,7 +13,7 @@ from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.http.scoped_router import ScopedRouter
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.PUBLIC)
 
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -65,19 +65,19 @@ def _serve(request: Request, path: str) -> Response:
     return Response(file.body, media_type=file.media_type, headers=headers)
 
 
-@router.get("/", scope=KeyScope.PUBLIC, include_in_schema=False)
+@router.get("/", include_in_schema=False)
 async def index(request: Request) -> Response:
     """Return the page."""
     return _serve(request, "index.html")
 
 
-@router.get("/docs", scope=KeyScope.PUBLIC, include_in_schema=False)
+@router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> Response:
     """Return the API documentation page."""
     return _serve(request, "docs.html")
 
 
-@router.get("/web/{path:path}", scope=KeyScope.PUBLIC, include_in_schema=False)
+@router.get("/web/{path:path}", include_in_schema=False)
 async def web(request: Request, path: str) -> Response:
     """Return a static file of the pages."""
     return _serve(request, path)

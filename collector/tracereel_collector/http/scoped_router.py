@@ -69,30 +69,30 @@ class ScopedRoute(APIRoute):
 
 
 class ScopedRouter:
-    """Routes of one module; each must have a scope."""
+    """Routes of one module, and the scope of those that name no other; options are FastAPI's."""
 
-    def __init__(self, *, credentials: Credentials = _unchanged) -> None:
+    def __init__(self, scope: KeyScope, *, credentials: Credentials = _unchanged) -> None:
         self.routes: list[ScopedRoute] = []
-        self._credentials = credentials
+        self._options = {"scope": scope, "credentials": credentials}
 
-    def get(self, path: str, *, scope: KeyScope, **options: Any) -> Callable[[Endpoint], Endpoint]:
-        """Declare a `GET` route; options are those of FastAPI."""
-        return self._route("GET", path, scope=scope, **options)
+    def get(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare a `GET` route."""
+        return self._declare("GET", path, options)
 
-    def post(self, path: str, *, scope: KeyScope, **options: Any) -> Callable[[Endpoint], Endpoint]:
+    def post(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Declare a `POST` route."""
-        return self._route("POST", path, scope=scope, **options)
+        return self._declare("POST", path, options)
 
-    def delete(
-        self, path: str, *, scope: KeyScope, **options: Any
-    ) -> Callable[[Endpoint], Endpoint]:
+    def delete(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Declare a `DELETE` route."""
-        return self._route("DELETE", path, scope=scope, **options)
+        return self._declare("DELETE", path, options)
 
-    def _route(self, method: str, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+    def _declare(
+        self, method: str, path: str, options: Mapping[str, Any]
+    ) -> Callable[[Endpoint], Endpoint]:
         def declare(endpoint: Endpoint) -> Endpoint:
-            options.update(methods=[method], credentials=self._credentials)
-            self.routes.append(ScopedRoute(path, endpoint, **options))
+            route = ScopedRoute(path, endpoint, methods=[method], **{**self._options, **options})
+            self.routes.append(route)
             return endpoint
 
         return declare

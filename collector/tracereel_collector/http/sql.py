@@ -8,13 +8,13 @@ from fastapi.responses import Response
 
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.http.dependencies import caller_of, parts_of, query
+from tracereel_collector.http.dependencies import body_of, caller_of, parts_of, query
 from tracereel_collector.http.parameters import check_size
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.query.user_sql import PeoplesSql, SqlQuery
 from tracereel_collector.query.user_sql.execute import MAX_SQL_BYTES
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 MAX_ROWS = 100_000
 ROWS = 1_000
 Format = Literal["json", "csv", "ndjson", "parquet"]
@@ -74,9 +74,7 @@ class _Compact(msgspec.Struct):
     rows: int
 
 
-@router.post(
-    "/v1/sql", scope=KeyScope.READ, summary="Ask in SQL", openapi_extra={"requestBody": _BODY}
-)
+@router.post("/v1/sql", summary="Ask in SQL", openapi_extra={"requestBody": _BODY})
 async def post_sql(
     request: Request,
     format: Format | None = None,  # noqa: A002 - part of the API
@@ -88,7 +86,7 @@ async def post_sql(
     placeholders.
     """
     parts, tenant = parts_of(request), caller_of(request).tenant
-    async with parts.bodies.read(request.stream(), request.headers, tenant=tenant) as data:
+    async with body_of(request) as data:
         said = _read(data, request.headers.get("content-type", ""))
     wanted, media = _FORMATS[format or _wanted(request.headers.get("accept", ""))]
     asked = SqlQuery(

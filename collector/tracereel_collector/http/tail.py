@@ -1,11 +1,11 @@
 """`GET /v1/tail`: live stream of acknowledged records as Server-Sent Events."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Annotated
 
 from fastapi import Header, Query, Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from tracereel.events import CUSTOM_PREFIX, EVENT_TYPES
@@ -17,9 +17,9 @@ from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.live.filters import MEASURES, TailFilter
 from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.reader import Reader
-from tracereel_collector.live.spans import SPAN_EVENT
+from tracereel_collector.model import SPAN_EVENT
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 RETRY_MILLISECONDS = 2000
 MAX_VALUES = 20
 MAX_NUMBER = 2**63 - 1
@@ -36,7 +36,6 @@ _OF_SCORES = ("score", "score_category", "min_score", "max_score")
 
 @router.get(
     "/v1/tail",
-    scope=KeyScope.READ,
     summary="Watch live",
     responses={
         200: {"content": {"text/event-stream": {}}, "description": "A stream that goes on."}
@@ -93,7 +92,7 @@ async def get_tail(
     )
     seen = last_event_id if last_event_id is not None else after
     position = await asyncio.to_thread(parts.tail.position, seen)
-    return _Stream(parts.tail, parts.tail.subscribe(caller.tenant, wanted, position))
+    return _TailStream(parts.tail, parts.tail.subscribe(caller.tenant, wanted, position))
 
 
 def _refuse_scores(given: dict[str, object]) -> None:
@@ -118,49 +117,34 @@ def _refuse_types(names: Iterable[str]) -> None:
             )
 
 
-class _Stream(Response):
+class _TailStream(StreamingResponse):
     """Endless response that always releases its reader."""
 
-    media_type = "text/event-stream"
     refused_event = "end"
 
     def __init__(self, tail: LiveTail, reader: Reader) -> None:
-        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
-        del self.headers["content-length"]
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        frames = _frames(reader, tail.beat_seconds)
+        super().__init__(frames, media_type="text/event-stream", headers=headers)
         self._tail = tail
         self._reader = reader
-        self._opening = b"retry: %d\nid: %d\n\n" % (RETRY_MILLISECONDS, reader.number)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the reader ends or the client disconnects."""
-        del scope
-        watching = asyncio.create_task(self._until_gone(receive))
         reason = "left"
         try:
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": self.status_code,
-                    "headers": self.raw_headers,
-                }
-            )
-            await send({"type": "http.response.body", "body": self._opening, "more_body": True})
-            reason = await self._send_all(watching, send)
+            await super().__call__(scope, receive, send)
+            reason = "stopping" if self._reader.is_over else "left"
         except asyncio.CancelledError:
             reason = "refused"
             raise
         finally:
             self._tail.leave(self._reader, reason)
-            watching.cancel()
 
-    async def _send_all(self, watching: "asyncio.Task[None]", send: Send) -> str:
-        reason, last, beat = "stopping", False, self._tail.beat_seconds
-        while not last and not watching.done():
-            data, last = await self._reader.take(seconds=beat)
-            await send({"type": "http.response.body", "body": data, "more_body": not last})
-        return "left" if watching.done() else reason
 
-    async def _until_gone(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._reader.end("end", {"reason": "the client does not read", "retry": False})
+async def _frames(reader: Reader, beat_seconds: float) -> AsyncIterator[bytes]:
+    yield b"retry: %d\nid: %d\n\n" % (RETRY_MILLISECONDS, reader.number)
+    is_last = False
+    while not is_last:
+        frames, is_last = await reader.take(seconds=beat_seconds)
+        yield frames

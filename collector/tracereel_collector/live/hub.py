@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -13,8 +12,7 @@ from tracereel_collector.errors import ServiceUnavailableError, ThrottledError
 from tracereel_collector.live.filters import TailFilter
 from tracereel_collector.live.reader import Reader
 from tracereel_collector.live.records import LiveRecord, records_of
-from tracereel_collector.model import QueuedBody
-from tracereel_collector.queue.following import BodyHead, Position
+from tracereel_collector.queue.following import BodyHead, Position, QueueFollower
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.telemetry import TailMetrics, name_thread
 
@@ -26,30 +24,6 @@ SHARE = 0.25
 """Share of one core that this thread may use, averaged over about a second."""
 MAX_BEHIND_BYTES = 16 * 1024 * 1024
 """Unread bytes above which older bodies are skipped, because a live tail shows the present."""
-
-
-class Follows(Protocol):
-    """Queue operations that the live tail needs."""
-
-    def now(self) -> Position:
-        """Return the position behind everything acknowledged."""
-        ...
-
-    def after(self, number: int, /) -> Position:
-        """Return the position behind a sequence number."""
-        ...
-
-    def heads_after(self, body_id: int, /, *, tenant: str | None = None) -> list[BodyHead]:
-        """Return the heads of later bodies, oldest first."""
-        ...
-
-    def body(self, body_id: int, /) -> QueuedBody | None:
-        """Return a body, or `None` if it is no longer in the queue."""
-        ...
-
-    def close(self) -> None:
-        """Close the file."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +40,7 @@ class LiveTail:
 
     def __init__(
         self,
-        queue: Follows,
+        queue: QueueFollower,
         limits: TailLimits,
         metrics: TailMetrics,
         shares: SharePolicy = ONE_TENANT,
@@ -134,14 +108,8 @@ class LiveTail:
         """Return the position behind `last_seen`, or the current one if `None`; may block on disk."""
         return self._queue.now() if last_seen is None else self._queue.after(last_seen)
 
-    async def start(self) -> None:
-        """Do nothing; the thread starts with the first reader."""
-
-    async def stop(self) -> None:
+    def end_all(self) -> None:
         """End all streams, so that the server does not wait for them at shutdown."""
-        self._end_all()
-
-    def _end_all(self) -> None:
         with self._changed:
             self._stopping = True
             readers = list(self._readers)
@@ -151,7 +119,7 @@ class LiveTail:
 
     def close(self) -> None:
         """End all streams and close the queue; safe to call twice."""
-        self._end_all()
+        self.end_all()
         if self._thread.is_alive():
             self._thread.join()
         self._queue.close()
