@@ -244,7 +244,7 @@ CASES: dict[str, Callable[[str], object]] = {
     "tracereel_collector.http.clickhouse:clickhouse_error": lambda t: clickhouse.clickhouse_error(
         400, t, None, {}
     ),
-    "tracereel_collector.http.grpc_listener:_ClientSide.data_received": frames_of,
+    "tracereel_collector.http.grpc_listener:GrpcClient.data_received": frames_of,
     "tracereel_collector.http.sql:_read": lambda t: api_sql._read(encoded(t), "application/json"),
     "tracereel_collector.auth.keys:parse_expiry": lambda t: keys.parse_expiry(t, now_unix=0.0),
     "tracereel_collector.auth.claims:check_request": lambda t: claims.check_request({}, t, "t"),
@@ -337,7 +337,7 @@ ELSEWHERE = {
     "tracereel.providers.streams.base:StreamAdapter.process_bytes": "OpenAI text",
     "tracereel.tape.modules:_find": "ends at the first part of a name that is not there",
     "tracereel.tape.payloads:Payloads.put_text": "decodes JSON that was encoded here",
-    "tracereel_collector.http.otlp_grpc:GrpcServer._admit": "an address that gRPC has written",
+    "tracereel_collector.http.otlp_grpc:GrpcServer._client": "an address that gRPC has written",
     "tracereel_collector.http.jaeger:get_operations_of": "unquote of a path",
     "tracereel_collector.http.sql:_document": "decodes the engine's answer",
     "tracereel_collector.commands.backup:_check_place": "typed by the operator",

@@ -95,11 +95,7 @@ class Collector:
         )
 
     def start(self) -> ASGIApp:
-        """Start all components and return the ASGI application.
-
-        Raises:
-            StartupError: a component cannot start; the message names the cause.
-        """
+        """Start all components and return the ASGI application."""
         if self._link is None:
             self.start_core(on_delivered=self._delivered.notify)
         else:
@@ -107,11 +103,7 @@ class Collector:
         return self._open_door()
 
     def start_core(self, *, on_delivered: Callable[[], None]) -> None:
-        """Start the components that exist once: engine, queue owner, delivery.
-
-        Raises:
-            StartupError: a component cannot start; the message names the cause.
-        """
+        """Start the components that exist once: engine, queue owner, delivery."""
         settings = self._settings
         self._start_clock()
         self._gate.check()

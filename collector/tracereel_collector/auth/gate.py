@@ -113,11 +113,7 @@ class AccessGate:
         self._thread.start()
 
     def check(self) -> None:
-        """Read the keys and check that the collector is not exposed without them.
-
-        Raises:
-            StartupError: the keys cannot be read, or the collector is exposed without keys.
-        """
+        """Read the keys and check that the collector is not exposed without them."""
         try:
             self.refresh()
         except CollectorError as error:
@@ -202,21 +198,12 @@ class AccessGate:
         return self._ring.state_of(fingerprint, tenant=tenant, now_unix=self._now())
 
     def begin_session(self, caller: Caller, key: str) -> str:
-        """Start a session with the scopes of the caller's key and return its token.
-
-        Raises:
-            ServiceUnavailableError: the session or the audit log cannot be written.
-        """
+        """Start a session with the scopes of the caller's key and return its token."""
         self.audit.act("session.created", key=caller.key_id, tenant=caller.tenant, peer=caller.peer)
         return self._sessions.begin(caller.key_id, digest_of(key))
 
     def end_session(self, headers: Mapping[str, str], *, peer: str) -> None:
-        """End the session of a request's cookie, if any.
-
-        Raises:
-            OriginRefusedError: a page of another site sent the request.
-            ServiceUnavailableError: the session cannot be ended.
-        """
+        """End the session of a request's cookie, if any."""
         try:
             check_origin(headers, self.origins, self.public)
         except OriginRefusedError as error:

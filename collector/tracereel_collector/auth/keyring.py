@@ -48,11 +48,7 @@ def key_in(headers: Mapping[str, str]) -> str:
 
 
 def read_static_keys(pairs: str) -> dict[str, Key]:
-    """Read `tenant:key` and `tenant/scopes:key` entries, separated by commas.
-
-    Raises:
-        StartupError: an entry is malformed, or its key is too short.
-    """
+    """Read `tenant:key` and `tenant/scopes:key` entries, separated by commas."""
     found: dict[str, Key] = {}
     for position, pair in enumerate(filter(None, (part.strip() for part in pairs.split(","))), 1):
         entry = f"TRACEREEL_API_KEYS: entry {position}"

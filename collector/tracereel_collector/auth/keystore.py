@@ -120,11 +120,7 @@ class KeyStore:
         return secret, key
 
     def revoke(self, key_id: str, *, tenant: str | None = None, by: str) -> Key:
-        """Revoke a key permanently; keys of other tenants than `tenant` are not found.
-
-        Raises:
-            UnknownResourceError: there is no such key.
-        """
+        """Revoke a key permanently; keys of other tenants than `tenant` are not found."""
         with self._writing() as connection:
             key = next((key for key in _rows(connection) if key.id == key_id), None)
             if key is None or tenant not in (None, key.tenant):
@@ -153,11 +149,7 @@ class KeyStore:
         }
 
     def list(self, *, tenant: str | None = None) -> list[Key]:
-        """List all keys or those of a tenant, oldest first; empty if none was ever created.
-
-        Raises:
-            KeysUnreadableError: the file exists but cannot be read.
-        """
+        """List all keys or those of a tenant, oldest first; empty if none was ever created."""
         with self._reading():
             try:
                 self._path.stat()

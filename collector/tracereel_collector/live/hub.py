@@ -62,12 +62,7 @@ class LiveTail:
         self._thread = threading.Thread(target=self._run, name="live-tail", daemon=True)
 
     def subscribe(self, tenant: str, wanted: TailFilter, position: Position) -> Reader:
-        """Add a reader that is offered everything acknowledged from its position on.
-
-        Raises:
-            ThrottledError: the limit of readers is reached.
-            ServiceUnavailableError: the collector is stopping.
-        """
+        """Add a reader that is offered everything acknowledged from its position on."""
         with self._changed:
             if self._stopping:
                 raise ServiceUnavailableError("the collector is stopping")

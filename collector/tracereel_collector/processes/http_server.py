@@ -25,11 +25,7 @@ PREDECESSOR_SECONDS = 5.0
 
 
 def listen_together(host: str, port: int, *, sockets: int) -> list[socket.socket]:
-    """Open listening sockets that share a port; the kernel distributes connections.
-
-    Raises:
-        StartupError: the address is not available.
-    """
+    """Open listening sockets that share a port; the kernel distributes connections."""
     if sockets == 1:
         return [listen(host, port)]
     # Bind exclusively first: SO_REUSEPORT would hide another collector on the same port.
@@ -136,9 +132,6 @@ def serve_until_signal(
 
     With a link it is a worker. `on_stop` runs in a thread before the server closes, for clients that
     still have data to send.
-
-    Raises:
-        StartupError: a component cannot start; the message names the cause.
     """
     name_thread("door")
     return_large_blocks()

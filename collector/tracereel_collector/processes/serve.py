@@ -24,11 +24,7 @@ MOST_BY_DEFAULT = 4
 
 
 def serve(settings: Settings, *, demo: bool = False) -> int:
-    """Run a collector until a signal and return the exit status.
-
-    Raises:
-        StartupError: the directory or the port is in use, or a setting is invalid.
-    """
+    """Run a collector until a signal and return the exit status."""
     configure_logging()
     make_files_private()
     # Until the server installs its handlers, SIGTERM stops the start like Ctrl-C.

@@ -28,11 +28,7 @@ def serve_in_workers(
     on_ready: Callable[[], None],
     on_stop: Callable[[], None],
 ) -> None:
-    """Run the core here and one worker per socket until SIGINT or SIGTERM.
-
-    Raises:
-        StartupError: a component cannot start; the message names the cause.
-    """
+    """Run the core here and one worker per socket until SIGINT or SIGTERM."""
     name_thread("supervise")
     run_dir = settings.data_dir / "run"
     metrics_dir, state_file = run_dir / "metrics", run_dir / "state.json"
