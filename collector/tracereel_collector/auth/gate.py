@@ -97,7 +97,8 @@ class AccessGate:
         """Scopes of requests while no key was ever created."""
         self._now = now_unix
         self._ring = Keyring(tuple(read_static_keys(settings.api_keys).values()))
-        self._has_several_tenants = False
+        self.has_several_tenants = False
+        """Whether several tenants had an active key when the keys last changed."""
         self._sessions = SessionStore(data_dir / SESSIONS_FILE, now_unix=now_unix)
         self._guard = GuessingGuard(limits_file)
         rates = Rates(records=settings.rate_records, bytes=settings.rate_bytes)
@@ -156,12 +157,7 @@ class AccessGate:
             # A deleted file removes its keys but does not make the collector open.
             needed = bool(stored) or not self._ring.open
             self._ring = Keyring(self._ring.static, stored, needed=needed)
-            self._has_several_tenants = len(self._ring.active_tenants(self._now())) > 1
-
-    @property
-    def has_several_tenants(self) -> bool:
-        """Whether several tenants had an active key when the keys last changed."""
-        return self._has_several_tenants
+            self.has_several_tenants = len(self._ring.active_tenants(self._now())) > 1
 
     def admit(
         self, headers: Mapping[str, str], *, scope: KeyScope, peer: str, query: str = ""

@@ -14,7 +14,7 @@ from tracereel_collector.errors import BadRequestError
 from tracereel_collector.http.dependencies import caller_of, parts_of
 from tracereel_collector.http.parameters import Number, attribute_pairs, ranges
 from tracereel_collector.http.scoped_router import ScopedRouter
-from tracereel_collector.live.filters import MEASURES, TailFilter
+from tracereel_collector.live.filters import MEASURES, VALUES, TailFilter
 from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.reader import Reader
 from tracereel_collector.model import SPAN_EVENT
@@ -27,10 +27,6 @@ Values = Annotated[list[str] | None, Query(max_length=MAX_VALUES)]
 Elsewhere = Annotated[str | None, Query(include_in_schema=False)]
 """Search filters that the tail does not support; read to refuse them with a reason."""
 _TYPES = (*sorted(EVENT_TYPES), SPAN_EVENT)
-_VALUES = (
-    *("type", "agent", "pipeline", "status", "error", "category", "code", "session", "user"),
-    *("trace", "model", "provider", "service"),
-)
 _OF_SCORES = ("score", "score_category", "min_score", "max_score")
 
 
@@ -84,7 +80,7 @@ async def get_tail(
     least, most = ranges(given, MEASURES)
     parts, caller = parts_of(request), caller_of(request)
     wanted = TailFilter(
-        **{name: tuple(given[name] or ()) for name in _VALUES},
+        values={name: tuple(given[name] or ()) for name in VALUES},
         least=least,
         most=most,
         attribute=attribute_pairs(attribute),

@@ -11,7 +11,7 @@ import structlog
 from tracereel_collector.errors import ServiceUnavailableError, ThrottledError
 from tracereel_collector.live.filters import TailFilter
 from tracereel_collector.live.reader import Reader
-from tracereel_collector.live.records import LiveRecord, records_of
+from tracereel_collector.live.records import records_of
 from tracereel_collector.queue.following import BodyHead, Position, QueueFollower
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.telemetry import TailMetrics, name_thread
@@ -197,17 +197,12 @@ class LiveTail:
             return
         for record in records_of(body, after=min(reader.number for reader in current)):
             for reader in current:
-                if reader.number < record.number and not reader.is_over:
-                    self._show(reader, record)
-
-    def _show(self, reader: Reader, record: LiveRecord) -> None:
-        if not reader.offer(record):
-            told: dict[str, object] = {
-                "reason": "too much waited to be read",
-                "last_offered": reader.number,
-            }
-            reader.end("lagged", told, forget=True)
-            self.leave(reader, "lagged")
+                if reader.number >= record.number or reader.is_over or reader.offer(record):
+                    continue
+                reason = "too much waited to be read"
+                last = {"reason": reason, "last_offered": reader.number}
+                reader.end("lagged", last, forget=True)
+                self.leave(reader, "lagged")
 
     def _catch_up(self, reader: Reader) -> bool:
         """Offer a lagging reader its next body; return whether there may be more."""

@@ -15,6 +15,7 @@ from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 from tracereel_collector.processes.http_server import listen, listen_together, serve_until_signal
 from tracereel_collector.processes.supervise import serve_in_workers
+from tracereel_collector.runtime.child_process import end_process
 from tracereel_collector.runtime.permissions import make_files_private
 from tracereel_collector.startup.data_dir import held, start_engine
 from tracereel_collector.telemetry import configure_logging
@@ -139,11 +140,5 @@ class _Demo:
     def stop(self) -> None:
         """Stop the demo if it runs; idempotent."""
         process, self._process = self._process, None
-        if process is None or process.poll() is not None:
-            return
-        process.terminate()
-        try:
-            process.wait(DEMO_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            end_process(process, grace=DEMO_STOP_SECONDS)
