@@ -33,7 +33,7 @@ from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.queue.queue import Ring
 from tracereel_collector.runtime.clock.metrics import ClockMetrics
 from tracereel_collector.runtime.clock.trusted import TICK_SECONDS
-from tracereel_collector.runtime.periodic_task import Rounds
+from tracereel_collector.runtime.periodic_task import PeriodicTask
 from tracereel_collector.runtime.tenant_shares import SharePolicy
 from tracereel_collector.runtime.wakeup_pipes import WakeupPipe, hurried
 from tracereel_collector.runtime.wakeup_pipes import listen as listen_to
@@ -60,6 +60,7 @@ from tracereel_collector.telemetry import (
 log = structlog.get_logger(__name__)
 
 FORWARD_STOP_SECONDS = 3.0
+_ENGINE_WARNINGS = ("engine.died", "engine.memory_above_limit", "engine.memory_reserve_taken")
 
 
 class Collector:
@@ -222,9 +223,9 @@ class Collector:
         self._started.close()
 
     def _start_clock(self) -> None:
-        rounds = Rounds("clock", self._clock.tick, every_seconds=TICK_SECONDS)
-        rounds.start()
-        self._started.callback(rounds.stop, timeout=1.0)
+        ticks = PeriodicTask("clock", self._clock.tick, every_seconds=TICK_SECONDS)
+        ticks.start()
+        self._started.callback(ticks.stop, timeout=1.0)
 
     def _observe_itself(self) -> None:
         itself = self_observation(self._settings, self._registry)
@@ -302,14 +303,8 @@ class Collector:
 
 def _log_engine_event(name: str, fields: Mapping[str, object]) -> None:
     """Log an engine event; planned starts and stops at debug level."""
-    levels = {
-        "engine.ready": log.debug,
-        "engine.stopped": log.debug,
-        "engine.died": log.warning,
-        "engine.memory_above_limit": log.warning,
-        "engine.memory_reserve_taken": log.warning,
-    }
-    levels.get(name, log.info)(name, **fields)
+    write = log.warning if name in _ENGINE_WARNINGS else log.info
+    (log.debug if name in ("engine.ready", "engine.stopped") else write)(name, **fields)
 
 
 def _read_state(file: Path) -> dict[str, Any]:

@@ -105,7 +105,7 @@ async def post_query(request: Request, query: Annotated[str, Query()] = "") -> R
 async def _answer(request: Request, sql: bytes) -> Response:
     parts, tenant = parts_of(request), caller_of(request).tenant
     fields = {**request.query_params}
-    asked = SqlQuery(
+    statement = SqlQuery(
         sql=sql,
         tenant=tenant,
         parameters={name[6:]: fields[name] for name in fields if name.startswith("param_")},
@@ -118,7 +118,7 @@ async def _answer(request: Request, sql: bytes) -> Response:
     async with AsyncExitStack() as held:
         await held.enter_async_context(parts.sql.slot(tenant))
         result, _ = await run_query(
-            request, lambda parts, _: held.enter_context(parts.sql.run(asked))
+            request, lambda parts, _: held.enter_context(parts.sql.run(statement))
         )
         shown = result.response.headers
         headers = {name: shown[name] for name in _PASSED_ON if name in shown}

@@ -102,12 +102,12 @@ def _encoded(signal: Signal, answer: OtlpAnswer, *, is_json: bool) -> bytes:
         return bytes(response.SerializeToString())
     document: dict[str, Any] = {}
     if response.HasField("partial_success"):
-        said = response.partial_success
+        partial = response.partial_success
         head, *rest = signal.rejected_field.split("_")
         name = head + "".join(word.capitalize() for word in rest)
         # OTLP JSON encodes 64-bit integers as strings.
         document["partialSuccess"] = {
-            name: str(getattr(said, signal.rejected_field)),
-            "errorMessage": said.error_message,
+            name: str(getattr(partial, signal.rejected_field)),
+            "errorMessage": partial.error_message,
         }
     return json.dumps(document).encode()

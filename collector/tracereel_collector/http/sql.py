@@ -87,19 +87,19 @@ async def post_sql(
     """
     parts, tenant = parts_of(request), caller_of(request).tenant
     async with body_of(request) as data:
-        said = _read(data, request.headers.get("content-type", ""))
+        given = _read(data, request.headers.get("content-type", ""))
     wanted, media = _FORMATS[format or _wanted(request.headers.get("accept", ""))]
-    asked = SqlQuery(
-        sql=said.query.encode("utf-8", "surrogatepass"),
+    statement = SqlQuery(
+        sql=given.query.encode("utf-8", "surrogatepass"),
         tenant=tenant,
-        parameters={name: _text(value) for name, value in said.parameters.items()},
+        parameters={name: _text(value) for name, value in given.parameters.items()},
         format=wanted,
         settings=_NUMBERS,
         rows=limit,
         whole=True,
     )
     async with parts.sql.slot(tenant):
-        answer, made, rows = await query(request, lambda parts, _: _run(parts.sql, asked))
+        answer, made, rows = await query(request, lambda parts, _: _run(parts.sql, statement))
     limited = rows is not None and rows >= limit
     headers = {"X-Limit-Reached": str(limited).lower()}
     if made == "JSONCompact" == wanted:
@@ -109,8 +109,8 @@ async def post_sql(
     return Response(answer, media_type=media, headers=headers)
 
 
-def _run(sql: PeoplesSql, asked: SqlQuery) -> tuple[bytes, str, int | None]:
-    with sql.run(asked) as (result, made):
+def _run(sql: PeoplesSql, statement: SqlQuery) -> tuple[bytes, str, int | None]:
+    with sql.run(statement) as (result, made):
         return b"".join(result.chunks()), made, result.rows
 
 

@@ -1,12 +1,12 @@
 """`GET /v1/tail`: live stream of acknowledged records as Server-Sent Events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import Annotated
 
 from fastapi import Header, Query, Request
-from fastapi.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from fastapi.responses import Response
 
 from tracereel.events import CUSTOM_PREFIX, EVENT_TYPES
 from tracereel_collector.auth import KeyScope
@@ -14,6 +14,7 @@ from tracereel_collector.errors import BadRequestError
 from tracereel_collector.http.dependencies import caller_of, parts_of
 from tracereel_collector.http.parameters import Number, attribute_pairs, ranges
 from tracereel_collector.http.scoped_router import ScopedRouter
+from tracereel_collector.http.streams import HeldStream
 from tracereel_collector.live.filters import MEASURES, VALUES, TailFilter
 from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.reader import Reader
@@ -88,7 +89,16 @@ async def get_tail(
     )
     seen = last_event_id if last_event_id is not None else after
     position = await asyncio.to_thread(parts.tail.position, seen)
-    return _TailStream(parts.tail, parts.tail.subscribe(caller.tenant, wanted, position))
+    reader = parts.tail.subscribe(caller.tenant, wanted, position)
+    held = AsyncExitStack()
+    held.enter_context(_leaving(parts.tail, reader))
+    return HeldStream(
+        _frames(reader, parts.tail.beat_seconds),
+        held=held,
+        refused_event="end",
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
 
 
 def _refuse_scores(given: dict[str, object]) -> None:
@@ -113,32 +123,22 @@ def _refuse_types(names: Iterable[str]) -> None:
             )
 
 
-class _TailStream(StreamingResponse):
-    """Endless response that always releases its reader."""
-
-    refused_event = "end"
-
-    def __init__(self, tail: LiveTail, reader: Reader) -> None:
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        frames = _frames(reader, tail.beat_seconds)
-        super().__init__(frames, media_type="text/event-stream", headers=headers)
-        self._tail = tail
-        self._reader = reader
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the reader ends or the client disconnects."""
-        reason = "left"
-        try:
-            await super().__call__(scope, receive, send)
-            reason = "stopping" if self._reader.is_over else "left"
-        except asyncio.CancelledError:
-            reason = "refused"
-            raise
-        finally:
-            self._tail.leave(self._reader, reason)
+@contextmanager
+def _leaving(tail: LiveTail, reader: Reader) -> Iterator[None]:
+    """Remove a reader at the end of its response and count why it ended."""
+    reason = "left"
+    try:
+        yield
+        reason = "stopping" if reader.is_over else "left"
+    except asyncio.CancelledError:
+        reason = "refused"
+        raise
+    finally:
+        tail.leave(reader, reason)
 
 
 async def _frames(reader: Reader, beat_seconds: float) -> AsyncIterator[bytes]:
+    """Yield frames until the reader ends."""
     yield b"retry: %d\nid: %d\n\n" % (RETRY_MILLISECONDS, reader.number)
     is_last = False
     while not is_last:
