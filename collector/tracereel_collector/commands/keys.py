@@ -3,16 +3,13 @@
 import argparse
 import getpass
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from tracereel.cli.command import Command
 from tracereel_collector.auth.keys import DEFAULT_TENANT, Key, parse_scopes
 from tracereel_collector.auth.keystore import KeyStore
-from tracereel_collector.commands.reporting import reported, require_data_dir
-from tracereel_collector.config import Settings
+from tracereel_collector.commands.reporting import command, settings_of
 from tracereel_collector.runtime.permissions import make_files_private
 
 
@@ -34,12 +31,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--json", action="store_true", help="print JSON")
 
 
-@reported("keys")
 def _run(args: argparse.Namespace) -> int:
     make_files_private()
-    settings = Settings.load({"data_dir": args.data_dir}, os.environ)
-    if args.action != "create":
-        require_data_dir(settings)  # an empty list would look like a collector without keys
+    # An empty list of a missing directory would look like a collector without keys.
+    settings = settings_of(args, must_exist=args.action != "create")
     return _ACTIONS[args.action](KeyStore.of(settings.data_dir), args)
 
 
@@ -100,4 +95,4 @@ def _who() -> str:
 
 _ACTIONS = {"create": _create, "list": _list, "revoke": _revoke}
 
-COMMAND = Command("keys", "make, list and revoke API keys", _configure, _run)
+COMMAND = command("keys", "make, list and revoke API keys", _configure, _run)

@@ -21,7 +21,7 @@ from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.ingest.otlp_limits import OtlpLimits
 from tracereel_collector.ingest.redaction import Redactor
-from tracereel_collector.live.hub import LiveTail, TailLimits
+from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Receipt
 from tracereel_collector.otlp_out.forward.forwarder import Forwarder
@@ -213,16 +213,7 @@ class Parts:
             working_bytes=settings.max_inflight_bytes,
             shares=shares,
         )
-        self.tail = LiveTail(
-            queue.follow(*SHOWN),
-            TailLimits(
-                readers=settings.tail_readers,
-                readers_per_tenant=settings.tail_readers_per_tenant,
-                beat_seconds=settings.tail_beat_seconds,
-            ),
-            TailMetrics.register(counted),
-            shares,
-        )
+        self.tail = LiveTail(queue.follow(*SHOWN), settings, TailMetrics.register(counted), shares)
 
         reader = RunReader(store)
         self.traces = Traces(reader, now_unix_nano=now)

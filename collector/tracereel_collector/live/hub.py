@@ -4,10 +4,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import structlog
 
+from tracereel_collector.config import Settings
 from tracereel_collector.errors import ServiceUnavailableError, ThrottledError
 from tracereel_collector.live.filters import TailFilter
 from tracereel_collector.live.reader import Reader
@@ -26,33 +26,24 @@ MAX_BEHIND_BYTES = 16 * 1024 * 1024
 """Unread bytes above which older bodies are skipped, because a live tail shows the present."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TailLimits:
-    """Limits on subscribers per process and on the silence of a stream."""
-
-    readers: int = 100
-    readers_per_tenant: int = 20
-    beat_seconds: float = 10.0
-
-
 class LiveTail:
     """Registry of subscribers and the thread that reads for them; idle without subscribers."""
 
     def __init__(
         self,
         queue: QueueFollower,
-        limits: TailLimits,
+        settings: Settings,
         metrics: TailMetrics,
         shares: SharePolicy = ONE_TENANT,
     ) -> None:
         self._queue = queue
-        self._limits = limits
-        self.beat_seconds = limits.beat_seconds
+        self._max_per_tenant = settings.tail_readers_per_tenant
+        self.beat_seconds = settings.tail_beat_seconds
         self._metrics = metrics
         self._readers: dict[Reader, None] = {}
         self._slots = TenantShares(
             "live_streams",
-            limits.readers,
+            settings.tail_readers,
             shares,
             hint="end one of them, or raise TRACEREEL_TAIL_READERS",
         )
@@ -79,7 +70,7 @@ class LiveTail:
 
     def _take_slot(self, tenant: str) -> None:
         try:
-            most = self._limits.readers_per_tenant
+            most = self._max_per_tenant
             if self._slots.held_by(tenant) >= most:
                 raise ThrottledError(
                     f"{most} readers of this tenant watch live already, the limit is {most}",
