@@ -24,7 +24,7 @@ from tracereel_collector.auth.keys import (
     new_key,
     parse_expiry,
 )
-from tracereel_collector.auth.shared_file import create_private
+from tracereel_collector.auth.shared_file import connect_durably, create_private
 from tracereel_collector.errors import (
     BadRequestError,
     ServiceUnavailableError,
@@ -155,7 +155,7 @@ class KeyStore:
                 self._path.stat()
             except FileNotFoundError:
                 return []
-            with closing(self._connect()) as connection:
+            with closing(connect_durably(self._path, timeout=5)) as connection:
                 return [key for key in _rows(connection) if tenant in (None, key.tenant)]
 
     def list_if_changed(self) -> Sequence[Key] | None:
@@ -197,7 +197,7 @@ class KeyStore:
             return _NO_FILE
         if self._watching is None or self._listed is None or self._listed[0] != inode:
             self._stop_watching()
-            self._watching = self._connect()
+            self._watching = connect_durably(self._path, timeout=5)
         return (inode, self._watching.execute("PRAGMA data_version").fetchone()[0])
 
     def _stop_watching(self) -> None:
@@ -205,14 +205,6 @@ class KeyStore:
             self._watching.close()
         self._watching = None
         self._listed = None  # versions of two connections cannot be compared
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._path, isolation_level=None, check_same_thread=False, timeout=5
-        )
-        # EXTRA also syncs the directory, so that a power failure cannot undo a revocation.
-        connection.execute("PRAGMA synchronous=EXTRA")
-        return connection
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -225,7 +217,7 @@ class KeyStore:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         try:
             create_private(self._path)
-            connection = self._connect()
+            connection = connect_durably(self._path, timeout=5)
         except (OSError, sqlite3.Error) as error:
             raise KeysUnreadableError(f"{self._path} cannot be written: {error}") from error
         try:

@@ -1,7 +1,9 @@
 """Conversion of queued bodies into single records: fields for filters and frames for readers."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -34,40 +36,28 @@ _STATUS: Final = {1: "success", 2: "failed"}
 MAX_TEXT: Final = 500
 
 
+@dataclass(frozen=True)
 class LiveRecord:
-    """One event or span, with a frame that is encoded once for all readers."""
+    """One event or span; `added` are the fields of the collector, without the opening brace."""
 
-    __slots__ = ("_added", "_frame", "_line", "fields", "name", "number")
+    name: str
+    number: int
+    fields: dict[str, Any]
+    line: bytes
+    added: bytes
 
-    def __init__(
-        self, name: str, number: int, fields: dict[str, Any], line: bytes, added: bytes
-    ) -> None:
-        self.name = name
-        self.number = number
-        self.fields = fields
-        self._line = line
-        self._added = added
-        self._frame: bytes | None = None
-
-    @property
+    @cached_property
     def frame(self) -> bytes:
-        """Record as a Server-Sent Event."""
-        if self._frame is None:
-            # Splice instead of re-encoding, so that the record is shown exactly as it was sent.
-            head = msgspec.json.encode(
-                {
-                    "time": _text(self.fields.get("timestamp")),
-                    "event": _text(self.fields.get("event_type")),
-                }
-            )
-            details = self._line.rstrip()[:-1] + b"," + self._added
-            self._frame = b'id: %d\nevent: %b\ndata: %b,"details":%b}\n\n' % (
-                self.number,
-                self.name.encode(),
-                head[:-1],
-                details.replace(b"\r", b" "),
-            )
-        return self._frame
+        """Record as a Server-Sent Event, encoded once for all readers."""
+        shown = {"time": self.fields.get("timestamp"), "event": self.fields.get("event_type")}
+        head = msgspec.json.encode(
+            {name: value if isinstance(value, str) else "" for name, value in shown.items()}
+        )
+        # Splice instead of re-encoding, so that the record is shown exactly as it was sent.
+        details = (self.line.rstrip()[:-1] + b"," + self.added).replace(b"\r", b" ")
+        return b'id: %d\nevent: %b\ndata: %b,"details":%b}\n\n' % (
+            *(self.number, self.name.encode(), head[:-1], details),
+        )
 
 
 def records_of(body: QueuedBody, *, after: int) -> Iterator[LiveRecord]:
@@ -157,7 +147,3 @@ def _time(unix_nano: int) -> str:
     except (ValueError, OverflowError, OSError):
         return ""
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{unix_nano % 1_000_000_000:09d}Z"
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
