@@ -14,6 +14,7 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from tracereel_collector.auth import KeyScope
+from tracereel_collector.config import Settings
 from tracereel_collector.errors import (
     BadRequestError,
     CollectorError,
@@ -66,26 +67,18 @@ Handler = Callable[[object, Any], Awaitable[bytes]]
 
 
 class GrpcServer:
-    """gRPC server; belongs to the event loop that starts it."""
+    """gRPC server of one event loop; `together` shares the port with other processes."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        *,
-        host: str,
-        port: int,
-        stop_seconds: float,
-        together: bool = False,
-    ) -> None:
+    def __init__(self, parts: Parts, settings: Settings, *, together: bool) -> None:
         self._parts = parts
         self._together = together
-        self._host, self._port = host, port
-        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._host, self._port = settings.host, settings.grpc_port
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self._address = f"{host}:{self._port}"
         self._listener = GrpcListener(parts.connection_limits)
-        self._stop_seconds = stop_seconds
+        self._stop_seconds = settings.stop_seconds
         self._server: Any = None
-        limits = parts.connection_limits
-        self._calls = TenantShares("grpc_calls", limits.max_connections, parts.shares)
+        self._calls = TenantShares("grpc_calls", settings.max_connections, parts.shares)
 
     async def start(self) -> None:
         """Start serving; raise StartupError if the address is not available."""

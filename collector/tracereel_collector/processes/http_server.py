@@ -15,7 +15,6 @@ from tracereel_collector.app import Collector
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 from tracereel_collector.http.connections import BoundedProtocol
-from tracereel_collector.http.dependencies import Parts
 from tracereel_collector.http.otlp_grpc import GrpcServer
 from tracereel_collector.runtime.allocator import return_large_blocks
 from tracereel_collector.startup.worker_bootstrap import Link
@@ -85,20 +84,35 @@ def _advice(error: OSError, option: str) -> str:
     return f"stop what uses the port, or choose another with {option}{none}"
 
 
-class _UvicornServer(uvicorn.Server):
+class _CollectorServer(uvicorn.Server):
     """uvicorn server that starts and stops OTLP over gRPC, and ends streams at shutdown."""
 
     def __init__(
         self,
-        config: uvicorn.Config,
-        parts: Parts,
+        settings: Settings,
+        collector: Collector,
         *,
-        grpc: GrpcServer | None,
+        together: bool,
         on_ready: Callable[[], object],
     ) -> None:
+        config = uvicorn.Config(
+            collector.start(),
+            log_config=None,
+            access_log=False,
+            http=BoundedProtocol,
+            loop="uvloop",
+            ws="none",
+            lifespan="off",
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=int(settings.stop_seconds),
+            server_header=False,
+            proxy_headers=False,
+        )
         super().__init__(config)
-        self._parts = parts
-        self._grpc = grpc
+        self._parts = collector.parts
+        self._grpc: GrpcServer | None = None
+        if settings.grpc_port:
+            self._grpc = GrpcServer(collector.parts, settings, together=together)
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -137,7 +151,7 @@ def serve_until_signal(
     return_large_blocks()
     collector = Collector(settings, link=link)
     try:
-        server = _new_server(settings, collector, together=link is not None, on_ready=on_ready)
+        server = _CollectorServer(settings, collector, together=link is not None, on_ready=on_ready)
 
         def stop_gracefully() -> None:
             on_stop()
@@ -159,31 +173,3 @@ def serve_until_signal(
                 signal.signal(number, handler)
     finally:
         collector.stop()
-
-
-def _new_server(
-    settings: Settings, collector: Collector, *, together: bool, on_ready: Callable[[], object]
-) -> _UvicornServer:
-    config = uvicorn.Config(
-        collector.start(),
-        log_config=None,
-        access_log=False,
-        http=BoundedProtocol,
-        loop="uvloop",
-        ws="none",
-        lifespan="off",
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(settings.stop_seconds),
-        server_header=False,
-        proxy_headers=False,
-    )
-    grpc = None
-    if settings.grpc_port:
-        grpc = GrpcServer(
-            collector.parts,
-            host=settings.host,
-            port=settings.grpc_port,
-            stop_seconds=settings.stop_seconds,
-            together=together,
-        )
-    return _UvicornServer(config, collector.parts, grpc=grpc, on_ready=on_ready)
