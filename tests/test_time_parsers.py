@@ -338,7 +338,7 @@ ELSEWHERE = {
     "tracereel.tape.modules:_find": "ends at the first part of a name that is not there",
     "tracereel.tape.payloads:Payloads.put_text": "decodes JSON that was encoded here",
     "tracereel_collector.http.otlp_grpc:GrpcServer._client": "an address that gRPC has written",
-    "tracereel_collector.http.jaeger:get_operations_of": "unquote of a path",
+    "tracereel_collector.http.jaeger:answers": "paths of our own routes",
     "tracereel_collector.http.sql:_document": "decodes the engine's answer",
     "tracereel_collector.commands.backup:_check_place": "typed by the operator",
     "tracereel_collector.engine.compat:count_statements": "parsed by the engine",
