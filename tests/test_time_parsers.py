@@ -46,7 +46,7 @@ from tracereel.integrations import _sse_frames
 from tracereel.integrations import google as google_integration
 from tracereel.providers import streams
 from tracereel.tape import codec_types, payloads
-from tracereel_collector.auth import administration, claims
+from tracereel_collector.auth import claims, keys
 from tracereel_collector.engine import refusals, request, statements
 from tracereel_collector.http import clickhouse, grpc_frames
 from tracereel_collector.http import sql as api_sql
@@ -244,11 +244,9 @@ CASES: dict[str, Callable[[str], object]] = {
     "tracereel_collector.http.clickhouse:clickhouse_error": lambda t: clickhouse.clickhouse_error(
         400, t, None, {}
     ),
-    "tracereel_collector.http.grpc_listener:_ClientSide.data_received": frames_of,
+    "tracereel_collector.http.grpc_listener:GrpcClient.data_received": frames_of,
     "tracereel_collector.http.sql:_read": lambda t: api_sql._read(encoded(t), "application/json"),
-    "tracereel_collector.auth.administration:parse_expiry": lambda t: administration.parse_expiry(
-        t, now_unix=0.0
-    ),
+    "tracereel_collector.auth.keys:parse_expiry": lambda t: keys.parse_expiry(t, now_unix=0.0),
     "tracereel_collector.auth.claims:check_request": lambda t: claims.check_request({}, t, "t"),
     "tracereel_collector.engine.request:_multipart": lambda t: request._multipart(
         "multipart/form-data; boundary=a", encoded(f'--a\r\nname="{t}"\r\n\r\n{t}\r\n--a')
@@ -339,8 +337,8 @@ ELSEWHERE = {
     "tracereel.providers.streams.base:StreamAdapter.process_bytes": "OpenAI text",
     "tracereel.tape.modules:_find": "ends at the first part of a name that is not there",
     "tracereel.tape.payloads:Payloads.put_text": "decodes JSON that was encoded here",
-    "tracereel_collector.http.otlp_grpc:GrpcDoor._admit": "an address that gRPC has written",
-    "tracereel_collector.http.jaeger:get_operations_of": "unquote of a path",
+    "tracereel_collector.http.otlp_grpc:GrpcServer._client": "an address that gRPC has written",
+    "tracereel_collector.http.jaeger:answers": "paths of our own routes",
     "tracereel_collector.http.sql:_document": "decodes the engine's answer",
     "tracereel_collector.commands.backup:_check_place": "typed by the operator",
     "tracereel_collector.engine.execute:_SingleStatements.check": "parsed by the engine",

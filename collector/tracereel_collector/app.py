@@ -33,7 +33,7 @@ from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.queue.queue import Ring
 from tracereel_collector.runtime.clock.metrics import ClockMetrics
 from tracereel_collector.runtime.clock.trusted import TICK_SECONDS
-from tracereel_collector.runtime.periodic_task import Rounds
+from tracereel_collector.runtime.periodic_task import PeriodicTask
 from tracereel_collector.runtime.tenant_shares import SharePolicy
 from tracereel_collector.runtime.wakeup_pipes import WakeupPipe, hurried
 from tracereel_collector.runtime.wakeup_pipes import listen as listen_to
@@ -60,6 +60,7 @@ from tracereel_collector.telemetry import (
 log = structlog.get_logger(__name__)
 
 FORWARD_STOP_SECONDS = 3.0
+_ENGINE_WARNINGS = ("engine.died", "engine.memory_above_limit", "engine.memory_reserve_taken")
 
 
 class Collector:
@@ -85,7 +86,7 @@ class Collector:
         self._writers = StoreWriters((settings.data_dir / QUEUE_FILE).parent)
         self._clock = clock_of(settings, is_owner=link is None)
         self._started.callback(self._clock.close)
-        self._gate = AccessGate.build(settings, self._registry, now_unix=self._clock.latest_unix)
+        self._gate = AccessGate(settings, self._registry, now_unix=self._clock.latest_unix)
         self._started.callback(self._gate.close)
         refused = ThrottleMetrics.register(self._registry).refused
         self._shares = SharePolicy(
@@ -95,11 +96,7 @@ class Collector:
         )
 
     def start(self) -> ASGIApp:
-        """Start all components and return the ASGI application.
-
-        Raises:
-            StartupError: a component cannot start; the message names the cause.
-        """
+        """Start all components and return the ASGI application."""
         if self._link is None:
             self.start_core(on_delivered=self._delivered.notify)
         else:
@@ -107,11 +104,7 @@ class Collector:
         return self._open_door()
 
     def start_core(self, *, on_delivered: Callable[[], None]) -> None:
-        """Start the components that exist once: engine, queue owner, delivery.
-
-        Raises:
-            StartupError: a component cannot start; the message names the cause.
-        """
+        """Start the components that exist once: engine, queue owner, delivery."""
         settings = self._settings
         self._start_clock()
         self._gate.check()
@@ -172,7 +165,7 @@ class Collector:
             watcher.start()
             self._started.callback(watcher.stop, timeout=1.0)
 
-    def heard(self, data: bytes) -> None:
+    def wake_delivery(self, data: bytes) -> None:
         """Wake up delivery after a worker appended to the queue."""
         self._queue.heard(hurried(data))
 
@@ -230,9 +223,9 @@ class Collector:
         self._started.close()
 
     def _start_clock(self) -> None:
-        rounds = Rounds("clock", self._clock.tick, every_seconds=TICK_SECONDS)
-        rounds.start()
-        self._started.callback(rounds.stop, timeout=1.0)
+        ticks = PeriodicTask("clock", self._clock.tick, every_seconds=TICK_SECONDS)
+        ticks.start()
+        self._started.callback(ticks.stop, timeout=1.0)
 
     def _observe_itself(self) -> None:
         itself = self_observation(self._settings, self._registry)
@@ -310,14 +303,8 @@ class Collector:
 
 def _log_engine_event(name: str, fields: Mapping[str, object]) -> None:
     """Log an engine event; planned starts and stops at debug level."""
-    levels = {
-        "engine.ready": log.debug,
-        "engine.stopped": log.debug,
-        "engine.died": log.warning,
-        "engine.memory_above_limit": log.warning,
-        "engine.memory_reserve_taken": log.warning,
-    }
-    levels.get(name, log.info)(name, **fields)
+    write = log.warning if name in _ENGINE_WARNINGS else log.info
+    (log.debug if name in ("engine.ready", "engine.stopped") else write)(name, **fields)
 
 
 def _read_state(file: Path) -> dict[str, Any]:

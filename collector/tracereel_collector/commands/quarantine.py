@@ -16,15 +16,14 @@ PATH = "/v1/quarantine"
 PAGE = 1000
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb, the entry id and the connection options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", choices=["list", "show", "retry", "drop"])
     parser.add_argument("id", nargs="?", help="an entry's id, or 'all' to retry or drop everything")
     connection.add_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
 
 
-def run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     """Run the verb; return 0 on success, 1 if the entry does not exist, 2 after an error."""
     every = args.id == "all" and args.verb in ("retry", "drop")
     if args.verb != "list" and not every and not (args.id or "").isdecimal():
@@ -92,4 +91,4 @@ def _entries(client: Client) -> Iterator[dict[str, Any]]:
             return
 
 
-COMMAND = Command("quarantine", "list, show, retry or drop quarantined records", configure, run)
+COMMAND = Command("quarantine", "list, show, retry or drop quarantined records", _configure, _run)

@@ -10,7 +10,7 @@ from tracereel_collector.errors import ServiceUnavailableError
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.runtime.clock import Dating
-from tracereel_collector.runtime.periodic_task import Rounds
+from tracereel_collector.runtime.periodic_task import PeriodicTask
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.retention import (
     Expired,
@@ -53,7 +53,7 @@ class RetentionWorker:
         self._metrics = metrics
         self._dating = dating
         self._done: _Seen | None = None
-        self._rounds = Rounds(
+        self._rounds = PeriodicTask(
             "retention",
             self.look,
             every_seconds=every_seconds,

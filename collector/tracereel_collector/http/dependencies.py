@@ -14,7 +14,6 @@ from fastapi.responses import Response
 from prometheus_client import CollectorRegistry
 
 from tracereel_collector.auth import AccessGate, Caller
-from tracereel_collector.auth.administration import Administration
 from tracereel_collector.config import Settings
 from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.http.connections import ConnectionLimits
@@ -22,7 +21,7 @@ from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.ingest.otlp_limits import OtlpLimits
 from tracereel_collector.ingest.redaction import Redactor
-from tracereel_collector.live.hub import LiveTail, TailLimits
+from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Receipt
 from tracereel_collector.otlp_out.forward.forwarder import Forwarder
@@ -65,11 +64,8 @@ class DeliveryNotice:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        """Loop of the waiting requests; None before the first."""
         self._changed = asyncio.Event()
-
-    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the event loop of the waiting requests."""
-        self._loop = loop
 
     def notify(self) -> None:
         """Wake up the waiting requests; safe from any thread, even after the loop has ended."""
@@ -82,6 +78,7 @@ class DeliveryNotice:
 
     async def wait_until(self, predicate: Callable[[], bool], *, timeout: float) -> bool:  # noqa: ASYNC109
         """Wait for a condition, checked after every delivery; return whether it came true in time."""
+        self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
                 while True:
@@ -135,18 +132,11 @@ class QueryThreads:
 
 
 class Playbacks:
-    """Slots of running playbacks; all end when the collector stops."""
+    """Slots of running playbacks; all end when `stopping` is set."""
 
     def __init__(self, shares: SharePolicy = ONE_TENANT, *, most: int = MAX_PLAYBACKS) -> None:
         self.stopping = asyncio.Event()
         self.slots = TenantShares("playbacks", most, shares, hint="read it without stream=1")
-
-    async def start(self) -> None:
-        """Do nothing; services are started and stopped alike."""
-
-    async def stop(self) -> None:
-        """End all playbacks."""
-        self.stopping.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +183,6 @@ class Parts:
             header_seconds=settings.header_seconds,
             on_refused=lambda reason: gate.metrics.connections.labels(reason).inc(),
         )
-        self.administration = Administration(gate.keys, gate.audit, clock.latest_unix)
         self.requests = TenantShares("requests", settings.max_connections, shares)
         # All workers query the same store, so each worker gets its part of the tenant share.
         share = shares.share if shares.share == 1 else shares.share / max(1, settings.workers)
@@ -224,16 +213,7 @@ class Parts:
             working_bytes=settings.max_inflight_bytes,
             shares=shares,
         )
-        self.tail = LiveTail(
-            queue.follow(*SHOWN),
-            TailLimits(
-                readers=settings.tail_readers,
-                readers_per_tenant=settings.tail_readers_per_tenant,
-                beat_seconds=settings.tail_beat_seconds,
-            ),
-            TailMetrics.register(counted),
-            shares,
-        )
+        self.tail = LiveTail(queue.follow(*SHOWN), settings, TailMetrics.register(counted), shares)
 
         reader = RunReader(store)
         self.traces = Traces(reader, now_unix_nano=now)

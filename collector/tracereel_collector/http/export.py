@@ -15,10 +15,10 @@ from tracereel_collector.http.streams import HeldStream
 from tracereel_collector.query.export import LAST_NANO, ExportPiece, ExportSelection
 from tracereel_collector.query.window import parse_window
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 
 
-@router.get("/v1/export", scope=KeyScope.READ, summary="Export events, spans or scores")
+@router.get("/v1/export", summary="Export events, spans or scores")
 async def get_export(
     request: Request,
     table: Literal["events", "spans", "scores"] = "events",

@@ -13,12 +13,12 @@ from tracereel_collector.http.dependencies import caller_of, parts_of
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.model import QuarantineEntry
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 MAX_LISTED = 1_000
 EntryId = Annotated[int, Path(ge=1, lt=2**62)]
 
 
-@router.get("/v1/quarantine", scope=KeyScope.READ, summary="List quarantined records")
+@router.get("/v1/quarantine", summary="List quarantined records")
 async def list_entries(
     request: Request,
     before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
@@ -33,7 +33,7 @@ async def list_entries(
     return {"entries": [_shown(each) for each in found], "next": following}
 
 
-@router.get("/v1/quarantine/{entry_id}", scope=KeyScope.READ, summary="Show a quarantined record")
+@router.get("/v1/quarantine/{entry_id}", summary="Show a quarantined record")
 async def show_entry(request: Request, entry_id: EntryId) -> dict[str, Any]:
     """Return the record with its data, as text if it is UTF-8, else as base64."""
     parts, tenant = parts_of(request), caller_of(request).tenant
@@ -72,7 +72,7 @@ def _act(request: Request, entry_id: int, event: str) -> None:
     entry = parts.queue.quarantine_entry(entry_id, tenant=caller.tenant)
     if entry is None:
         raise _unknown(entry_id)
-    parts.administration.audit.act(
+    parts.gate.audit.act(
         event,
         tenant=caller.tenant,
         by=caller.name,

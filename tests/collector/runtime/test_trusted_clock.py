@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from tracereel_collector.commands.clock import configure, run
+from tracereel_collector.commands.clock import COMMAND
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.queue.snapshot import newest_unix_nano
 from tracereel_collector.runtime.clock import Dating, RedatedPeriod, TrustedClock
@@ -355,8 +355,8 @@ def test_readers_and_ticks_agree_while_they_run_at_once(machine):
 
 def command(capsys, *words):
     parser = argparse.ArgumentParser()
-    configure(parser)
-    status = run(parser.parse_args([*words]))
+    COMMAND.configure(parser)
+    status = COMMAND.run(parser.parse_args([*words]))
     return status, capsys.readouterr()
 
 

@@ -62,7 +62,7 @@ def test_command_does_not_follow_a_redirect(redirecting, elsewhere, capsys):
         api_key="secret",
     )
 
-    assert retention.run(args) == 2
+    assert retention.COMMAND.run(args) == 2
 
     assert f"answered {redirecting.status}" in capsys.readouterr().err
     assert redirecting.asked
