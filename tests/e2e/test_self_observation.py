@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 from tracereel_collector import telemetry
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
-from tracereel_collector.otlp_out.observe.build import own_id_of, self_observation, self_target
+from tracereel_collector.otlp_out.observe.observer import own_id_of, self_observation, self_target
 from tracereel_collector.store.sql import migrations
 
 EVENT = {

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import ThrottledError
-from tracereel_collector.model import Kind
+from tracereel_collector.model import Body, Kind
 from tracereel_collector.otlp_out.forward.own_spans import MARK, request_of
 from tracereel_collector.otlp_out.forward.post import ForwardConnection
 from tracereel_collector.otlp_out.forward.target import (
@@ -32,12 +32,9 @@ _NAMES = {kind: name for name, kind in SIGNALS.items()}
 
 @dataclass(frozen=True, slots=True)
 class _WaitingRequest:
-    kind: Kind
-    data: bytes
-    records: int
+    body: Body
     passed: str
     since: float
-    tenant: str
 
 
 class Forwarder:
@@ -82,36 +79,33 @@ class Forwarder:
             self._thread.join(timeout + self._request_seconds)
         self._connection.close()
 
-    def offer(
-        self, kind: Kind, data: bytes, records: int, *, tenant: str, passed: str = ""
-    ) -> None:
+    def offer(self, body: Body, passed: str) -> None:
         """Queue a body that is durable; `passed` lists the collectors it came through."""
-        if not self._wanted(kind, data):
+        if not self._wanted(body):
             return
         hops = [each for each in passed.split(",") if each]
         if self._own_id in hops or len(hops) >= MOST_HOPS:
-            self._drop(kind, records, "loop")
+            self._drop(body.kind, body.records, "loop")
             return
         path = ",".join([*hops, self._own_id])
-        one = _WaitingRequest(kind, data, records, path, time.monotonic(), tenant)
         with self._changed:
             full = self._stop_at is not None
             if not full:
                 try:
-                    self._bytes.take(tenant, len(data))
+                    self._bytes.take(body.tenant, len(body.data))
                 except ThrottledError:
                     full = True
             if not full:
-                self._waiting.append(one)
+                self._waiting.append(_WaitingRequest(body, path, time.monotonic()))
                 self._metrics.queue_bytes.set(self._bytes.used)
                 self._changed.notify()
         if full:
-            self._drop(kind, records, "full")
+            self._drop(body.kind, body.records, "full")
 
-    def _wanted(self, kind: Kind, data: bytes) -> bool:
-        if kind is Kind.EVENTS:
-            return self._with_events and MARK in data
-        return _NAMES.get(kind) in self._signals
+    def _wanted(self, body: Body) -> bool:
+        if body.kind is Kind.EVENTS:
+            return self._with_events and MARK in body.data
+        return _NAMES.get(body.kind) in self._signals
 
     def _run(self) -> None:
         name_thread("forward")
@@ -120,10 +114,10 @@ class Forwarder:
                 self._send(one)
             except Exception as error:
                 log.exception("forward_failed", reason=str(error))
-                self._drop(one.kind, one.records, "failed")
+                self._drop(one.body.kind, one.body.records, "failed")
             with self._changed:
                 self._waiting.popleft()
-                self._bytes.give_back(one.tenant, len(one.data))
+                self._bytes.give_back(one.body.tenant, len(one.body.data))
                 self._metrics.queue_bytes.set(self._bytes.used)
 
     def _next(self) -> _WaitingRequest | None:
@@ -136,7 +130,7 @@ class Forwarder:
             return self._waiting[0]
 
     def _send(self, one: _WaitingRequest) -> None:
-        kind, data, records = one.kind, one.data, one.records
+        kind, data, records = one.body.kind, one.body.data, one.body.records
         if kind is Kind.EVENTS:
             kind = Kind.SPANS
             data, records = request_of(data.split(b"\n"))
