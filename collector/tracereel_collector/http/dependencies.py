@@ -20,7 +20,7 @@ from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.http.connections import ConnectionLimits
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
-from tracereel_collector.ingest.otlp_limits import OtlpLimits
+from tracereel_collector.ingest.otlp_mend import OtlpLimits
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.live.hub import LiveTail, TailLimits
 from tracereel_collector.live.records import SHOWN

@@ -14,7 +14,7 @@ from tracereel_collector.ingest.events import NDJSON, split_events
 from tracereel_collector.ingest.heartbeats import check_heartbeats
 from tracereel_collector.ingest.objects import count_json
 from tracereel_collector.ingest.otlp import FOREIGN, CheckedRequest, OtlpCheck
-from tracereel_collector.ingest.otlp_limits import OtlpLimits
+from tracereel_collector.ingest.otlp_mend import OtlpLimits
 from tracereel_collector.ingest.otlp_schema import Signal
 from tracereel_collector.ingest.quick import MAX_AT_ONCE, QuickCheck
 from tracereel_collector.ingest.redaction import Redactor

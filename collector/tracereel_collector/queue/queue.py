@@ -105,7 +105,7 @@ class DurableQueue:
         self.erasure = QueueErasure(
             self._writer,
             self._reader,
-            on_marked=self._appender.look_again,
+            on_marked=self._appender.deleted.look_again,
             steady_nano=self._steady,
         )
         """Deletion from the queue and its file."""

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import structlog
 from prometheus_client import CollectorRegistry
 
+from tracereel._export.http_client import HTTP_ERRORS, HttpConnection
+from tracereel._export.otlp import Attempt, judge
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import ThrottledError
 from tracereel_collector.model import Body, Kind
 from tracereel_collector.otlp_out.forward.own_spans import MARK, request_of
-from tracereel_collector.otlp_out.forward.post import ForwardConnection
 from tracereel_collector.otlp_out.forward.target import (
     SIGNALS,
     Target,
@@ -27,7 +28,30 @@ log = structlog.get_logger(__name__)
 
 FIRST_BACKOFF, LAST_BACKOFF = 0.25, 30.0
 MOST_HOPS = 8
+PATH_HEADER = "x-tracereel-forwarded-by"
+"""Collectors that a request has passed, to detect forwarding loops."""
 _NAMES = {kind: name for name, kind in SIGNALS.items()}
+
+
+class ForwardConnection:
+    """Persistent connection to the target, for use by one thread."""
+
+    def __init__(self, target: Target, *, seconds: float) -> None:
+        self._connection = HttpConnection(
+            target.url,
+            headers={**target.headers, "content-type": "application/x-protobuf"},
+            timeout=seconds,
+            proxies=False,
+        )
+        self.close = self._connection.close
+
+    def post(self, signal: str, body: bytes, *, passed: str) -> Attempt:
+        """Send a request once."""
+        headers = {PATH_HEADER: passed}
+        try:
+            return judge(self._connection.request("POST", f"/v1/{signal}", body, headers))
+        except HTTP_ERRORS as error:
+            return Attempt("unavailable", f"{type(error).__name__}: {error}"[:200])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +147,8 @@ class Forwarder:
     def _next(self) -> _WaitingRequest | None:
         """Return the oldest request; `None` if the queue is empty and the forwarder is stopping."""
         with self._changed:
-            while not self._waiting:
-                if self._stop_at is not None:
-                    return None
-                self._changed.wait()
-            return self._waiting[0]
+            self._changed.wait_for(lambda: self._waiting or self._stop_at is not None)
+            return self._waiting[0] if self._waiting else None
 
     def _send(self, one: _WaitingRequest) -> None:
         kind, data, records = one.body.kind, one.body.data, one.body.records
@@ -166,11 +187,8 @@ class Forwarder:
 
     def _sleep(self, seconds: float) -> bool:
         """Wait; return whether the forwarder is stopping."""
-        deadline = time.monotonic() + seconds
         with self._changed:
-            while self._stop_at is None and (left := deadline - time.monotonic()) > 0:
-                self._changed.wait(left)
-            return self._stop_at is not None
+            return self._changed.wait_for(lambda: self._stop_at is not None, seconds)
 
     def _warn(self, why: str) -> None:
         """Log the first failure, not every attempt."""

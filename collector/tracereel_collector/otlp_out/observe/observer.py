@@ -106,7 +106,7 @@ class Observer:
                 parent=_parent(headers),
             )
 
-    def batch_done(self, batch: Batch, *, stored: int, seconds: float) -> None:
+    def batch_done(self, batch: Batch, stored: int, seconds: float) -> None:
         """Record a span for a delivered batch."""
         if self._wanted():
             self._offer_span(
