@@ -198,7 +198,7 @@ def test_partially_rejected_records_are_counted_as_refused(tmp_path):
         target.answers = Answers(refused=2)
         made = self_observation(settings(data_dir=tmp_path, self_to=target.url), registry)
         for _ in range(5):
-            made.observer.request_done(method="GET", route="/", status=200, seconds=0, headers=[])
+            made.request_done(method="GET", route="/", status=200, seconds=0, headers=[])
         made.start()
         made.stop(timeout=20)
 
@@ -221,7 +221,7 @@ def test_zero_sampling_share_makes_no_spans(tmp_path):
         registry,
     )
     for _ in range(5):
-        made.observer.request_done(method="GET", route="/", status=200, seconds=0, headers=[])
+        made.request_done(method="GET", route="/", status=200, seconds=0, headers=[])
 
     assert list(made.exporter._waiting) == []
 

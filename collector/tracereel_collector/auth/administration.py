@@ -30,7 +30,7 @@ class Administration:
     @classmethod
     def of(cls, data_dir: Path) -> "Administration":
         """Return the administration of a data directory."""
-        now = TrustedClock.open(data_dir).latest_unix
+        now = TrustedClock(data_dir).latest_unix
         return cls(KeyStore(data_dir / FILE, now_unix=now), AuditLog(data_dir / "audit"), now)
 
     def create(

@@ -50,6 +50,8 @@ class Appender:
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._sessions = SessionOwners()
         self.deleted = DeletionMarks()
+        self.fresh: set[Kind] = set()
+        """Kinds with bodies for delivery since the last commit."""
         self._version = 0
         self._new_emitters = 0
 
@@ -67,6 +69,7 @@ class Appender:
         self._seen.clear()
         self._sessions.forget()
         self.deleted.forget()
+        self.fresh.clear()
 
     def append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
         """Store the new records of a body."""
@@ -87,6 +90,7 @@ class Appender:
         count(connection, f"{REJECTED}deleted", body.kind, late)
         number = body_id = None
         if fresh is not None:
+            self.fresh.add(body.kind)
             number = _take_numbers(connection, fresh.records)
             body_id = bodies.insert(
                 connection,
@@ -102,7 +106,6 @@ class Appender:
             duplicates=duplicates,
             first_sequence_number=number,
             body_id=body_id,
-            size=len(fresh.data) if fresh else 0,
         )
 
     def _without_duplicates(self, connection: sqlite3.Connection, body: Body) -> Body | None:

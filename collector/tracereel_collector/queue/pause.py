@@ -32,11 +32,11 @@ class StoreWriters:
         """Hold the lock shared; yield False if `timeout` passed or `stop` was set before."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with lock_file(self._door) as door, lock_file(self._room) as room:
-            yield (
-                _locked(door, fcntl.LOCK_SH, deadline, stop)
-                and _locked(room, fcntl.LOCK_SH, deadline, stop)
-                and _unlocked(door)
+            may_write = _locked(door, fcntl.LOCK_SH, deadline, stop) and _locked(
+                room, fcntl.LOCK_SH, deadline, stop
             )
+            fcntl.flock(door, fcntl.LOCK_UN)
+            yield may_write
 
     @contextmanager
     def paused(self, *, timeout: float) -> Iterator[None]:
@@ -65,8 +65,3 @@ def _locked(descriptor: int, how: int, deadline: float | None, stop: threading.E
                 return False
         else:
             return True
-
-
-def _unlocked(descriptor: int) -> bool:
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return True

@@ -80,7 +80,6 @@ class DurableQueue:
         self._ring = ring
         self._steady = steady_nano or now_unix_nano
         self._appender = Appender(self._steady)
-        self._fresh: set[Kind] = set()
         self._sleepers = Sleepers()
         self._hurried: set[Kind] = set()
         self._forgotten_at = 0.0
@@ -109,7 +108,9 @@ class DurableQueue:
             steady_nano=self._steady,
         )
         """Deletion from the queue and its file."""
-        self.quarantine = Quarantine(self._writer, self._reader, on_retried=self._fresh.add)
+        self.quarantine = Quarantine(
+            self._writer, self._reader, on_retried=self._appender.fresh.add
+        )
         """Records that the store refused."""
 
     def _own(self, path: Path) -> sqlite3.Connection:
@@ -148,15 +149,9 @@ class DurableQueue:
         size, tenant, waiting = len(body.data), body.tenant, self._writer.waiting_bytes
         self._admission.check(size, waiting=waiting)
         self._admission.check_share(tenant, size, waiting=waiting)
-        appended = self._writer.submit(lambda connection: self._append(connection, body), size=size)
+        appended = self._writer.submit(partial(self._appender.append, body=body), size=size)
         self._admission.follow(appended, tenant, size)
         return appended
-
-    def _append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
-        receipt = self._appender.append(connection, body)
-        if receipt.size:
-            self._fresh.add(body.kind)
-        return receipt
 
     @property
     def pending_bytes(self) -> int:
@@ -296,11 +291,6 @@ class DurableQueue:
         found = self._read("SELECT sum(value) FROM counters WHERE name=?", SESSION_FLAG)
         return int(found[0][0] or 0)
 
-    @property
-    def quarantined_bytes(self) -> int:
-        """Bytes in quarantine."""
-        return self._admission.held.quarantined
-
     def events_waiting(self, *, tenant: str, trace_id: str) -> WaitingEvents:
         """Return how many events of a run are queued and not yet in the store."""
         return waiting.events_waiting(self._read, tenant=tenant, trace_id=trace_id)
@@ -338,15 +328,14 @@ class DurableQueue:
             self._admission.held = bodies.HeldBytes.of(connection.execute(bodies.TOTALS))
         except sqlite3.Error:
             pass  # the commit stands; the held bytes are read again after the next one
-        fresh = self._fresh.copy()
-        self._fresh.clear()
+        fresh = self._appender.fresh.copy()
+        self._appender.fresh.clear()
         if self._ring is not None and fresh:
             self._ring(fresh, hurry=False)
         self._sleepers.look()
 
     def _after_rollback(self, error: BaseException) -> None:
         self._appender.forget()
-        self._fresh.clear()
         if isinstance(error, sqlite3.Error):
             self._trouble = str(error)
         if isinstance(error, sqlite3.OperationalError) and "full" in str(error):

@@ -128,7 +128,7 @@ def maintenance_store(address: StoreAddress) -> ClickHouseStore:
 def clock_of(settings: Settings, *, is_owner: bool = False) -> TrustedClock:
     """Return the trusted clock of the data directory; only one process may own it."""
     queue = settings.data_dir / QUEUE_FILE
-    return TrustedClock.open(
+    return TrustedClock(
         settings.data_dir, is_owner=is_owner, last_known_nano=lambda: newest_unix_nano(queue)
     )
 

@@ -183,5 +183,5 @@ def test_bytes_of_tenants_are_exact_after_every_commit(steps, tmp_path_factory, 
         found = recorded(path)
         assert found == counted(path)
         assert sum(pending for pending, _ in found.values()) == queue.pending_bytes
-        assert sum(aside for _, aside in found.values()) == queue.quarantined_bytes
+        assert sum(aside for _, aside in found.values()) == queue.pressure().quarantined_bytes
     queue.close()

@@ -123,7 +123,7 @@ def test_retried_quarantine_entry_keeps_its_sequence_number(picky, queue):
     assert queue.quarantine.entries(tenant="default") == []
     counts = conserved_queue(queue)
     assert (counts["stored"], counts["quarantined"], counts["retried"]) == (3, 2, 2)
-    assert queue.quarantined_bytes == 0
+    assert queue.pressure().quarantined_bytes == 0
 
 
 def test_dropped_quarantine_entry_stays_counted_and_frees_space(picky, queue):
@@ -136,7 +136,7 @@ def test_dropped_quarantine_entry_stays_counted_and_frees_space(picky, queue):
     assert not queue.quarantine.drop(entry.id, tenant="default")
     assert not queue.quarantine.retry(entry.id, tenant="default")
     assert queue.quarantine.entries(tenant="default") == []
-    assert queue.quarantined_bytes == 0
+    assert queue.pressure().quarantined_bytes == 0
     counts = conserved_queue(queue)
     assert (counts["quarantined"], counts["dropped"]) == (1, 1)
 

@@ -113,49 +113,39 @@ class ClockFile:
 
 
 class TrustedClock:
-    """Wall time that ignores jumps until accepted; thread-safe, reads need no lock."""
+    """Wall time that ignores jumps until accepted; thread-safe, reads need no lock.
+
+    Only the owner process writes the state; `last_known_nano` replaces a lost one.
+    """
 
     def __init__(
-        self, file: ClockFile, state: ClockState, *, sources: ClockSources, is_owner: bool
-    ) -> None:
-        self._file = file
-        self._state = state
-        self._offset = state.offset_nano
-        self._wall = sources.wall_nano
-        self._boot = sources.boot_nano
-        self._sources = sources
-        self._is_owner = is_owner
-        self._latest = state.latest_nano
-        self._lock = threading.Lock()
-        self._saved_at = state.boot_nano - SAVE_NANO
-        self._can_save = True
-
-    @classmethod
-    def open(
-        cls,
+        self,
         data_dir: Path,
         *,
         is_owner: bool = False,
         last_known_nano: Callable[[], int | None] = lambda: None,
         sources: ClockSources | None = None,
-    ) -> "TrustedClock":
-        """Return the clock of a process; only the owner writes the state.
-
-        `last_known_nano` replaces a lost state.
-        """
-        sources = sources or ClockSources()
-        file, reading = ClockFile(data_dir), sources.read()
-        state = file.load()
-        if state is None:
+    ) -> None:
+        self._sources = sources or ClockSources()
+        self._wall = self._sources.wall_nano
+        self._boot = self._sources.boot_nano
+        self._file = ClockFile(data_dir)
+        self._is_owner = is_owner
+        reading, saved = self._sources.read(), self._file.load()
+        if saved is None:
             state = first_state(reading, last_known_nano=last_known_nano())
         else:
-            state = resumed(state, reading)
-        clock = cls(file, state, sources=sources, is_owner=is_owner)
+            state = resumed(saved, reading)
+        self._state = state
+        self._offset = state.offset_nano
+        self._latest = state.latest_nano
+        self._lock = threading.Lock()
+        self._saved_at = state.boot_nano - SAVE_NANO
+        self._can_save = True
         if is_owner:
-            clock.tick()
+            self.tick()
             if state.pending is not None:
-                _tell_pending(clock._state)
-        return clock
+                _tell_pending(self._state)
 
     def unix_nano(self) -> int:
         """Return trusted time in nanoseconds."""
