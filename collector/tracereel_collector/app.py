@@ -24,14 +24,12 @@ from tracereel_collector.ops.alerts.watch import Watcher
 from tracereel_collector.ops.alerts.webhook import Webhook
 from tracereel_collector.otlp_out.forward.forwarder import new_forwarder
 from tracereel_collector.otlp_out.forward.target import forward_target
-from tracereel_collector.otlp_out.observe.build import own_id_of, self_observation
-from tracereel_collector.otlp_out.observe.observer import Observer
+from tracereel_collector.otlp_out.observe.observer import Observer, own_id_of, self_observation
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.costs import UnpricedModels
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.queue.queue import Ring
-from tracereel_collector.runtime.clock.metrics import ClockMetrics
 from tracereel_collector.runtime.clock.trusted import TICK_SECONDS
 from tracereel_collector.runtime.periodic_task import PeriodicTask
 from tracereel_collector.runtime.tenant_shares import SharePolicy
@@ -197,7 +195,6 @@ class Collector:
         self._shown.register(
             ScrapedMetrics(self._queue.counters, lambda: self._scraped(unpriced.calls()))
         )
-        self._shown.register(ClockMetrics(self._clock.status))
         self.parts = Parts(
             settings,
             gate=self._gate,
@@ -228,13 +225,12 @@ class Collector:
         self._started.callback(ticks.stop, timeout=1.0)
 
     def _observe_itself(self) -> None:
-        itself = self_observation(self._settings, self._registry)
-        if itself is not None:
-            itself.start()
+        self._observer = self_observation(self._settings, self._registry)
+        if self._observer is not None:
+            self._observer.start()
             self._started.callback(
-                itself.stop, timeout=min(FORWARD_STOP_SECONDS, self._settings.stop_seconds)
+                self._observer.stop, timeout=min(FORWARD_STOP_SECONDS, self._settings.stop_seconds)
             )
-            self._observer = itself.observer
 
     def _open_queue(self, ring: Ring | None = None) -> DurableQueue:
         self._queue = DurableQueue(
@@ -273,7 +269,7 @@ class Collector:
         return engine_address(self._engine)
 
     def _scraped(self, unpriced_calls: int) -> dict[str, float]:
-        pressure = self._queue.pressure()
+        pressure, clock = self._queue.pressure(), self._clock.status()
         return {
             "queue_pending_bytes": self._queue.pending_bytes,
             "queue_oldest_seconds": pressure.oldest_seconds,
@@ -284,6 +280,9 @@ class Collector:
             "engine_restarts": int(self.store_state().get("restarts", 0)),
             "session_user_mismatches": self._queue.session_mismatches(),
             "unpriced_model_calls": unpriced_calls,
+            "clock_jump_seconds": clock.jump_seconds,
+            "clock_held_seconds": clock.held_seconds,
+            "clock_corrections": clock.corrections,
         }
 
     def store_state(self) -> dict[str, Any]:

@@ -222,6 +222,18 @@ SCRAPED: Final = {
         CounterMetricFamily,
         "Events flagged session_user_mismatch; kept in the queue, so it survives restarts.",
     ),
+    "clock_jump_seconds": (
+        GaugeMetricFamily,
+        "Wall clock minus trusted time while the wall clock is not believed, else 0.",
+    ),
+    "clock_held_seconds": (
+        GaugeMetricFamily,
+        "Uptime for which a jump that is not believed has held.",
+    ),
+    "clock_corrections": (
+        CounterMetricFamily,
+        "Jumps of the wall clock that were believed in the end.",
+    ),
     # Without a model label, because `/metrics` is public.
     "unpriced_model_calls": (
         GaugeMetricFamily,

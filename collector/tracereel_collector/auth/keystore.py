@@ -68,7 +68,7 @@ class KeyStore:
     @classmethod
     def of(cls, data_dir: Path) -> Self:
         """Return the keys of a data directory, dated by its trusted clock."""
-        return cls(data_dir, now_unix=TrustedClock.follow(data_dir).latest_unix)
+        return cls(data_dir, now_unix=TrustedClock(data_dir).latest_unix)
 
     def create(
         self,

@@ -88,7 +88,7 @@ class RetentionWorker:
             with self._may_delete():
                 forget_emitters(self._store, table, tenant, ids)
         dropped = sum(
-            self._queue.drop_old_quarantined(
+            self._queue.quarantine.drop_old(
                 _midnight_unix_nano(day),
                 frozenset(tenants),
                 are_meant=are_meant,

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Final, TypeVar
 
@@ -19,11 +19,10 @@ from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.http.connections import ConnectionLimits
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
-from tracereel_collector.ingest.otlp_limits import OtlpLimits
+from tracereel_collector.ingest.otlp_mend import OtlpLimits
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.records import SHOWN
-from tracereel_collector.model import Body, Receipt
 from tracereel_collector.otlp_out.forward.forwarder import Forwarder
 from tracereel_collector.otlp_out.observe.observer import Observer
 from tracereel_collector.query.agents import Agents
@@ -139,16 +138,6 @@ class Playbacks:
         self.slots = TenantShares("playbacks", most, shares, hint="read it without stream=1")
 
 
-@dataclass(frozen=True, slots=True)
-class _AsyncQueue:
-    """Coroutine interface to the queue's append."""
-
-    queue: DurableQueue
-
-    async def append(self, body: Body, /) -> Receipt:
-        return await asyncio.wrap_future(self.queue.append(body))
-
-
 class Parts:
     """Components that route handlers use, on top of one queue and one store."""
 
@@ -199,12 +188,12 @@ class Parts:
             shares=shares,
         )
         self.accept = Accept(
-            _AsyncQueue(queue),
+            queue,
             max_event_bytes=settings.max_event_bytes,
             now_unix_nano=now,
             redactor=Redactor(counted) if settings.redact == "on" else None,
             metrics=OtlpMetrics.register(counted),
-            forward=forwarder,
+            forward=None if forwarder is None else forwarder.offer,
             otlp_limits=OtlpLimits(
                 attributes=settings.max_attributes,
                 value_bytes=settings.max_attribute_bytes,

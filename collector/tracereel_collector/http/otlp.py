@@ -13,7 +13,7 @@ from tracereel_collector.http.dependencies import body_of, caller_of, parts_of
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.ingest.accept import OtlpAnswer
 from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, TRACES, Signal
-from tracereel_collector.otlp_out.forward.post import PATH_HEADER
+from tracereel_collector.otlp_out.forward.forwarder import PATH_HEADER
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"

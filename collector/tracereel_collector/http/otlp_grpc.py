@@ -30,7 +30,7 @@ from tracereel_collector.http.grpc_frames import STREAM_HEADER, MessageHeads
 from tracereel_collector.http.grpc_listener import GrpcClient, GrpcListener
 from tracereel_collector.http.otlp import MAX_MESSAGE, response_of
 from tracereel_collector.ingest.otlp_schema import SIGNALS, Signal
-from tracereel_collector.otlp_out.forward.post import PATH_HEADER
+from tracereel_collector.otlp_out.forward.forwarder import PATH_HEADER
 from tracereel_collector.runtime.tenant_shares import TenantShares
 
 T = TypeVar("T")

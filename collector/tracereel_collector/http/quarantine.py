@@ -27,7 +27,7 @@ async def list_entries(
     """List quarantined records, newest first; pass `next` as `?before=` for the next page."""
     parts, tenant = parts_of(request), caller_of(request).tenant
     found = await asyncio.to_thread(
-        parts.queue.quarantined, tenant=tenant, before=before, limit=limit
+        parts.queue.quarantine.entries, tenant=tenant, before=before, limit=limit
     )
     following = found[-1].id if len(found) == limit else None
     return {"entries": [_shown(each) for each in found], "next": following}
@@ -37,7 +37,7 @@ async def list_entries(
 async def show_entry(request: Request, entry_id: EntryId) -> dict[str, Any]:
     """Return the record with its data, as text if it is UTF-8, else as base64."""
     parts, tenant = parts_of(request), caller_of(request).tenant
-    found = await asyncio.to_thread(parts.queue.quarantine_entry, entry_id, tenant=tenant)
+    found = await asyncio.to_thread(parts.queue.quarantine.entry, entry_id, tenant=tenant)
     if found is None:
         raise _unknown(entry_id)
     return _shown(found)
@@ -69,7 +69,7 @@ async def drop_entry(request: Request, entry_id: EntryId) -> dict[str, Any]:
 def _act(request: Request, entry_id: int, event: str) -> None:
     """Write the audit record, then retry or drop the entry."""
     parts, caller = parts_of(request), caller_of(request)
-    entry = parts.queue.quarantine_entry(entry_id, tenant=caller.tenant)
+    entry = parts.queue.quarantine.entry(entry_id, tenant=caller.tenant)
     if entry is None:
         raise _unknown(entry_id)
     parts.gate.audit.act(
@@ -82,7 +82,7 @@ def _act(request: Request, entry_id: int, event: str) -> None:
         bytes=entry.size,
     )
     is_retry = event == "quarantine.retried"
-    act = parts.queue.retry_quarantined if is_retry else parts.queue.drop_quarantined
+    act = parts.queue.quarantine.retry if is_retry else parts.queue.quarantine.drop
     if not act(entry_id, tenant=caller.tenant):
         raise _unknown(entry_id)  # a concurrent request was faster
 

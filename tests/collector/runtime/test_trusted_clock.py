@@ -36,11 +36,11 @@ class Machine:
         )
 
     def serve(self, **options):
-        self.clock = TrustedClock.own(self.folder, sources=self.sources, **options)
+        self.clock = TrustedClock(self.folder, is_owner=True, sources=self.sources, **options)
         return self.clock
 
     def worker(self):
-        return TrustedClock.follow(self.folder, sources=self.sources)
+        return TrustedClock(self.folder, sources=self.sources)
 
     def run(self, seconds, *, step=60):
         """Let time pass while the collector runs."""
@@ -362,7 +362,7 @@ def command(capsys, *words):
 
 def test_the_command_shows_and_confirms_on_a_stopped_collector(tmp_path, capsys):
     ahead = ClockSources(wall_nano=lambda: START * SECOND, boot_nano=lambda: 0, boot_id=lambda: "x")
-    TrustedClock.own(tmp_path, sources=ahead).close()
+    TrustedClock(tmp_path, is_owner=True, sources=ahead).close()
 
     status, said = command(capsys, "--json", "--data-dir", str(tmp_path))
     shown = json.loads(said.out)
