@@ -18,7 +18,7 @@ from tracereel.tape.divergence import (
 )
 from tracereel.tape.divergence_detector import DivergenceDetector
 from tracereel.tape.format import BOUNDARIES, Call, Given, Tape
-from tracereel.tape.keys import CallPosition
+from tracereel.tape.call_matching import CallPosition
 from tracereel.tape.loops import Clock, Loops
 from tracereel.tape.overrides import Override, Overrides
 from tracereel.tape.payloads import hash_of, pack, same
