@@ -59,15 +59,20 @@ def _record(decision_id: str, decision_type: object, fields: dict[str, Any]) -> 
         return
     captures = recorder.config.capture_content
     get = fields.get
+    told = {
+        "decision_type": values.label(decision_type) or values.type_name(decision_type),
+        "reasoning": values.label(get("reasoning"), values.TEXT_LIMIT) if captures else None,
+        "confidence": values.ratio(get("confidence")),
+    }
+    # The closing event of the execution shows the last decision if its result has no such fields.
+    execution.state.decision = {name: value for name, value in told.items() if value is not None}
     execution.emit(
         {
             "event_type": semconv.DECISION_RECORDED,
             "agent_name": agent.name if (agent := execution.agent).kind == "agent" else None,
             "decision_id": decision_id,
-            "decision_type": values.label(decision_type) or values.type_name(decision_type),
+            **told,
             "decision_category": values.label(get("category")),
-            "reasoning": values.label(get("reasoning"), values.TEXT_LIMIT) if captures else None,
-            "confidence": values.ratio(get("confidence")),
             "input_data": values.plain_dict(get("input_data")) if captures else None,
             "output_data": values.plain_dict(get("output_data")) if captures else None,
             "decision_duration_ms": _duration(get("duration_ms")),

@@ -13,6 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN
 
 from tracereel._core import attempt_context, envelope, execution_fields
+from tracereel._core import recorder as _recorder
 from tracereel._core.execution_fields import ExecutionFields
 from tracereel._core.run_state import Ended, ExecutionState, Tally
 from tracereel._export.trace_state import TraceState
@@ -180,6 +181,8 @@ class Execution:
             if self is not _NOWHERE:
                 summary = values.summary(value)
                 self.notes["output"] = (values.type_name(value), summary, values.size(value))
+                if (recorder := _recorder.active()) is not None:
+                    self.notes["result"] = recorder.results.read(value)
 
     def add_usage(
         self,

@@ -8,7 +8,7 @@ import os
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +20,7 @@ from opentelemetry.trace import TracerProvider
 from tracereel import config as _config
 from tracereel import failures
 from tracereel._core import recorder_overrides
+from tracereel._core.result_fields import ResultReader
 from tracereel._core.run_state import RememberedTraces
 from tracereel._core.sampling import SAMPLED_OUT, Sampler
 from tracereel._export.destinations import spool_of
@@ -78,6 +79,7 @@ class Recorder:
         }
         self._forked_from: Recorder | None = None
         self.metrics = metrics_of(registry)
+        self.results = ResultReader(config.result_fields)
         self.privacy = Privacy(config.redaction, capture_content=config.capture_content)
         self._other_spans: OtherSpans | None = None
         self.spans = PrivateSpans(tracer_provider, self.privacy, self._tap)
@@ -351,6 +353,7 @@ def configure(
     max_spool_bytes: int | None = None,
     capture_content: bool | None = None,
     compression: str | None = None,
+    result_fields: Mapping[str, str | Sequence[str]] | None = None,
     redaction: Redaction | bool | None = None,
     sample_rate: float | None = None,
     sample_keep_cost_usd: float | None = None,

@@ -66,6 +66,7 @@ class ExecutionState:
         "abandoned_cost",
         "attempts_cost",
         "calls_models",
+        "decision",
         "duplicate_tool_calls",
         "execution_id",
         "indexes",
@@ -81,6 +82,8 @@ class ExecutionState:
         self.indexes = itertools.count()
         """Event numbers; `next` is atomic."""
         self.usage: UsageTotals | None = None
+        self.decision: dict[str, Any] | None = None
+        """Confidence, type and reasoning of the last decision, as far as known."""
         self.seen_tools: set[str] | None = None
         self.duplicate_tool_calls = 0
         self.rounds = 0

@@ -229,7 +229,8 @@ class FallbackScope(RetryScope):
         if of is not None:
             return values.real(asked("confidence_of", of, result)) if result is not None else None
         execution = self._slot.execution if self._slot is not None else None
-        return execution.agent.notes.get(_CONFIDENCE) if execution is not None else None
+        known = execution.agent.notes.get(_CONFIDENCE) if execution is not None else None
+        return known if known is not None else self.confidence_in(result)
 
     def _emit(self, *, successful: bool, extra: dict[str, Any]) -> None:
         with guard.Guard("fallback"):

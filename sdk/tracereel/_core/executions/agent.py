@@ -38,6 +38,7 @@ class AgentScope(ExecutionScope):
     def closing(self, result: object, milliseconds: int) -> dict[str, Any]:
         execution, stream = self.execution, self.stream
         note = execution.notes.get
+        self.judge(result)
         event = {
             **self._common(semconv.EXECUTION_COMPLETED),
             "execution_time_ms": milliseconds,

@@ -36,6 +36,7 @@ class PipelineScope(ExecutionScope):
 
     def closing(self, result: object, milliseconds: int) -> dict[str, Any]:
         tally, note = self.execution.tally, self.execution.notes.get
+        self.judge(result)
         partial = tally is not None and tally.counts[semconv.FAILED] > 0
         status = note("status") or (semconv.PARTIAL_SUCCESS if partial else semconv.SUCCESS)
         event = self._closed(status, milliseconds)

@@ -331,6 +331,21 @@ class ExecutionScope:
             fields["timeout_seconds"] = note("timeout_seconds") or failure.timeout_seconds
         return fields
 
+    def judge(self, result: object) -> None:
+        """Fill in confidence, decision type, reasoning and outcome that were not set.
+
+        They are those of the result, else of the last decision.
+        """
+        notes, decision = self.execution.notes, self.execution.state.decision
+        found = notes.get("result")
+        if found is None:
+            found = self.recorder.results.read(result)
+        for field, value in found.items():
+            notes.setdefault(field, value)
+        if decision is not None:
+            for field, value in decision.items():
+                notes.setdefault(field, value)
+
     def since_begin_ms(self, tick: int) -> int:
         """Return the milliseconds from the start to a performance counter value."""
         return max(0, tick - self._tick) // 1_000_000
