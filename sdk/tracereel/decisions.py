@@ -75,7 +75,7 @@ def _record(decision_id: str, decision_type: object, fields: dict[str, Any]) -> 
             "decision_category": values.label(get("category")),
             "input_data": values.plain_dict(get("input_data")) if captures else None,
             "output_data": values.plain_dict(get("output_data")) if captures else None,
-            "decision_duration_ms": _duration(get("duration_ms")),
+            "decision_duration_ms": _duration(get("duration_ms"), execution.state.tick),
             "was_cached": get("was_cached") is True,
             "cache_hit_key": values.label(get("cache_hit_key")),
             "candidates": _list(get("candidates")) if captures else None,
@@ -245,9 +245,11 @@ def _leave(token: Token[Decision | None]) -> None:
         pass
 
 
-def _duration(value: object) -> int | None:
-    """Round milliseconds to an integer; callers often measure a float."""
+def _duration(value: object, begun: int | None) -> int | None:
+    """Return whole milliseconds, by default those since the start of the execution."""
     number = values.real(value)
+    if number is None and begun is not None:
+        number = (time.perf_counter_ns() - begun) / 1e6
     return None if number is None else values.count(round(number))
 
 

@@ -73,7 +73,8 @@ def traced_pipeline(
     """Record every call as a run of a pipeline.
 
     Agents called inside are counted, also in tasks and threads that copy the context. The arguments
-    `user_prompt` or `prompt`, `user_timezone` or `timezone`, and `user_id` are recorded as fields.
+    `user_prompt` or `prompt` (else the first text), `user_timezone` or `timezone` (else the zone of
+    the process), and `user_id` are recorded as fields.
 
     Args:
         agents: names of the agents in their planned order.

@@ -1,9 +1,8 @@
 """Event contract: pydantic models of all event types, shared by the SDK and the collector.
 
 The eight `agent.*` types of contract 1.0.0 come first, field for field; tracereel's own types follow.
-An optional field (a model, a confidence, a reasoning) is null when absent. Unknown extra fields are
-kept. `docs/events.schema.json` is generated from these models, and the collector's decoder from that
-schema.
+A field that the sender cannot know is null; the schema says when. Unknown extra fields are kept.
+`docs/events.schema.json` is generated from these models, and the collector's decoder from that schema.
 """
 
 from datetime import UTC, datetime
@@ -144,7 +143,7 @@ class AgentExecutionFailed(Envelope):
     error_message: str
     error_code: str | None = None
     error_category: str | None = None
-    """`transient`, `permanent` or `validation`; null if unknown."""
+    """`transient`, `permanent` or `validation`."""
     stage: str | None = None
     input_at_error: dict[str, Any] | None = None
     partial_output: dict[str, Any] | None = None
@@ -246,6 +245,9 @@ class AgentPipelineCompleted(Envelope):
     """`success`, `partial_success`, `failed` or `cancelled`."""
     final_outcome: str | None = None
     total_execution_time_ms: Count
+    agent_sequence: list[str] | None = None
+    """Agents of this process in the order in which they began."""
+    sequence_length: Count | None = None
     agents_executed: Count
     agents_succeeded: Count
     agents_failed: Count

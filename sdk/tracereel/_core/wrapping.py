@@ -105,7 +105,7 @@ class Traced(Generic[S]):
 
 def wrap(function: Function, spec: Spec) -> Function:
     """Return a function of the same kind whose calls are recorded."""
-    begin = _beginner(function, spec)
+    begin = _beginner(function, spec.of(function))
     if _is(inspect.isgeneratorfunction, function):
         return _wrap_generator(function, begin)
     if _is(inspect.isasyncgenfunction, function):

@@ -1,11 +1,14 @@
 """Scope of an agent execution: started, then completed, failed or cancelled."""
 
 import asyncio
+import copy
+from collections.abc import Callable
 from typing import Any
 
 from tracereel import semconv
 from tracereel._core import attempt_context, error_details
 from tracereel._core.executions.scope import ExecutionScope, Spec, cancel_reason
+from tracereel._core.package_version import version_of
 from tracereel._core.run_state import Ended
 from tracereel._redact import values
 
@@ -21,7 +24,7 @@ class AgentScope(ExecutionScope):
         execution = self.execution
         attempt_context.adopt(execution)
         if execution.tally is not None:
-            execution.tally.begin()
+            execution.tally.begin(self.spec.name)
 
     def opening(self) -> dict[str, Any]:
         given = self.arguments.pairs()
@@ -81,7 +84,7 @@ class AgentScope(ExecutionScope):
             "fallback_successful": None,
             "execution_time_before_failure_ms": milliseconds,
         }
-        if event["error_code"] is None and execution.state.limit_reached:
+        if event["error_code"] == semconv.CODE_UNHANDLED and execution.state.limit_reached:
             event["error_code"] = semconv.CODE_ITERATION_LIMIT
         self._ended(event, semconv.FAILED, milliseconds)
         error_details.mark_failed(error, self.spec.name, execution.execution_id, execution.earlier)
@@ -209,3 +212,11 @@ class AgentSpec(Spec):
 
     verb, named, scope = semconv.INVOKE_AGENT, "agent_name", AgentScope
     __slots__ = ()
+
+    def of(self, function: Callable[..., Any]) -> "AgentSpec":
+        """Return the options with the version of the function's package as default."""
+        if self.about["agent_version"] is not None:
+            return self
+        spec = copy.copy(self)
+        spec.about = {**self.about, "agent_version": version_of(function)}
+        return spec

@@ -71,6 +71,24 @@ class Arguments:
                 return value
         return None
 
+    def find_field(self, *wanted: str) -> object:
+        """Return the first of these arguments, else the first such field of an argument."""
+        found = self.find(*wanted)
+        if found is not None:
+            return found
+        for _, value in self.pairs():
+            if known := safe_access.attributes(value, wanted):
+                return next(iter(known.values()))
+        return None
+
+    def first_text(self, *but: str) -> object:
+        """Return the first text among the passed arguments; ids and these names do not count."""
+        passed = [*zip(self.names, self.args, strict=False)][self.skip :]
+        for name, value in (*passed, *self.kwargs.items()):
+            if issubclass(type(value), str) and name not in IDS and name not in but:
+                return value
+        return None
+
     def ids(self) -> Ids:
         """Return the run ids among the arguments, by name or on a context object."""
         found: Ids = {}

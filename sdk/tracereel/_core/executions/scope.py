@@ -72,6 +72,10 @@ class Spec:
             self.about[_FIELDS.get(option, option)] = check(value)
         self._view: SpanView | None = None
 
+    def of(self, function: Callable[..., Any]) -> "Spec":  # noqa: ARG002 - a hook
+        """Return the options for one decorated function."""
+        return self
+
     def view(self, privacy: Privacy) -> SpanView:
         """Return the redacted name and initial attributes of the spans."""
         view = self._view
@@ -207,6 +211,8 @@ class ExecutionScope:
             ids.get("session_id"),
             ids.get("user_id"),
         )
+        if execution.state.tick is None:
+            execution.state.tick = self._tick
         if again is not None:
             execution.repeats, execution.attempt = again[0].ended, again[1]
             execution.earlier = execution.retry_count = again[0].ended.earlier + 1
@@ -322,7 +328,7 @@ class ExecutionScope:
             "error_message": failure.error_message,
             "error_code": note("error_code") or failure.error_code,
             "error_category": failure.error_category,
-            "stage": stage,
+            "stage": stage or self.kind,
             "propagated": first != ours,
             "origin_execution_id": first if first != ours else None,
         }
