@@ -35,8 +35,8 @@ class Execution:
     Calls of models, tools, steps and retrievals share the `execution_id`, the event numbers and the sums
     of their agent.
 
-    Retries and fallbacks set `retry_count`, `max_retries_reached`, `fallback_used`, `fallback_attempted`
-    and `attempt`; the closing event includes them.
+    Retries and fallbacks set `retry_count`, `max_retries_reached`, `fallback_used`, `fallback_attempted`,
+    `fallback_successful` and `attempt`; the closing event includes them.
     """
 
     __slots__ = (
@@ -44,6 +44,7 @@ class Execution:
         "earlier",
         "ended",
         "fallback_attempted",
+        "fallback_successful",
         "fallback_used",
         "kind",
         "max_retries_reached",
@@ -94,6 +95,8 @@ class Execution:
         self.max_retries_reached = False
         self.fallback_used = False
         self.fallback_attempted = False
+        self.fallback_successful: bool | None = None
+        """Outcome of the last fallback inside."""
         self.attempt: int | None = None
         self.earlier = 0
         """Part of `retry_count` that were separate executions before this one."""

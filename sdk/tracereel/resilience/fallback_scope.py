@@ -246,6 +246,8 @@ class FallbackScope(RetryScope):
                 "quality_delta": None,
                 **extra,
             }
+            if self.tag is None and self.around is not None:
+                self.around.agent.fallback_successful = successful
             if self._wasted > 0.0:
                 event["wasted_cost_usd"], self._wasted = self._wasted, 0.0
             self.emit(event)

@@ -81,7 +81,7 @@ class AgentScope(ExecutionScope):
             "partial_output": self._partial(),
             "max_retries_reached": execution.max_retries_reached,
             "fallback_attempted": execution.fallback_attempted,
-            "fallback_successful": None,
+            "fallback_successful": self._fallback_successful(),
             "execution_time_before_failure_ms": milliseconds,
         }
         if event["error_code"] == semconv.CODE_UNHANDLED and execution.state.limit_reached:
@@ -89,6 +89,14 @@ class AgentScope(ExecutionScope):
         self._ended(event, semconv.FAILED, milliseconds)
         error_details.mark_failed(error, self.spec.name, execution.execution_id, execution.earlier)
         return event
+
+    def _fallback_successful(self) -> bool | None:
+        """Return the outcome of the fallback inside; None if one around the agent is still to run."""
+        execution = self.execution
+        slot = execution.slot
+        if slot is not None and slot.execution is execution and slot.fallback_attempted:
+            return None
+        return execution.fallback_successful
 
     def too_slow(self, error: BaseException) -> TimeoutError | None:
         # `@retry(timeout=…)` cancels the agent; only the slot shows that it was a timeout.
