@@ -209,8 +209,11 @@ class Config:
         "Spans of other instrumentations go to the collector too, where the tracer provider lets"
         " us see them.",
     )
-    set_tracer_provider: bool = _row(
-        False, _flag, "On: a program without a global tracer provider is given one."
+    set_tracer_provider: bool | None = _row(
+        None,
+        _flag,
+        "Whether a program without a global tracer provider is given one; by default one that calls"
+        " `configure` without a provider.",
     )
     heartbeat_seconds: float = _row(
         15.0,

@@ -5,7 +5,7 @@ a context manager for `with` and `async with` blocks, which returns the `Executi
 
 `trace_id`, `request_id`, `session_id`, `user_id` and `parent_trace_id` identify the run. Agents and
 pipelines also read them from arguments of those names, and from the attributes of an argument that
-has them, such as a context object.
+has them, such as a context object, whose properties of these names are read too.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -15,6 +15,7 @@ from opentelemetry.trace import INVALID_SPAN
 from tracereel._core import attempt_context, envelope, execution_fields
 from tracereel._core import recorder as _recorder
 from tracereel._core.execution_fields import ExecutionFields
+from tracereel._core.listeners import Listener
 from tracereel._core.run_state import Ended, ExecutionState, Tally
 from tracereel._export.trace_state import TraceState
 from tracereel._redact import values
@@ -47,6 +48,7 @@ class Execution:
         "fallback_successful",
         "fallback_used",
         "kind",
+        "listeners",
         "max_retries_reached",
         "name",
         "notes",
@@ -103,6 +105,7 @@ class Execution:
         self.ended = False
         self.repeats: Ended | None = None
         self.slot: attempt_context.Slot | None = None
+        self.listeners: tuple[Listener, ...] = () if parent is None else parent.listeners
         if parent is None:
             self.state = ExecutionState(execution_id)
             self.request_id = request_id or trace.request_id

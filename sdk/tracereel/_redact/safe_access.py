@@ -33,11 +33,7 @@ def attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
         own_values = dict(zip(fields, tuple.__iter__(value), strict=False))
         return {name: own_values[name] for name in names if own_values.get(name) is not None}
     known: dict[str, Any] = {}
-    try:
-        own = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        own = None
-    if type(own) is dict:
+    if own := own_fields(value):
         for name in names:
             if (item := own.get(name)) is not None:
                 known[name] = item
@@ -54,6 +50,15 @@ def attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
                 if item is not None:
                     known[name] = item
     return known
+
+
+def own_fields(value: Any) -> dict[str, Any]:
+    """Return the instance dictionary of an object, which may be empty."""
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return own if type(own) is dict else {}
 
 
 def items(value: Any, most: int) -> list[Any]:

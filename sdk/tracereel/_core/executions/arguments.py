@@ -2,13 +2,18 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from tracereel._redact import safe_access, values
+from tracereel._runtime import guard
 
 IDS: Final = ("trace_id", "request_id", "session_id", "user_id", "parent_trace_id")
 CONTEXTS: Final = frozenset({"context", "ctx"})
+_PROPERTIES: Final = frozenset({property, cached_property})
+_OF_CLASS: Final = _PROPERTIES | {str, int, UUID}
 _TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 Ids = dict[str, str]
@@ -57,6 +62,11 @@ class Arguments:
             self._pairs = found
         return found
 
+    @property
+    def owner(self) -> object:
+        """The object of a method, or None."""
+        return self.args[0] if self.skip and self.args else None
+
     def find(self, *wanted: str) -> object:
         """Return the first of these arguments that has a value or a default, else `None`."""
         for name in wanted:
@@ -101,7 +111,42 @@ class Arguments:
                 for known, item in safe_access.attributes(value, IDS).items():
                     if known not in found:
                         put(found, known, item)
+                if of_class := _ids_of_class(type(value)):
+                    _put_inherited(found, name, value, of_class)
         return found
+
+
+_class_ids: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
+"""Type → ids that it defines as class attributes or properties; most have none."""
+
+
+def _ids_of_class(kind: type) -> tuple[str, ...]:
+    names = _class_ids.get(kind)
+    if names is None:
+        found = {name: values.class_attribute(kind, name) for name in IDS}
+        names = tuple(name for name, item in found.items() if type(item) in _OF_CLASS)
+        _class_ids[kind] = names
+    return names
+
+
+def _put_inherited(ids: Ids, argument: str, value: object, names: tuple[str, ...]) -> None:
+    """Add ids that a class attribute or, on a context object, a property has."""
+    kind = type(value)
+    own = safe_access.own_fields(value)
+    is_context = argument in CONTEXTS or "context" in values.type_name(value).lower()
+    for name in names:
+        if name in ids or name in own:
+            continue
+        item = values.class_attribute(kind, name)
+        if type(item) in _PROPERTIES:
+            if not is_context:
+                continue  # code of an object that may be anything
+            try:
+                item = getattr(value, name)
+            except Exception as error:  # noqa: BLE001 - code of the program
+                guard.pass_on(error)
+                continue
+        put(ids, name, item)
 
 
 NO_ARGUMENTS: Final = Arguments((), 0, (), {})

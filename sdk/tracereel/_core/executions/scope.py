@@ -13,7 +13,14 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
 from tracereel import semconv
-from tracereel._core import closed_runs, envelope, error_details, external_retries, remote_identity
+from tracereel._core import (
+    closed_runs,
+    envelope,
+    error_details,
+    external_retries,
+    listeners,
+    remote_identity,
+)
 from tracereel._core import context as _context
 from tracereel._core.context import Attachment, Execution, Kind
 from tracereel._core.error_details import Origin
@@ -211,6 +218,9 @@ class ExecutionScope:
             ids.get("session_id"),
             ids.get("user_id"),
         )
+        if listeners.injectable:
+            passed = self.arguments.find(listeners.NAME)
+            execution.listeners += listeners.injected(passed, self.arguments.owner)
         if execution.state.tick is None:
             execution.state.tick = self._tick
         if again is not None:
