@@ -185,7 +185,11 @@ class AgentDecisionRecorded(Envelope):
     cache_hit_key: str | None = None
     candidates: list[Any] | None = None
     """Options to choose from; an addition to the contract's fields."""
+    candidate_scores: list[float | None] | None = None
+    """Scores in the order of the candidates."""
     chosen: Any = None
+    threshold: float | None = None
+    """Score or confidence that was required."""
 
 
 class AgentRetryAttempted(Envelope):

@@ -27,7 +27,7 @@ NULL_IF: Final[dict[str, str]] = {
     "stack_trace": "there is none, or content is off",
     "fallback_successful": "there is no fallback, or it runs after the event was written",
     "decision_category": "the program did not name one",
-    "input_data": "the call had no arguments, or content is off",
+    "input_data": "none was given and the call around has no arguments, or content is off",
     "output_data": "the program did not give one, or content is off",
     "cache_hit_key": "the decision was not cached, or content is off",
     "retry_successful": "the attempt that it announces has not been made yet",

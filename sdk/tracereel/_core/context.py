@@ -15,6 +15,7 @@ from opentelemetry.trace import INVALID_SPAN
 from tracereel._core import attempt_context, envelope, execution_fields
 from tracereel._core import recorder as _recorder
 from tracereel._core.execution_fields import ExecutionFields
+from tracereel._core.executions.arguments import Arguments
 from tracereel._core.listeners import Listener
 from tracereel._core.run_state import Ended, ExecutionState, Tally
 from tracereel._export.trace_state import TraceState
@@ -41,6 +42,7 @@ class Execution:
     """
 
     __slots__ = (
+        "arguments",
         "attempt",
         "earlier",
         "ended",
@@ -93,6 +95,8 @@ class Execution:
         self.parent = parent
         self.tally = tally
         self.notes: dict[str, Any] = {}
+        self.arguments: Arguments | None = None
+        """Arguments of the call until it ends."""
         self.retry_count = 0
         self.max_retries_reached = False
         self.fallback_used = False

@@ -218,6 +218,7 @@ class ExecutionScope:
             ids.get("session_id"),
             ids.get("user_id"),
         )
+        execution.arguments = self.arguments
         if listeners.injectable:
             passed = self.arguments.find(listeners.NAME)
             execution.listeners += listeners.injected(passed, self.arguments.owner)
@@ -393,6 +394,8 @@ class ExecutionScope:
         seconds: float,
     ) -> None:
         execution = self.execution
+        # A task that outlives the call must not keep them alive.
+        execution.arguments = None
         try:
             if event is not None:
                 event["span_name"] = self.spec.view(self.recorder.spans.privacy).span_name
