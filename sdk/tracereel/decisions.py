@@ -116,9 +116,11 @@ def _inputs(execution: context.Execution) -> dict[str, Any] | None:
     """Return the arguments of the innermost call that has some, up to the agent."""
     found: context.Execution | None = execution
     while found is not None:
-        if found.arguments is not None and (pairs := found.arguments.pairs()):
-            data: dict[str, Any] = values.plain(dict(pairs), nodes=_NODES, chars=_CHARS)
-            return data
+        given = found.arguments
+        if given is not None and (given.args or given.kwargs or given.defaults):
+            data: dict[str, Any] = values.plain(dict(given.pairs()), nodes=_NODES, chars=_CHARS)
+            if data:
+                return data
         found = found.parent if found is not execution.agent else None
     return None
 

@@ -16,7 +16,7 @@ from tracereel._core import attempt_context, envelope, execution_fields
 from tracereel._core import recorder as _recorder
 from tracereel._core.execution_fields import ExecutionFields
 from tracereel._core.executions.arguments import Arguments
-from tracereel._core.listeners import Listener
+from tracereel._core.listeners import Listener, check_listener
 from tracereel._core.run_state import Ended, ExecutionState, Tally
 from tracereel._export.trace_state import TraceState
 from tracereel._redact import values
@@ -193,6 +193,16 @@ class Execution:
                 self.notes["output"] = (values.type_name(value), summary, values.size(value))
                 if (recorder := _recorder.active()) is not None:
                     self.notes["result"] = recorder.results.read(value)
+
+    def on_event(self, listener: Listener) -> None:
+        """Call a function with each further event of this execution and of those inside.
+
+        Raises:
+            TypeError: the listener is not a function, or is a coroutine function.
+        """
+        check_listener(listener)
+        if self is not _NOWHERE:
+            self.listeners += (listener,)
 
     def add_usage(
         self,

@@ -1,5 +1,6 @@
 """Callbacks of the program for the events of its executions."""
 
+import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
@@ -18,6 +19,12 @@ injectable: Final[WeakSet[Any]] = WeakSet()
 NAME: Final = "event_collector"
 """Argument or attribute with a test collector."""
 _calling: ContextVar[bool] = ContextVar("tracereel_listeners", default=False)
+
+
+def check_listener(listener: object) -> None:
+    """Raise TypeError for a value that cannot be called with an event."""
+    if not callable(listener) or inspect.iscoroutinefunction(listener):
+        raise TypeError(f"on_event is {listener!r}; expected a function that takes an event")
 
 
 def tell(listeners: tuple[Listener, ...], event: dict[str, Any]) -> None:

@@ -3,14 +3,16 @@
 import asyncio
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from tracereel import semconv
-from tracereel._core import attempt_context, error_details
+from tracereel._core import attempt_context, error_details, execution_fields
 from tracereel._core.executions.scope import ExecutionScope, Spec, cancel_reason
 from tracereel._core.package_version import version_of
 from tracereel._core.run_state import Ended
 from tracereel._redact import values
+
+_THINKING: Final = ("enable_thinking", "thinking_budget")
 
 
 class AgentScope(ExecutionScope):
@@ -28,7 +30,7 @@ class AgentScope(ExecutionScope):
 
     def opening(self) -> dict[str, Any]:
         given = self.arguments.pairs()
-        return {
+        event = {
             "event_type": semconv.EXECUTION_STARTED,
             "request_id": self.execution.request_id,
             "parent_trace_id": self.parent_trace_id,
@@ -37,6 +39,10 @@ class AgentScope(ExecutionScope):
             "input_size_bytes": sum(values.size(value) for _, value in given),
             **self.spec.about,
         }
+        for name, value in self.arguments.fields(*_THINKING).items():
+            if event.get(name) is None:
+                event[name] = execution_fields.CHECKS[name](value)
+        return event
 
     def closing(self, result: object, milliseconds: int) -> dict[str, Any]:
         execution, stream = self.execution, self.stream
@@ -70,6 +76,8 @@ class AgentScope(ExecutionScope):
         event["fallback_used"] = execution.fallback_used
         if execution.state.limit_reached:
             event["end_code"] = semconv.CODE_ITERATION_LIMIT
+        elif self.spec.timeout is not None and milliseconds > self.spec.timeout * 1000:
+            event["end_code"] = semconv.CODE_TIMEOUT
         return event
 
     def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any]:
@@ -159,8 +167,10 @@ class AgentScope(ExecutionScope):
             event["round_limit"] = state.round_limit
         if state.duplicate_tool_calls:
             event["duplicate_tool_calls"] = state.duplicate_tool_calls
+        if self.spec.timeout is not None and event.get("timeout_seconds") is None:
+            event["timeout_seconds"] = self.spec.timeout
         if notes:
-            for name in ("llm_provider", "llm_model", "finish_reason"):
+            for name in ("llm_provider", "llm_model", "finish_reason", *_THINKING):
                 if name in notes:
                     event[name] = notes[name]
             seconds = note("llm_duration_seconds")

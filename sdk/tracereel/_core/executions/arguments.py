@@ -81,15 +81,16 @@ class Arguments:
                 return value
         return None
 
-    def find_field(self, *wanted: str) -> object:
-        """Return the first of these arguments, else the first such field of an argument."""
-        found = self.find(*wanted)
-        if found is not None:
-            return found
-        for _, value in self.pairs():
-            if known := safe_access.attributes(value, wanted):
-                return next(iter(known.values()))
-        return None
+    def fields(self, *wanted: str) -> dict[str, object]:
+        """Return these arguments by name, else fields of these names that an argument has."""
+        named: dict[str, object] = {}
+        inside: dict[str, object] = {}
+        for name, value in self.pairs():
+            if name in wanted and value is not None:
+                named[name] = value
+            elif type(value) not in safe_access.PLAIN_TYPES:
+                inside = safe_access.attributes(value, wanted) | inside
+        return inside | named if inside else named
 
     def first_text(self, *but: str) -> object:
         """Return the first text among the passed arguments; ids and these names do not count."""

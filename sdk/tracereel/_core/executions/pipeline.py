@@ -10,6 +10,7 @@ from tracereel._core.run_state import Tally
 from tracereel._redact import values
 from tracereel._runtime.time_zone import process_zone
 
+_PROMPTS: Final = ("user_prompt", "prompt")
 _ZONES: Final = ("user_timezone", "timezone")
 
 
@@ -24,12 +25,13 @@ class PipelineScope(ExecutionScope):
 
     def opening(self) -> dict[str, Any]:
         arguments, agents, execution = self.arguments, self.spec.agents, self.execution
+        known = arguments.fields(*_PROMPTS, *_ZONES).get
         prompt: object = None
         if self.captures:
-            prompt = arguments.find_field("user_prompt", "prompt")
+            prompt = known("user_prompt", known("prompt"))
             if prompt is None:
                 prompt = arguments.first_text(*_ZONES)
-        zone = arguments.find_field(*_ZONES)
+        zone = known("user_timezone", known("timezone"))
         return {
             "event_type": semconv.PIPELINE_STARTED,
             "request_id": execution.request_id,
@@ -99,7 +101,7 @@ class PipelineSpec(Spec):
     __slots__ = ("agents",)
 
     def __init__(
-        self, pipeline_type: str, *, agents: Iterable[str] | None, ids: Ids, inputs: Any
+        self, pipeline_type: str, *, agents: Iterable[str] | None, ids: Ids, **options: Any
     ) -> None:
         self.agents = None if agents is None else [values.label(name) or "" for name in agents]
-        super().__init__(pipeline_type, ids=ids, inputs=inputs)
+        super().__init__(pipeline_type, ids=ids, **options)

@@ -17,6 +17,7 @@ from tracereel._core import (
     closed_runs,
     envelope,
     error_details,
+    execution_fields,
     external_retries,
     listeners,
     remote_identity,
@@ -26,6 +27,7 @@ from tracereel._core.context import Attachment, Execution, Kind
 from tracereel._core.error_details import Origin
 from tracereel._core.executions.arguments import Arguments, Ids
 from tracereel._core.executions.output import OutputStream
+from tracereel._core.listeners import Listener
 from tracereel._core.recorder import Recorder
 from tracereel._core.run_state import Tally
 from tracereel._redact import values
@@ -41,6 +43,9 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "temperature": values.real,
     "max_tokens": values.count,
     "top_k": values.count,
+    "enable_thinking": execution_fields.flag,
+    "thinking_budget": values.count,
+    "timeout_seconds": values.real,
 }
 """Numeric options → function that returns a valid value or None; others are labels."""
 
@@ -63,12 +68,21 @@ class Spec:
     """Event field of the name."""
     scope: ClassVar["type[ExecutionScope]"]
 
-    __slots__ = ("_view", "about", "effect", "ids", "inputs", "name")
+    __slots__ = ("_view", "about", "effect", "ids", "inputs", "name", "on_event", "timeout")
 
     def __init__(
-        self, name: str, *, ids: Ids, inputs: Any = None, effect: str | None = None, **options: Any
+        self,
+        name: str,
+        *,
+        ids: Ids,
+        inputs: Any = None,
+        effect: str | None = None,
+        on_event: Listener | None = None,
+        **options: Any,
     ) -> None:
         self.name = name
+        self.on_event = on_event
+        self.timeout: float | None = options.get("timeout_seconds")
         self.ids = ids
         self.inputs = inputs
         self.effect = effect
@@ -219,6 +233,8 @@ class ExecutionScope:
             ids.get("user_id"),
         )
         execution.arguments = self.arguments
+        if spec.on_event is not None:
+            execution.listeners += (spec.on_event,)
         if listeners.injectable:
             passed = self.arguments.find(listeners.NAME)
             execution.listeners += listeners.injected(passed, self.arguments.owner)
