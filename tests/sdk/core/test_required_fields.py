@@ -209,6 +209,7 @@ class Request:
         (("a text",), {"prompt": "the prompt"}, "the prompt"),
         (("a text", Request("of the request", "Asia/Tokyo")), {}, "of the request"),
         (({"prompt": "of the dict"},), {}, "of the dict"),
+        ((3,), {"password": "hunter2", "api_key": "k", "wish": "a wish"}, "a wish"),
         ((3, 4), {}, None),
     ],
 )

@@ -8,6 +8,7 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from tracereel._redact import safe_access, values
+from tracereel._redact.secret_patterns import is_sensitive_key
 from tracereel._runtime import guard
 
 IDS: Final = ("trace_id", "request_id", "session_id", "user_id", "parent_trace_id")
@@ -93,10 +94,13 @@ class Arguments:
         return inside | named if inside else named
 
     def first_text(self, *but: str) -> object:
-        """Return the first text among the passed arguments; ids and these names do not count."""
+        """Return the first text among the passed arguments; ids, secrets and these do not count."""
         passed = [*zip(self.names, self.args, strict=False)][self.skip :]
         for name, value in (*passed, *self.kwargs.items()):
-            if issubclass(type(value), str) and name not in IDS and name not in but:
+            if not issubclass(type(value), str) or name in IDS or name in but:
+                continue
+            # Redaction hides a secret under its own name, but not under another.
+            if not is_sensitive_key(name):
                 return value
         return None
 
