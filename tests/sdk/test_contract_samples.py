@@ -261,6 +261,49 @@ def test_metrics_are_defined_by_the_program_after_the_first_call(
         assert value("agent_executions_total", {**agent, "status": "success"}) == 4
 
 
+@pytest.mark.parametrize("multiprocess", [False, True])
+def test_metrics_are_imported_late_into_the_global_registry(
+    child: Child, tmp_path: Path, multiprocess: bool
+) -> None:
+    folder = tmp_path / "values"
+    folder.mkdir()
+    script = """
+        import os
+        import tracereel
+
+        @tracereel.traced_agent("a")
+        def agent():
+            return {"confidence": 0.5}
+
+        agent()
+
+        from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        executions = Counter("agent_executions_total", "Total", ["agent_name", "status"])
+        confidence = Gauge("agent_confidence", "Confianza", ["agent_name"])
+        duration = Histogram(
+            "agent_execution_duration_seconds",
+            "Duración",
+            ["agent_name"],
+            buckets=[1, 60],
+        )
+        REGISTRY.get_sample_value("up")
+        agent()
+        registry = REGISTRY
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+            REGISTRY.get_sample_value("up")
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        labels = {"agent_name": "a", "status": "success"}
+        print(registry.get_sample_value("agent_executions_total", labels))
+        print(registry.get_sample_value("agent_execution_duration_seconds_count", {"agent_name": "a"}))
+    """
+    env = {"PROMETHEUS_MULTIPROC_DIR": str(folder)} if multiprocess else {}
+    process = child(script, **env)
+    assert process.communicate(timeout=60)[0] == "2.0\n2.0\n"
+
+
 def test_a_metric_of_another_shape_stays_the_programs_own(
     registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
