@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any, Final
 
 from tracereel._redact import safe_access, values
+from tracereel._runtime import guard
 
 NamesByField = tuple[tuple[str, tuple[str, ...]], ...]
 """Field of the closing event → names of the result's fields or keys, in order of precedence."""
@@ -53,10 +54,18 @@ class ResultReader:
         fields: dict[str, Any] = {}
         for field, names in self._names:
             for name in names:
-                if name in found and (value := _CHECKS[field](found[name])) is not None:
+                if name in found and (value := _checked(field, found[name])) is not None:
                     fields[field] = value
                     break
         return fields
+
+
+def _checked(field: str, value: object) -> Any:
+    try:
+        return _CHECKS[field](value)
+    except Exception as error:  # noqa: BLE001 - code of a metaclass
+        guard.pass_on(error)
+        return None
 
 
 DEFAULT: Final = ResultReader(tuple((field, (field,)) for field in _CHECKS))

@@ -6,6 +6,8 @@ from types import MemberDescriptorType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from tracereel._runtime import guard
+
 _SEQUENCES: Final = (list, tuple, set, frozenset, deque)
 PLAIN_TYPES: Final = frozenset(
     {str, int, float, bool, bytes, bytearray, list, tuple, set, frozenset, complex, type(None)}
@@ -19,7 +21,18 @@ _fields: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
 
 
 def attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return named keys of a mapping or fields of an object, without None."""
+    """Return named keys of a mapping or fields of an object, without None.
+
+    An object whose class cannot be hashed or compared has none.
+    """
+    try:
+        return _attributes(value, names)
+    except Exception as error:  # noqa: BLE001 - code of a metaclass
+        guard.pass_on(error)
+        return {}
+
+
+def _attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
     kind = type(value)
     if kind in PLAIN_TYPES:
         return {}

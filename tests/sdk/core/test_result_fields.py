@@ -118,6 +118,36 @@ def test_no_code_of_the_result_runs_and_nothing_is_raised() -> None:
     assert agent_event(Plain(Unusable("0.5")))["confidence"] is None
 
 
+class HostileMeta(type):
+    def __eq__(cls, other: object) -> bool:
+        raise RuntimeError("compared")
+
+    def __getattribute__(cls, name: str) -> object:
+        raise RuntimeError(f"{name} was read")
+
+
+class OfHostile(metaclass=HostileMeta):
+    """Its class can be neither hashed nor compared, and has no readable attributes."""
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_class_that_cannot_be_hashed_or_read_does_no_harm(wrapped: bool) -> None:
+    hostile = type.__call__(OfHostile)
+
+    @traced_agent("parsing_agent")
+    def parse(context: object) -> object:
+        return {"confidence": context, "reasoning": context} if wrapped else context
+
+    @traced_pipeline("booking")
+    def book(request: object) -> None:
+        parse(request)
+
+    with EventRecorder() as events:
+        book(hostile)
+    assert_event(events, "agent.execution.completed", confidence=None, reasoning=None)
+    assert_event(events, "agent.pipeline.completed", status="success")
+
+
 def test_fields_set_by_hand_win_over_the_result() -> None:
     @traced_agent("parsing_agent")
     def parse() -> Parsed:

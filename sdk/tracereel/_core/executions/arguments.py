@@ -89,8 +89,8 @@ class Arguments:
         for name, value in self.pairs():
             if name in wanted and value is not None:
                 named[name] = value
-            elif type(value) not in safe_access.PLAIN_TYPES:
-                inside = safe_access.attributes(value, wanted) | inside
+            elif found := safe_access.attributes(value, wanted):
+                inside = found | inside
         return inside | named if inside else named
 
     def first_text(self, *but: str) -> object:
@@ -108,17 +108,25 @@ class Arguments:
         """Return the run ids among the arguments, by name or on a context object."""
         found: Ids = {}
         for name, value in self.pairs():
-            if name in IDS:
-                put(found, name, value)
-            elif type(value) not in safe_access.PLAIN_TYPES and (
-                name in CONTEXTS or not issubclass(type(value), dict)
-            ):
-                for known, item in safe_access.attributes(value, IDS).items():
-                    if known not in found:
-                        put(found, known, item)
-                if of_class := _ids_of_class(type(value)):
-                    _put_inherited(found, name, value, of_class)
+            try:
+                if name in IDS:
+                    put(found, name, value)
+                elif type(value) not in safe_access.PLAIN_TYPES and (
+                    name in CONTEXTS or not issubclass(type(value), dict)
+                ):
+                    _put_fields(found, name, value)
+            except Exception as error:  # noqa: BLE001 - a class that cannot be hashed or compared
+                guard.pass_on(error)
         return found
+
+
+def _put_fields(ids: Ids, argument: str, value: object) -> None:
+    """Add the ids that an argument holds."""
+    for known, item in safe_access.attributes(value, IDS).items():
+        if known not in ids:
+            put(ids, known, item)
+    if of_class := _ids_of_class(type(value)):
+        _put_inherited(ids, argument, value, of_class)
 
 
 _class_ids: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
