@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.contract import EXAMPLES, example
-from tracereel.events import EVENT_TYPES, UnknownEventTypeError, parse_event
+from tracereel.events import EVENT_TYPES, Envelope, UnknownEventTypeError, parse_event
+from tracereel.events_schema import json_schema
 
 
 @pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event["event_type"])
@@ -40,3 +41,13 @@ def test_unknown_event_type_is_refused_by_name():
 def test_another_major_version_is_refused(version):
     with pytest.raises(ValidationError, match="event_version"):
         parse_event({**EXAMPLES[0], "event_version": version})
+
+
+def test_the_schema_says_when_a_field_of_the_contract_is_null():
+    definitions = json_schema()["$defs"]
+    ours = set(Envelope.model_fields) - {"user_id"}
+    for event in EXAMPLES:
+        properties = definitions[EVENT_TYPES[event["event_type"]].__name__]["properties"]
+        for name in event.keys() - ours:
+            if {"type": "null"} in properties[name].get("anyOf", ()):
+                assert properties[name]["description"].startswith("Null "), name

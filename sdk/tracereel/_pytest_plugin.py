@@ -3,6 +3,7 @@
 Pytest loads it in every run through an entry point, so it imports the SDK only when it is used.
 """
 
+import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 
     with around(_run_of(pyfuncitem)):
         return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Stop the `MockEventCollector` of a test."""
+    if (testing := sys.modules.get("tracereel.testing")) is not None:
+        testing.stop_collectors()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -23,6 +23,8 @@ RECORDS: Final = ("off", "errors", "sampled", "all")
 NO_SPOOL: Final = Path(os.devnull, "no-home-directory")
 """Directory that cannot be created: events stay in memory and a warning names it."""
 DEFAULT_ENDPOINT: Final = "http://127.0.0.1:4318"
+RESULT_FIELDS: Final = ("confidence", "decision_type", "reasoning", "outcome")
+"""Fields of closing events that are read from results."""
 
 Parse = Callable[[object], Any]
 """Returns a valid value, or raises ValueError with the expected form."""
@@ -86,6 +88,26 @@ _seconds: Final = _number(float, "seconds, from 0 to 3600", 0.0, 3600.0)
 _rate: Final = _number(float, "a number from 0 to 1", 0.0, 1.0)
 _cost: Final = _number(float, "an amount in US dollars, 0 or more", 0.0)
 _bytes: Final = _number(int, "a number of bytes, at least 65536", 64 * 1024)
+
+
+def _result_fields(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the names by field, as given in a mapping or a text; other fields keep theirs."""
+    expected = f"names such as confidence=score|certainty; fields: {', '.join(RESULT_FIELDS)}"
+    pairs: list[tuple[str, object]]
+    if isinstance(value, Mapping):
+        pairs = [(str(target), names) for target, names in value.items()]
+    else:
+        parts = [part.partition("=") for part in str(value).split(",") if part.strip()]
+        if not all(equals for _, equals, _ in parts):
+            raise ValueError(expected)
+        pairs = [(target.strip(), names) for target, _, names in parts]
+    found: dict[str, tuple[str, ...]] = {target: (target,) for target in RESULT_FIELDS}
+    for target, names in pairs:
+        listed = names.split("|") if isinstance(names, str) else names
+        if target not in found or not isinstance(listed, (list, tuple)):
+            raise ValueError(expected)
+        found[target] = tuple(name for each in listed if (name := str(each).strip()))
+    return tuple(found.items())
 
 
 def _directory(value: object) -> Path:
@@ -162,6 +184,12 @@ class Config:
         _one_of(COMPRESSIONS),
         "`gzip`, `none`, or `auto`: gzip unless the collector is on this machine.",
     )
+    result_fields: tuple[tuple[str, tuple[str, ...]], ...] = _row(
+        lambda: _result_fields(""),
+        _result_fields,
+        "Fields or keys of results that hold the confidence, decision type, reasoning and outcome,"
+        " as `confidence=score|certainty,reasoning=why`. In code also a mapping.",
+    )
     redaction: Redaction = _row(
         Redaction,
         _redaction.parse,
@@ -181,8 +209,11 @@ class Config:
         "Spans of other instrumentations go to the collector too, where the tracer provider lets"
         " us see them.",
     )
-    set_tracer_provider: bool = _row(
-        False, _flag, "On: a program without a global tracer provider is given one."
+    set_tracer_provider: bool | None = _row(
+        None,
+        _flag,
+        "Whether a program without a global tracer provider is given one; by default one that calls"
+        " `configure` without a provider.",
     )
     heartbeat_seconds: float = _row(
         15.0,

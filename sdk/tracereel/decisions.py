@@ -17,8 +17,17 @@ from tracereel._runtime.clock import sortable_id
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_READ: Final = ("confidence", "reasoning", "candidates", "chosen", "was_cached", "cache_hit_key")
+_READ: Final = (
+    *("confidence", "reasoning", "candidates", "chosen", "scores", "threshold"),
+    *("was_cached", "cache_hit_key"),
+)
 """Fields that are read from the result of a decision function."""
+_SCORES: Final = ("score", "confidence", "probability")
+"""Fields of a candidate that hold its score."""
+_MAX_CANDIDATES: Final = 1_000
+_NODES: Final = 200
+_CHARS: Final = 4_096
+"""Limits of data that is recorded although the program did not pass it to the decision."""
 
 
 class DecisionFields(TypedDict, total=False):
@@ -34,6 +43,10 @@ class DecisionFields(TypedDict, total=False):
     cache_hit_key: str | None
     candidates: Sequence[Any] | None
     chosen: Any
+    scores: Mapping[Any, float] | Sequence[float | None] | None
+    """Scores of the candidates, by candidate or in their order."""
+    threshold: float | None
+    """Score or confidence that was required."""
 
 
 def record_decision(decision_type: str, **fields: Unpack[DecisionFields]) -> str:
@@ -59,24 +72,107 @@ def _record(decision_id: str, decision_type: object, fields: dict[str, Any]) -> 
         return
     captures = recorder.config.capture_content
     get = fields.get
+    told = {
+        "decision_type": values.label(decision_type) or values.type_name(decision_type),
+        "reasoning": values.label(get("reasoning"), values.TEXT_LIMIT) if captures else None,
+        "confidence": values.ratio(get("confidence")),
+    }
+    # The closing event of the execution shows the last decision if its result has no such fields.
+    execution.state.decision = {name: value for name, value in told.items() if value is not None}
+    given, scores = _scored(get("candidates"), get("scores"))
+    threshold = values.real(get("threshold"))
+    candidates = chosen = inputs = outputs = None
+    if captures:
+        candidates = values.plain(given)
+        inputs, outputs = get("input_data"), get("output_data")
+        inputs = _inputs(execution) if inputs is None else values.plain_dict(inputs)
+        chosen = get("chosen")
+        chosen = values.plain(
+            _derived(outputs, candidates or [], scores or [], threshold)
+            if chosen is None
+            else chosen
+        )
     execution.emit(
         {
             "event_type": semconv.DECISION_RECORDED,
             "agent_name": agent.name if (agent := execution.agent).kind == "agent" else None,
             "decision_id": decision_id,
-            "decision_type": values.label(decision_type) or values.type_name(decision_type),
+            **told,
             "decision_category": values.label(get("category")),
-            "reasoning": values.label(get("reasoning"), values.TEXT_LIMIT) if captures else None,
-            "confidence": values.ratio(get("confidence")),
-            "input_data": values.plain_dict(get("input_data")) if captures else None,
-            "output_data": values.plain_dict(get("output_data")) if captures else None,
-            "decision_duration_ms": _duration(get("duration_ms")),
+            "input_data": inputs,
+            "output_data": values.plain_dict(outputs),
+            "decision_duration_ms": _duration(get("duration_ms"), execution.state.tick),
             "was_cached": get("was_cached") is True,
             "cache_hit_key": values.label(get("cache_hit_key")),
-            "candidates": _list(get("candidates")) if captures else None,
-            "chosen": values.plain(get("chosen")) if captures else None,
+            "candidates": candidates,
+            "candidate_scores": scores,
+            "chosen": chosen,
+            "threshold": threshold,
         }
     )
+
+
+def _inputs(execution: context.Execution) -> dict[str, Any] | None:
+    """Return the arguments of the innermost call that has some, up to the agent."""
+    found: context.Execution | None = execution
+    while found is not None:
+        given = found.arguments
+        if given is not None and (given.args or given.kwargs or given.defaults):
+            data: dict[str, Any] = values.plain(dict(given.pairs()), nodes=_NODES, chars=_CHARS)
+            if data:
+                return data
+        found = found.parent if found is not execution.agent else None
+    return None
+
+
+def _scored(
+    candidates: object, scores: object
+) -> tuple[list[Any] | None, list[float | None] | None]:
+    """Return the candidates and their scores in the same order, each None if not given."""
+    real, most = values.real, _MAX_CANDIDATES
+    by_candidate = scores if isinstance(scores, dict) else None
+    if candidates is None:
+        found = None if by_candidate is None else list(by_candidate)[:most]
+    elif safe_access.is_sequence(candidates):
+        found = safe_access.items(candidates, most)
+    else:
+        found = [candidates]
+    if found is None:
+        return None, None
+    numbers: list[float | None]
+    if by_candidate is not None:
+        shown = {values.summary(key): real(score) for key, score in by_candidate.items()}
+        numbers = [shown.get(values.summary(each)) for each in found]
+    elif safe_access.is_sequence(scores):
+        listed = [real(each) for each in safe_access.items(scores, len(found))]
+        numbers = listed + [None] * (len(found) - len(listed))
+    else:
+        read = (safe_access.attributes(each, _SCORES) for each in found)
+        numbers = [real(next(iter(each.values()), None)) for each in read]
+    return found, numbers if any(each is not None for each in numbers) else None
+
+
+def _derived(
+    output: object,
+    candidates: list[Any],
+    scores: list[float | None],
+    threshold: float | None,
+) -> Any:
+    """Return the choice that the program did not name.
+
+    It is the candidate in the output, else the output, else the best or only candidate.
+    """
+    data = values.plain(output, nodes=_NODES, chars=_CHARS)
+    if data is not None:
+        parts = [data, *(data.values() if isinstance(data, dict) else ())]
+        return next((each for each in parts if each in candidates), data)
+    ranked = [(score, -place) for place, score in enumerate(scores) if score is not None]
+    if ranked:
+        best, place = max(ranked)
+        # Data of many candidates is cut, their scores are not.
+        kept = -place < len(candidates) and (threshold is None or best >= threshold)
+        return candidates[-place] if kept else None
+    return candidates[0] if len(candidates) == 1 else None
 
 
 class Decision:
@@ -124,8 +220,9 @@ class traced_decision:  # noqa: N801 - used as a decorator, beside functions
     """Record the decision of a function, coroutine function or `with` block, and its duration.
 
     The arguments are the input, the result is the output. `confidence`, `reasoning`, `chosen`,
-    `candidates`, `was_cached` and `cache_hit_key` are read from the result's keys or attributes;
-    `current_decision().set(…)` takes precedence. Nothing is recorded if the function raises.
+    `candidates`, `scores`, `threshold`, `was_cached` and `cache_hit_key` are read from the result's
+    keys or attributes; `current_decision().set(…)` takes precedence. Nothing is recorded if the
+    function raises.
     """
 
     __slots__ = ("_entered", "_fields", "_type")
@@ -240,14 +337,9 @@ def _leave(token: Token[Decision | None]) -> None:
         pass
 
 
-def _duration(value: object) -> int | None:
-    """Round milliseconds to an integer; callers often measure a float."""
+def _duration(value: object, begun: int | None) -> int | None:
+    """Return whole milliseconds, by default those since the start of the execution."""
     number = values.real(value)
+    if number is None and begun is not None:
+        number = (time.perf_counter_ns() - begun) / 1e6
     return None if number is None else values.count(round(number))
-
-
-def _list(value: object) -> list[Any] | None:
-    if value is None:
-        return None
-    data = values.plain(value)
-    return data if isinstance(data, list) else [data]

@@ -5,7 +5,7 @@ a context manager for `with` and `async with` blocks, which returns the `Executi
 
 `trace_id`, `request_id`, `session_id`, `user_id` and `parent_trace_id` identify the run. Agents and
 pipelines also read them from arguments of those names, and from the attributes of an argument that
-has them, such as a context object.
+has them, such as a context object, whose properties of these names are read too.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +17,7 @@ from tracereel._core.executions.calls import EFFECTS, LlmSpec, ToolSpec
 from tracereel._core.executions.pipeline import PipelineSpec
 from tracereel._core.executions.scope import Spec
 from tracereel._core.executions.steps import RetrievalSpec, StepSpec
+from tracereel._core.listeners import Listener, check_listener
 from tracereel._core.wrapping import Traced
 from tracereel._redact import values
 
@@ -33,6 +34,8 @@ class RunOptions(TypedDict, total=False):
     parent_trace_id: str | None
     inputs: Mapping[str, Any] | None
     """Inputs of a `with` block; arguments of a decorated function are recorded automatically."""
+    on_event: Listener | None
+    """Called with each event of the execution and of those inside, when it is recorded."""
 
 
 def traced_agent(
@@ -43,6 +46,9 @@ def traced_agent(
     llm_model: str | None = None,
     temperature: float | None = None,
     max_tokens: int | None = None,
+    enable_thinking: bool | None = None,
+    thinking_budget: int | None = None,
+    timeout: float | None = None,
     **run: Unpack[RunOptions],
 ) -> Traced[AgentSpec]:
     """Record every call as an execution of an agent.
@@ -51,9 +57,17 @@ def traced_agent(
         @traced_agent("parsing_agent", version="1.0.0")
         async def parse(prompt: str) -> Parsed: ...
 
+    Args:
+        timeout: time limit in seconds; default none. A coroutine function is cancelled and raises
+            TimeoutError, with recording off too. Other calls are marked when they end too late.
+
     Raises:
         TypeError: the name is missing or an option is unknown.
+        ValueError: the timeout is not a number above 0.
     """
+    limit = values.real(timeout)
+    if timeout is not None and (limit is None or limit <= 0):
+        raise ValueError(f"timeout is {timeout!r}; expected seconds above 0")
     return _traced(
         traced_agent,
         AgentSpec,
@@ -64,6 +78,9 @@ def traced_agent(
         llm_model=llm_model,
         temperature=temperature,
         max_tokens=max_tokens,
+        enable_thinking=enable_thinking,
+        thinking_budget=thinking_budget,
+        timeout_seconds=limit,
     )
 
 
@@ -73,7 +90,8 @@ def traced_pipeline(
     """Record every call as a run of a pipeline.
 
     Agents called inside are counted, also in tasks and threads that copy the context. The arguments
-    `user_prompt` or `prompt`, `user_timezone` or `timezone`, and `user_id` are recorded as fields.
+    `user_prompt` or `prompt` (else the first text), `user_timezone` or `timezone` (else the zone of
+    the process), and `user_id` are recorded as fields.
 
     Args:
         agents: names of the agents in their planned order.
@@ -91,6 +109,8 @@ def traced_llm(
     operation: str = "chat",
     temperature: float | None = None,
     max_tokens: int | None = None,
+    enable_thinking: bool | None = None,
+    thinking_budget: int | None = None,
     **run: Unpack[RunOptions],
 ) -> Traced[LlmSpec]:
     """Record every call as a model call; a generator is a streamed one.
@@ -110,6 +130,8 @@ def traced_llm(
         operation=operation,
         temperature=temperature,
         max_tokens=max_tokens,
+        enable_thinking=enable_thinking,
+        thinking_budget=thinking_budget,
     )
 
 
@@ -183,14 +205,16 @@ def _traced(
     if not isinstance(name, str) or not name:
         raise TypeError(f'{called} takes a name, as in @{called}("parsing"); got {name!r}')
     ids: dict[str, Any] = {**run}
-    inputs = ids.pop("inputs", None)
+    inputs, on_event = ids.pop("inputs", None), ids.pop("on_event", None)
     if unknown := sorted(set(ids) - set(IDS)):
         import inspect  # slow to import, and needed only for the error message
 
         parameters = inspect.signature(decorator).parameters.values()
         own = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-        takes = ", ".join([*own, *IDS, "inputs"])
+        takes = ", ".join([*own, *IDS, "inputs", "on_event"])
         raise TypeError(f"{called} has no option {', '.join(unknown)}; it takes {takes}")
+    if on_event is not None:
+        check_listener(on_event)
     name = values.text(name, values.SHORT_LIMIT)
-    made = spec(name, ids=given(ids), inputs=inputs, **options)
+    made = spec(name, ids=given(ids), inputs=inputs, on_event=on_event, **options)
     return Traced(made, tag=name if spec is AgentSpec else None)

@@ -1,9 +1,8 @@
 """Event contract: pydantic models of all event types, shared by the SDK and the collector.
 
 The eight `agent.*` types of contract 1.0.0 come first, field for field; tracereel's own types follow.
-An optional field (a model, a confidence, a reasoning) is null when absent. Unknown extra fields are
-kept. `docs/events.schema.json` is generated from these models, and the collector's decoder from that
-schema.
+A field that the sender cannot know is null; the schema says when. Unknown extra fields are kept.
+`docs/events.schema.json` is generated from these models, and the collector's decoder from that schema.
 """
 
 from datetime import UTC, datetime
@@ -90,6 +89,10 @@ class AgentExecutionStarted(Envelope):
     llm_model: str | None = None
     temperature: float | None = None
     max_tokens: Count | None = None
+    enable_thinking: bool | None = None
+    thinking_budget: Count | None = None
+    timeout_seconds: float | None = None
+    """Time limit of the execution."""
     repeats_execution_id: str | None = None
 
 
@@ -122,7 +125,8 @@ class AgentExecutionCompleted(Envelope):
     """Rounds of an agent loop; `round_limit` is their maximum."""
     round_limit: Count | None = None
     end_code: str | None = None
-    """`ITERATION_LIMIT_REACHED` if the loop hit its round limit."""
+    """`ITERATION_LIMIT_REACHED` if the loop hit its round limit, `EXECUTION_TIMEOUT` if it was late."""
+    timeout_seconds: float | None = None
     duplicate_tool_calls: Count | None = None
     """Number of repeated tool calls that were not recorded."""
     attempts_made: Count | None = None
@@ -144,7 +148,7 @@ class AgentExecutionFailed(Envelope):
     error_message: str
     error_code: str | None = None
     error_category: str | None = None
-    """`transient`, `permanent` or `validation`; null if unknown."""
+    """`transient`, `permanent` or `validation`."""
     stage: str | None = None
     input_at_error: dict[str, Any] | None = None
     partial_output: dict[str, Any] | None = None
@@ -186,7 +190,11 @@ class AgentDecisionRecorded(Envelope):
     cache_hit_key: str | None = None
     candidates: list[Any] | None = None
     """Options to choose from; an addition to the contract's fields."""
+    candidate_scores: list[float | None] | None = None
+    """Scores in the order of the candidates."""
     chosen: Any = None
+    threshold: float | None = None
+    """Score or confidence that was required."""
 
 
 class AgentRetryAttempted(Envelope):
@@ -246,6 +254,9 @@ class AgentPipelineCompleted(Envelope):
     """`success`, `partial_success`, `failed` or `cancelled`."""
     final_outcome: str | None = None
     total_execution_time_ms: Count
+    agent_sequence: list[str] | None = None
+    """Agents of this process in the order in which they began."""
+    sequence_length: Count | None = None
     agents_executed: Count
     agents_succeeded: Count
     agents_failed: Count
@@ -293,12 +304,21 @@ class AgentExecutionCancelled(Envelope):
     wasted_cost_usd: float | None = None
 
 
-class AgentLlmCalled(Envelope):
+class EndedCall(Envelope):
+    """Fields of calls inside of an agent; those of the error are null if there was none."""
+
+    agent_name: Name | None = None
+    request_id: str | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    error_code: str | None = None
+    error_category: str | None = None
+
+
+class AgentLlmCalled(EndedCall):
     """One call to a model, ended."""
 
     event_type: Literal["agent.llm.called"] = "agent.llm.called"
-    agent_name: Name | None = None
-    request_id: str | None = None
     operation: str = "chat"
     llm_provider: str | None = None
     llm_model: str | None = None
@@ -306,6 +326,8 @@ class AgentLlmCalled(Envelope):
     llm_model_requested: str | None = None
     temperature: float | None = None
     max_tokens: Count | None = None
+    enable_thinking: bool | None = None
+    thinking_budget: Count | None = None
     status: str
     """`success`, `failed` or `cancelled`."""
     duration_ms: Count
@@ -321,18 +343,12 @@ class AgentLlmCalled(Envelope):
     input_messages: list[Any] | None = None
     output_messages: list[Any] | None = None
     tool_call_ids: list[str] | None = None
-    error_type: str | None = None
-    error_message: str | None = None
-    error_code: str | None = None
-    error_category: str | None = None
 
 
-class AgentToolCalled(Envelope):
+class AgentToolCalled(EndedCall):
     """One call of a tool, ended."""
 
     event_type: Literal["agent.tool.called"] = "agent.tool.called"
-    agent_name: Name | None = None
-    request_id: str | None = None
     tool_name: Name
     tool_call_id: str | None = None
     tool_type: str | None = None
@@ -343,18 +359,12 @@ class AgentToolCalled(Envelope):
     status: str
     """`success`, `failed` or `cancelled`."""
     duration_ms: Count
-    error_type: str | None = None
-    error_message: str | None = None
-    error_code: str | None = None
-    error_category: str | None = None
 
 
-class AgentStepCompleted(Envelope):
+class AgentStepCompleted(EndedCall):
     """A step inside an agent, ended."""
 
     event_type: Literal["agent.step.completed"] = "agent.step.completed"
-    agent_name: Name | None = None
-    request_id: str | None = None
     step_name: Name
     step_type: str | None = None
     status: str
@@ -365,18 +375,12 @@ class AgentStepCompleted(Envelope):
     output_summary: str | None = None
     output_items: Count | None = None
     stage: str | None = None
-    error_type: str | None = None
-    error_message: str | None = None
-    error_code: str | None = None
-    error_category: str | None = None
 
 
-class AgentRetrievalCompleted(Envelope):
+class AgentRetrievalCompleted(EndedCall):
     """A search for documents, ended."""
 
     event_type: Literal["agent.retrieval.completed"] = "agent.retrieval.completed"
-    agent_name: Name | None = None
-    request_id: str | None = None
     retrieval_name: Name
     collection: str | None = None
     query: str | None = None
@@ -392,10 +396,6 @@ class AgentRetrievalCompleted(Envelope):
     """`success`, `failed` or `cancelled`."""
     duration_ms: Count
     stage: str | None = None
-    error_type: str | None = None
-    error_message: str | None = None
-    error_code: str | None = None
-    error_category: str | None = None
 
 
 class AgentMessageNormalized(Envelope):

@@ -49,6 +49,8 @@ SPAN_USER_ID: Final = "user.id"
 
 CODE_TIMEOUT: Final = "EXECUTION_TIMEOUT"
 CODE_ITERATION_LIMIT: Final = "ITERATION_LIMIT_REACHED"
+CODE_UNHANDLED: Final = "UNHANDLED"
+"""Code of errors that no failure rule knows."""
 
 SPAN_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "agent_name": ("gen_ai.agent.name", "agent.name"),

@@ -14,13 +14,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakSet
 
 import msgspec
 from opentelemetry.trace import TracerProvider
 
 from tracereel import _testing_patches
 from tracereel import config as _config
-from tracereel._core import recorder
+from tracereel._core import listeners, recorder
 from tracereel._core.recorder import Recorder
 from tracereel._export.shipper import FlushResult
 from tracereel._export.trace_state import TraceState
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EventRecorder",
+    "MockEventCollector",
     "StepClock",
     "assert_event",
     "assert_no_event",
@@ -96,6 +98,9 @@ class _MemoryRecorder(Recorder):
         return _MemoryRecorder(self.config, **self._wiring)
 
 
+_running: "WeakSet[EventRecorder]" = WeakSet()
+
+
 class EventRecorder:
     """In-memory recorder of all events of this process, from `start` to `stop` or in a `with` block.
 
@@ -138,7 +143,8 @@ class EventRecorder:
         self._wiring = {"registry": registry, "tracer_provider": tracer_provider}
         self._patches = _testing_patches.TestingPatches(clock, fixed_ids=fixed_ids)
         self._recorder: _MemoryRecorder | None = None
-        self._before: Any = None
+        self.replaced: Any = None
+        """Recorder that is active again after this one."""
         self._active = False
 
     def start(self) -> "EventRecorder":
@@ -147,8 +153,9 @@ class EventRecorder:
             raise RuntimeError("this EventRecorder is recording already")
         self._patches.apply()
         self._recorder = _MemoryRecorder(_config.load({}, **self._settings), **self._wiring)
-        self._before, recorder._active = recorder._active, self._recorder  # noqa: SLF001
+        self.replaced, recorder._active = recorder._active, self._recorder  # noqa: SLF001
         self._active = True
+        _running.add(self)
         return self
 
     def stop(self) -> None:
@@ -156,8 +163,13 @@ class EventRecorder:
         if not self._active or self._recorder is None:
             return
         self._active = False
+        _running.discard(self)
         self._recorder.close(0.0)
-        recorder._active = self._before  # noqa: SLF001
+        later = [each for each in _running if each.replaced is self._recorder]
+        if later:
+            later[0].replaced = self.replaced
+        else:
+            recorder._active = self.replaced  # noqa: SLF001
         self._patches.undo()
 
     def __enter__(self) -> Self:
@@ -191,6 +203,53 @@ class EventRecorder:
 
     def __len__(self) -> int:
         return len(self.events)
+
+
+class MockEventCollector(EventRecorder):
+    """Recorder that starts when it is made, to be passed to an agent as `event_collector`.
+
+    It has the events of the agents that carry it: methods of an object with the attribute
+    `event_collector`, or calls with that argument. If none does, it has all events of the process.
+    It stops at the end of the test (with pytest), with `stop`, or when it is no longer referenced.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._injected: list[Event] = []
+        listeners.injectable.add(self)
+        self.start()
+
+    def __call__(self, event: Event) -> None:
+        """Keep an event of an agent that carries this collector."""
+        self._injected.append(event)
+
+    def stop(self) -> None:
+        """Stop recording; the events stay readable. Safe to call again."""
+        listeners.injectable.discard(self)
+        super().stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __del__(self) -> None:
+        if hasattr(self, "_injected"):  # made completely
+            self.stop()
+
+    @property
+    def events(self) -> list[Event]:
+        """Events of the agents that carry this collector, else of the process."""
+        return list(self._injected) or super().events
+
+    def clear(self) -> None:
+        """Remove the events recorded so far."""
+        self._injected.clear()
+        super().clear()
+
+
+def stop_collectors() -> None:
+    """Stop every `MockEventCollector` that is still recording."""
+    for collector in list(listeners.injectable):
+        collector.stop()
 
 
 def events_of(events: Iterable[Event], event_type: str) -> list[Event]:

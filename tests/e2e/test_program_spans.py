@@ -10,7 +10,7 @@ PROGRAM = """
 import tracereel
 from opentelemetry import trace
 
-tracereel.configure(set_tracer_provider=True)
+tracereel.configure()
 tracer = trace.get_tracer("library")
 
 @tracereel.traced_agent("a")

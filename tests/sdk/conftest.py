@@ -38,6 +38,8 @@ def _clean_sdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
             monkeypatch.delenv(name)
     monkeypatch.setattr(remote_identity, "_process", "unread")
     monkeypatch.setenv("TRACEREEL_RAISE_INTERNAL_ERRORS", "1")
+    # A global tracer provider would stay for all later tests of the process.
+    monkeypatch.setenv("TRACEREEL_SET_TRACER_PROVIDER", "0")
     monkeypatch.setenv("TRACEREEL_SPOOL_DIR", str(tmp_path / "spool"))
     guard._said.clear()
     before = _recorder._active

@@ -66,12 +66,24 @@ def test_every_bad_value_is_named_with_what_is_accepted() -> None:
         {"max_spool_bytes": "many"},
         {"spool_dir": "relative/path"},
         {"compression": "zip"},
+        {"result_fields": "score"},
+        {"result_fields": "temperature=heat"},
+        {"result_fields": {"confidence": 1}},
         {"unheard_of": 1},
     ],
 )
 def test_bad_values_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError):
         config.load({}, **bad)
+
+
+def test_result_fields_are_given_as_text_or_mapping() -> None:
+    wanted = (("confidence", ("score", "certainty")), ("decision_type", ("decision_type",)))
+    wanted += (("reasoning", ()), ("outcome", ("outcome",)))
+    text = "confidence = score|certainty, reasoning="
+    assert config.load({"TRACEREEL_RESULT_FIELDS": text}).result_fields == wanted
+    given = {"confidence": ("score", "certainty"), "reasoning": []}
+    assert config.load({}, result_fields=given).result_fields == wanted
 
 
 def test_a_secret_is_not_shown() -> None:

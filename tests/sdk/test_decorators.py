@@ -120,16 +120,16 @@ class CodedError(Exception):
     ("error", "code", "category"),
     [
         (TimeoutError("slow"), "EXECUTION_TIMEOUT", "transient"),
-        (ConnectionResetError("gone"), None, "transient"),
-        (ValueError("bad"), None, "validation"),
-        (TypeError("bad"), None, "validation"),
-        (KeyError("x"), None, None),
-        (CodedError("coded"), "LLM_TIMEOUT", None),
-        (SystemExit(3), None, None),
+        (ConnectionResetError("gone"), "UNHANDLED", "transient"),
+        (ValueError("bad"), "UNHANDLED", "validation"),
+        (TypeError("bad"), "UNHANDLED", "validation"),
+        (KeyError("x"), "UNHANDLED", "permanent"),
+        (CodedError("coded"), "LLM_TIMEOUT", "permanent"),
+        (SystemExit(3), "UNHANDLED", "permanent"),
     ],
 )
 def test_a_failure_is_described_and_raised_unchanged(
-    recorded: Deliver, error: BaseException, code: str | None, category: str | None
+    recorded: Deliver, error: BaseException, code: str, category: str
 ) -> None:
     @traced_agent("a")
     def fail(prompt: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.ingest_sink import IngestSink
 from tracereel import failures
 
 DOCS = Path(__file__).parents[2] / "docs" / "sdk"
@@ -28,8 +29,9 @@ def snippets(page: str) -> list[str]:
     ("page", "number"), [(page, n) for page in PAGES for n in range(len(snippets(page)))]
 )
 def test_the_snippet_runs(
-    page: str, number: int, recorded: Any, monkeypatch: pytest.MonkeyPatch
+    page: str, number: int, recorded: Any, sink: IngestSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TRACEREEL_ENDPOINT", sink.url)  # for snippets that configure
     monkeypatch.setattr(failures, "_own", ())
     code = compile(snippets(page)[number], f"{page}:{number}", "exec", dont_inherit=True)
     exec(code, {"__name__": "snippet"})

@@ -13,7 +13,10 @@ from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN
 
 from tracereel._core import attempt_context, envelope, execution_fields
+from tracereel._core import recorder as _recorder
 from tracereel._core.execution_fields import ExecutionFields
+from tracereel._core.executions.arguments import Arguments
+from tracereel._core.listeners import Listener, check_listener
 from tracereel._core.run_state import Ended, ExecutionState, Tally
 from tracereel._export.trace_state import TraceState
 from tracereel._redact import values
@@ -34,17 +37,20 @@ class Execution:
     Calls of models, tools, steps and retrievals share the `execution_id`, the event numbers and the sums
     of their agent.
 
-    Retries and fallbacks set `retry_count`, `max_retries_reached`, `fallback_used`, `fallback_attempted`
-    and `attempt`; the closing event includes them.
+    Retries and fallbacks set `retry_count`, `max_retries_reached`, `fallback_used`, `fallback_attempted`,
+    `fallback_successful` and `attempt`; the closing event includes them.
     """
 
     __slots__ = (
+        "arguments",
         "attempt",
         "earlier",
         "ended",
         "fallback_attempted",
+        "fallback_successful",
         "fallback_used",
         "kind",
+        "listeners",
         "max_retries_reached",
         "name",
         "notes",
@@ -89,16 +95,21 @@ class Execution:
         self.parent = parent
         self.tally = tally
         self.notes: dict[str, Any] = {}
+        self.arguments: Arguments | None = None
+        """Arguments of the call until it ends."""
         self.retry_count = 0
         self.max_retries_reached = False
         self.fallback_used = False
         self.fallback_attempted = False
+        self.fallback_successful: bool | None = None
+        """Outcome of the last fallback inside."""
         self.attempt: int | None = None
         self.earlier = 0
         """Part of `retry_count` that were separate executions before this one."""
         self.ended = False
         self.repeats: Ended | None = None
         self.slot: attempt_context.Slot | None = None
+        self.listeners: tuple[Listener, ...] = () if parent is None else parent.listeners
         if parent is None:
             self.state = ExecutionState(execution_id)
             self.request_id = request_id or trace.request_id
@@ -180,6 +191,18 @@ class Execution:
             if self is not _NOWHERE:
                 summary = values.summary(value)
                 self.notes["output"] = (values.type_name(value), summary, values.size(value))
+                if (recorder := _recorder.active()) is not None:
+                    self.notes["result"] = recorder.results.read(value)
+
+    def on_event(self, listener: Listener) -> None:
+        """Call a function with each further event of this execution and of those inside.
+
+        Raises:
+            TypeError: the listener is not a function, or is a coroutine function.
+        """
+        check_listener(listener)
+        if self is not _NOWHERE:
+            self.listeners += (listener,)
 
     def add_usage(
         self,

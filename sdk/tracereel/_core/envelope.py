@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tracereel import semconv
+from tracereel._core import listeners
 from tracereel._core import recorder as _recorder
 from tracereel._core.recorder import Recorder
 from tracereel._redact.event_redaction import strip_content
@@ -43,6 +44,9 @@ def record_all(
         guard.report("redaction", error)
     whole = [_whole(event, execution, recorder, now_ns) for event in events]
     recorder.record_all(whole, trace, closes_run=closes_run, seconds=seconds)
+    if execution.listeners:
+        for event in whole:
+            listeners.tell(execution.listeners, event)
 
 
 def record_tape(event: dict[str, Any], execution: "Execution", recorder: Recorder) -> None:

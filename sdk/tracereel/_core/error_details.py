@@ -42,14 +42,17 @@ class ErrorDetails:
 
     error_type: str
     error_message: str
-    error_code: str | None
-    error_category: str | None
+    error_code: str
+    error_category: str
     stage: str | None = None
     timeout_seconds: float | None = None
 
 
 def describe(error: BaseException) -> ErrorDetails:
-    """Describe an exception, even if its own methods raise."""
+    """Describe an exception, even if its own methods raise.
+
+    An error that no rule knows is permanent and `UNHANDLED`.
+    """
     code, category, stage = _classified(error)
     limit = _limit(error)
     leaves = (each for each in _members(error) if not isinstance(each, BaseExceptionGroup))
@@ -61,8 +64,8 @@ def describe(error: BaseException) -> ErrorDetails:
     return ErrorDetails(
         error_type=values.type_name(error),
         error_message=_message(error),
-        error_code=code,
-        error_category=category,
+        error_code=code or semconv.CODE_UNHANDLED,
+        error_category=category or failures.PERMANENT,
         stage=stage,
         timeout_seconds=limit,
     )

@@ -38,6 +38,8 @@ class ExecutionFields(TypedDict, total=False):
     llm_cost_usd: float | None
     llm_duration_seconds: float | None
     time_to_first_token_ms: int | None
+    enable_thinking: bool | None
+    thinking_budget: int | None
     finish_reason: str | None
     input_messages: Sequence[Any] | None
     output_messages: Sequence[Any] | None
@@ -65,7 +67,8 @@ def _labels(value: object) -> list[str]:
     return [values.label(each) or "" for each in _list(value)]
 
 
-def _flag(value: object) -> bool | None:
+def flag(value: object) -> bool | None:
+    """Return a boolean, or None."""
     return value if value is True or value is False else None
 
 
@@ -127,6 +130,7 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
             "llm_cached_tokens",
             "llm_reasoning_tokens",
             "time_to_first_token_ms",
+            "thinking_budget",
             "top_k",
             "result_count",
         ),
@@ -138,7 +142,7 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "partial_output": values.plain_dict,
     "tool_call_ids": _labels,
     "documents": documents,
-    "degraded": _flag,
+    **dict.fromkeys(("degraded", "enable_thinking"), flag),
     "status": _status,
     **dict.fromkeys(
         (
@@ -162,6 +166,8 @@ _LLM: Final = frozenset(name for name in CHECKS if name.startswith("llm_"))
 OF_CALLS: Final[dict[str, frozenset[str]]] = {
     "llm": _LLM
     | {
+        "enable_thinking",
+        "thinking_budget",
         "time_to_first_token_ms",
         "finish_reason",
         "input_messages",

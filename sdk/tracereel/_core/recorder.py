@@ -8,18 +8,19 @@ import os
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from opentelemetry import trace
-from opentelemetry.trace import TracerProvider
+from opentelemetry.trace import ProxyTracerProvider, TracerProvider
 
 from tracereel import config as _config
 from tracereel import failures
 from tracereel._core import recorder_overrides
+from tracereel._core.result_fields import ResultReader
 from tracereel._core.run_state import RememberedTraces
 from tracereel._core.sampling import SAMPLED_OUT, Sampler
 from tracereel._export.destinations import spool_of
@@ -78,6 +79,7 @@ class Recorder:
         }
         self._forked_from: Recorder | None = None
         self.metrics = metrics_of(registry)
+        self.results = ResultReader(config.result_fields)
         self.privacy = Privacy(config.redaction, capture_content=config.capture_content)
         self._other_spans: OtherSpans | None = None
         self.spans = PrivateSpans(tracer_provider, self.privacy, self._tap)
@@ -324,7 +326,7 @@ def _from_environment() -> Recorder | None:
     with _lock:
         if isinstance(_active, str):
             try:
-                configure()
+                _use(_config.load(), (), wants_provider=False)
             except ConfigurationError as error:
                 guard.log.error("tracereel: recording is off: %s", error)
                 _set_active(None)
@@ -351,6 +353,7 @@ def configure(
     max_spool_bytes: int | None = None,
     capture_content: bool | None = None,
     compression: str | None = None,
+    result_fields: Mapping[str, str | Sequence[str]] | None = None,
     redaction: Redaction | bool | None = None,
     sample_rate: float | None = None,
     sample_keep_cost_usd: float | None = None,
@@ -373,7 +376,8 @@ def configure(
 
     Args:
         registry: Prometheus registry for the metrics; default is the global one.
-        tracer_provider: provider for spans; default is the global one, if any.
+        tracer_provider: provider for spans; default is the global one. If the program has none, it
+            is given one, except with `set_tracer_provider=False`.
         logger: structlog logger for event log lines; default is structlog's configured one.
         failure_rules: failure rules in order of precedence, after those of `add_failure_rule`.
 
@@ -383,13 +387,28 @@ def configure(
     given = locals()
     config = _config.load(**{name: given[name] for name in _config.settings()})
     rules = failures.check_rules(failure_rules)
+    wants_provider = (
+        config.other_spans
+        and tracer_provider is None
+        and isinstance(trace.get_tracer_provider(), ProxyTracerProvider)
+    )
+    wiring = {"registry": registry, "tracer_provider": tracer_provider, "logger": logger}
+    _use(config, rules, wants_provider=wants_provider, **wiring)
+
+
+def _use(
+    config: Config, rules: tuple[FailureRule, ...], *, wants_provider: bool, **wiring: Any
+) -> None:
+    """Make a recorder of this configuration the active one.
+
+    `wants_provider` is the default of the setting `set_tracer_provider`.
+    """
     recorder = None
     if config.enabled:
-        if config.set_tracer_provider:
+        chosen = config.set_tracer_provider
+        if wants_provider if chosen is None else chosen:
             import_module(_SPAN_EXPORTER).set_global_provider(config.service)
-        recorder = Recorder(
-            config, registry=registry, tracer_provider=tracer_provider, logger=logger
-        )
+        recorder = Recorder(config, **wiring)
     with _lock:
         before = _set_active(recorder)
         failures.use_rules(rules)

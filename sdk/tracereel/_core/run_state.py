@@ -66,6 +66,7 @@ class ExecutionState:
         "abandoned_cost",
         "attempts_cost",
         "calls_models",
+        "decision",
         "duplicate_tool_calls",
         "execution_id",
         "indexes",
@@ -73,14 +74,19 @@ class ExecutionState:
         "round_limit",
         "rounds",
         "seen_tools",
+        "tick",
         "usage",
     )
 
     def __init__(self, execution_id: str) -> None:
         self.execution_id = execution_id
+        self.tick: int | None = None
+        """Performance counter at the start."""
         self.indexes = itertools.count()
         """Event numbers; `next` is atomic."""
         self.usage: UsageTotals | None = None
+        self.decision: dict[str, Any] | None = None
+        """Confidence, type and reasoning of the last decision, as far as known."""
         self.seen_tools: set[str] | None = None
         self.duplicate_tool_calls = 0
         self.rounds = 0
@@ -147,7 +153,7 @@ class Tally:
     Only agents of this process are counted.
     """
 
-    __slots__ = ("around", "counts", "executed", "results", "retried", "usage")
+    __slots__ = ("around", "counts", "executed", "results", "retried", "sequence", "usage")
 
     def __init__(self, around: "Tally | None") -> None:
         self.around = around
@@ -156,13 +162,17 @@ class Tally:
         self.counts: Counter[str] = Counter()
         """Number of ended agents by status."""
         self.results: list[dict[str, Any]] = []
+        self.sequence: list[str] = []
+        """Names of the agents in the order of their starts."""
         self.usage = UsageTotals()
 
-    def begin(self) -> None:
+    def begin(self, name: str) -> None:
         """Count a started agent, here and in all outer pipelines."""
         with lock:
             for tally in _chain(self):
                 tally.executed += 1
+                if len(tally.sequence) < MAX_RESULTS:
+                    tally.sequence.append(name)
 
     def take_back(self, ended: Ended) -> None:
         """Remove a finished execution from the counts, because its retry replaces it."""
@@ -171,6 +181,9 @@ class Tally:
             for tally in _chain(self):
                 if tally.forget(ended.execution_id) or tally in counted:
                     tally.executed -= 1
+                    if ended.agent_name in tally.sequence:
+                        last = tally.sequence[::-1].index(ended.agent_name)
+                        del tally.sequence[-1 - last]
                     tally.counts[ended.status] -= 1
                     tally.retried -= ended.retry_count > 0
 

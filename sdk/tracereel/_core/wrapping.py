@@ -17,6 +17,7 @@ from tracereel._core.context import Execution
 from tracereel._core.executions.arguments import NO_ARGUMENTS, Arguments, Defaults
 from tracereel._core.executions.output import ASYNC_GENERATOR, GENERATOR
 from tracereel._core.executions.scope import ExecutionScope, Spec
+from tracereel._core.time_limit import limited
 from tracereel._runtime import guard
 
 P = ParamSpec("P")
@@ -105,13 +106,15 @@ class Traced(Generic[S]):
 
 def wrap(function: Function, spec: Spec) -> Function:
     """Return a function of the same kind whose calls are recorded."""
-    begin = _beginner(function, spec)
+    begin = _beginner(function, spec.of(function))
     if _is(inspect.isgeneratorfunction, function):
         return _wrap_generator(function, begin)
     if _is(inspect.isasyncgenfunction, function):
         return _wrap_async_generator(function, begin)
 
     if _is(inspect.iscoroutinefunction, function):
+        if spec.timeout is not None:
+            function = limited(function, spec.timeout)
 
         @functools.wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:

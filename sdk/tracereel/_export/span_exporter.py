@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
+from opentelemetry.sdk.environment_variables import OTEL_TRACES_SAMPLER
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
@@ -366,6 +367,20 @@ def attach(provider: object, out: OtherSpans) -> None:
         tap.out = out
 
 
+class DefaultProvider(TracerProvider):
+    """Tracer provider for programs that have none."""
+
+    def __init__(self, resource: Resource) -> None:
+        self.wants_own_spans = OTEL_TRACES_SAMPLER in os.environ
+        """Whether the SDK's own spans matter: for another processor or sampler than ours."""
+        super().__init__(resource=resource)
+
+    def add_span_processor(self, span_processor: SpanProcessor) -> None:
+        if not isinstance(span_processor, SpanTap):
+            self.wants_own_spans = True
+        super().add_span_processor(span_processor)
+
+
 def set_global_provider(service: str | None) -> None:
     """Set a global tracer provider unless there is one."""
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
@@ -374,7 +389,7 @@ def set_global_provider(service: str | None) -> None:
         )
         return
     resource = Resource.create({"service.name": service} if service else None)
-    trace.set_tracer_provider(TracerProvider(resource=resource))
+    trace.set_tracer_provider(DefaultProvider(resource))
 
 
 def _rest(seconds: float) -> None:

@@ -6,6 +6,8 @@ from types import MemberDescriptorType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from tracereel._runtime import guard
+
 _SEQUENCES: Final = (list, tuple, set, frozenset, deque)
 PLAIN_TYPES: Final = frozenset(
     {str, int, float, bool, bytes, bytearray, list, tuple, set, frozenset, complex, type(None)}
@@ -19,7 +21,18 @@ _fields: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
 
 
 def attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return named keys of a mapping or fields of an object, without None."""
+    """Return named keys of a mapping or fields of an object, without None.
+
+    An object whose class cannot be hashed or compared has none.
+    """
+    try:
+        return _attributes(value, names)
+    except Exception as error:  # noqa: BLE001 - code of a metaclass
+        guard.pass_on(error)
+        return {}
+
+
+def _attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
     kind = type(value)
     if kind in PLAIN_TYPES:
         return {}
@@ -33,11 +46,7 @@ def attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
         own_values = dict(zip(fields, tuple.__iter__(value), strict=False))
         return {name: own_values[name] for name in names if own_values.get(name) is not None}
     known: dict[str, Any] = {}
-    try:
-        own = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        own = None
-    if type(own) is dict:
+    if own := own_fields(value):
         for name in names:
             if (item := own.get(name)) is not None:
                 known[name] = item
@@ -54,6 +63,15 @@ def attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
                 if item is not None:
                     known[name] = item
     return known
+
+
+def own_fields(value: Any) -> dict[str, Any]:
+    """Return the instance dictionary of an object, which may be empty."""
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return own if type(own) is dict else {}
 
 
 def items(value: Any, most: int) -> list[Any]:

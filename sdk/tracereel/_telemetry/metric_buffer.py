@@ -131,6 +131,13 @@ class CounterCell:
             self._child.inc(self._gathered)
             self._gathered = 0.0
 
+    def move(self, child: Counter) -> None:
+        """Count in another child, which gets the amount so far."""
+        self.hand_on()
+        if self._gathers:
+            child.inc(_sample(self._child, "_total"))
+        self._child, self._gathers = child, False
+
 
 class HistogramCell:
     """Buffer of one histogram child."""
@@ -172,17 +179,38 @@ class HistogramCell:
             self._gathered = [0] * len(self._bounds)
             self._sum = 0.0
 
+    def move(self, child: Histogram) -> None:
+        """Observe in another child, which gets the values so far; its buckets may differ."""
+        self.hand_on()
+        if self._gathers:
+            before, after = self._child, HistogramCell(child, gathers=True)
+            if after._gathers:
+                counts = (bucket.get() for bucket in before._buckets)  # noqa: SLF001
+                for bound, count in zip(self._bounds, counts, strict=True):
+                    after._gathered[bisect_left(after._bounds, bound)] += count
+                after._sum = before._sum.get()  # noqa: SLF001
+                after.hand_on()
+        self._child, self._gathers = child, False
+
 
 class GaugeCell:
     """Gauge child; values are set without a buffer."""
 
-    __slots__ = ("set",)
+    __slots__ = ("_child", "_gathers", "set")
 
-    def __init__(self, child: Gauge, *, gathers: bool) -> None:  # noqa: ARG002
+    def __init__(self, child: Gauge, *, gathers: bool) -> None:
+        self._child = child
+        self._gathers = gathers
         self.set: Callable[[float], None] = child.set
 
     def hand_on(self) -> None:
         """Do nothing; gauges are not buffered."""
+
+    def move(self, child: Gauge) -> None:
+        """Set another child, which gets the last value."""
+        if self._gathers:
+            child.set(_sample(self._child, ""))
+        self._child, self._gathers, self.set = child, False, child.set
 
 
 class _Collected(MetricWrapperBase):
@@ -215,8 +243,8 @@ class Series(Generic[CellT]):
     """Metric with cached cells; looking up a child by its labels is the main cost."""
 
     __slots__ = (
-        *("__weakref__", "_cells", "_make", "_names", "_seen"),
-        *("before", "gathers", "metric"),
+        *("__weakref__", "_cells", "_make", "_seen"),
+        *("before", "gathers", "metric", "names"),
     )
 
     def __init__(self, metric: Any, names: tuple[str, ...], make: Callable[..., CellT]) -> None:
@@ -228,7 +256,7 @@ class Series(Generic[CellT]):
         if isinstance(metric, _Collected):
             metric.series = self
         self._make: Callable[..., CellT] = make
-        self._names = names
+        self.names = names
         self._cells: dict[tuple[object, ...], CellT] = {}
         self._seen: dict[str, set[str]] = {name: set() for name in names}
 
@@ -244,15 +272,21 @@ class Series(Generic[CellT]):
         for cell in self._cells.values():
             cell.hand_on()
 
+    def move_to(self, metric: Any) -> None:
+        """Count in another metric of the same labels, which gets the counts so far."""
+        for labels, cell in self._cells.items():
+            cell.move(metric.labels(*labels))
+        self.metric, self.gathers = metric, False
+
     def _admit(self, labels: tuple[object, ...]) -> CellT:
         values = tuple(
-            self._cap(name, _text(value)) for name, value in zip(self._names, labels, strict=True)
+            self._cap(name, _text(value)) for name, value in zip(self.names, labels, strict=True)
         )
         cell = self._cells.get(values)
         if cell is None and len(self._cells) >= MAX_CHILDREN:
             values = tuple(
                 value if name in CLOSED_LABELS else OTHER
-                for name, value in zip(self._names, values, strict=True)
+                for name, value in zip(self.names, values, strict=True)
             )
             cell = self._cells.get(values)
         if cell is None:
@@ -268,6 +302,12 @@ class Series(Generic[CellT]):
                 return OTHER
             seen.add(value)
         return value
+
+
+def _sample(child: MetricWrapperBase, suffix: str) -> float:
+    """Return the value of a child's sample."""
+    samples = (sample for metric in child.collect() for sample in metric.samples)
+    return next((each.value for each in samples if each.name.endswith(suffix)), 0.0)
 
 
 def _multiprocess() -> bool:

@@ -1,14 +1,14 @@
 """Prometheus series of the SDK: names, labels, buckets and registration."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 from tracereel import semconv
-from tracereel._runtime import guard
 from tracereel._telemetry.metric_buffer import (
+    CellT,
     CollectedCounter,
     CollectedGauge,
     CollectedHistogram,
@@ -17,6 +17,7 @@ from tracereel._telemetry.metric_buffer import (
     HistogramCell,
     Series,
 )
+from tracereel._telemetry.shared_series import SharedSeries, registered
 
 M = TypeVar("M", bound=MetricWrapperBase)
 
@@ -50,7 +51,10 @@ class SeriesSet:
     def __init__(self, registry: CollectorRegistry) -> None:
         # Only set during registration: a reference would keep the registry alive.
         self._registry: CollectorRegistry | None = registry
+        self._shared: SharedSeries | None = SharedSeries(registry)
         self._register_contract()
+        registry.register(self._shared)
+        self._shared = None
         self._register_ours()
         self._registry = None
 
@@ -213,18 +217,26 @@ class SeriesSet:
         )
 
     def _counter(self, name: str, doc: str, *labels: str) -> Series[CounterCell]:
-        return Series(
-            self._register(Counter, CollectedCounter, name, doc, labels), labels, CounterCell
-        )
+        metric = self._register(Counter, CollectedCounter, name, doc, labels)
+        return self._share(Counter, name, Series(metric, labels, CounterCell))
 
     def _gauge(self, name: str, doc: str, *labels: str) -> Series[GaugeCell]:
-        return Series(self._register(Gauge, CollectedGauge, name, doc, labels), labels, GaugeCell)
+        metric = self._register(Gauge, CollectedGauge, name, doc, labels)
+        return self._share(Gauge, name, Series(metric, labels, GaugeCell))
 
     def _histogram(
         self, name: str, doc: str, buckets: Sequence[float], *labels: str
     ) -> Series[HistogramCell]:
         metric = self._register(Histogram, CollectedHistogram, name, doc, labels, buckets=buckets)
-        return Series(metric, labels, HistogramCell)
+        return self._share(Histogram, name, Series(metric, labels, HistogramCell))
+
+    def _share(
+        self, kind: type[MetricWrapperBase], name: str, series: Series[CellT]
+    ) -> Series[CellT]:
+        """Let the program define a series of the contract itself, now or later."""
+        if self._shared is not None:
+            self._shared.add(kind, name, series)
+        return series
 
     def _register(
         self,
@@ -236,17 +248,10 @@ class SeriesSet:
         **options: Any,
     ) -> M:
         """Register a series, or return an existing one of the same kind and labels."""
-        try:
-            return ours(name, doc, labels, registry=self._registry, **options)
-        except ValueError:
-            known: Mapping[str, object] = getattr(self._registry, "_names_to_collectors", {})
-            there = known.get(name)
-            named = tuple(getattr(there, "_labelnames", ()))
-            if isinstance(there, kind) and named == tuple(labels):
-                return there
-            guard.warn_once(
-                f"metric:{name}",
-                "tracereel: %s is already registered with another shape; ours is not exposed",
-                name,
-            )
-            return ours(name, doc, labels, registry=None, **options)
+        registry = self._registry
+        theirs = registered(registry, kind, name, labels) if registry is not None else None
+        if isinstance(theirs, kind):
+            return theirs
+        if theirs is False or self._shared is not None:
+            registry = None
+        return ours(name, doc, labels, registry=registry, **options)

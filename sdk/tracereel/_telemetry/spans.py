@@ -46,8 +46,8 @@ class Spans:
     """Span factory for the configured provider, or the global one by default.
 
     The global provider is looked up at each start because programs may set it late; it is never set
-    here. Without a provider, a span only has ids: a real one would not be exported, and would make
-    up most of the cost of a traced call.
+    here. Without a provider, or with one that only the SDK listens to, a span only has ids: a real one
+    would not be exported, and would make up most of the cost of a traced call.
     """
 
     def __init__(
@@ -78,7 +78,9 @@ class Spans:
         here = otel_context.get_current() if context is None else context
         current = here.get(_SPAN)
         if tracer is None:
-            return _unseen(here, current)
+            return _unseen(here, current, _LostSpan)
+        if not getattr(self._tracer_of, "wants_own_spans", True):
+            return _unseen(here, current, NonRecordingSpan)
         around = (current if isinstance(current, Span) else INVALID_SPAN).get_span_context()
         if execution_id is not None:
             attributes = {
@@ -135,7 +137,36 @@ def _with_span(here: Context, span: Span) -> Context:
     return context
 
 
-def _unseen(here: Context, current: object) -> StartedSpan:
+class _LostSpan(NonRecordingSpan):
+    """Span of a program without a tracer provider; warns if the program writes to it.
+
+    Without a provider, every span that the program starts is the current one.
+    """
+
+    def set_attribute(self, key: str, value: Any) -> None:  # noqa: ARG002
+        _warn_of_lost_spans()
+
+    def set_attributes(self, attributes: Any) -> None:  # noqa: ARG002
+        _warn_of_lost_spans()
+
+    def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:  # noqa: ARG002
+        _warn_of_lost_spans()
+
+    def end(self, end_time: int | None = None) -> None:
+        # The SDK's own code always passes the time.
+        if end_time is None:
+            _warn_of_lost_spans()
+
+
+def _warn_of_lost_spans() -> None:
+    guard.warn_once(
+        "lost_spans",
+        "tracereel: spans that this program starts itself are not recorded, because it has no tracer"
+        " provider; call tracereel.configure() at its start, or set a provider",
+    )
+
+
+def _unseen(here: Context, current: object, kind: type[NonRecordingSpan]) -> StartedSpan:
     """Return a non-recording span that is current in a copy of the context."""
     around = current.get_span_context() if isinstance(current, Span) else None
     if around is not None and around.is_valid:
@@ -145,7 +176,7 @@ def _unseen(here: Context, current: object) -> StartedSpan:
     else:
         trace_id, span_id, parent_span_id = random_id(128), random_id(64), None
         own = SpanContext(trace_id, span_id, False, _SAMPLED)  # noqa: FBT003, RUF100
-    span = NonRecordingSpan(own)
+    span = kind(own)
     return StartedSpan(
         span,
         trace_id.to_bytes(16).hex(),

@@ -72,6 +72,18 @@ def configured(given: Mapping[str, object], environ: Mapping[str, str]) -> Itera
             yield _other_variable(variable, environ[variable], known)
 
 
+def own_spans(settings: config.Config) -> Check:
+    """Say what it takes that spans which a program starts itself are recorded."""
+    how = "a program that calls tracereel.configure() or sets a tracer provider"
+    if settings.set_tracer_provider:
+        how = "every program"
+    elif settings.set_tracer_provider is False:
+        how = "a program that sets a tracer provider"
+    if not settings.other_spans:
+        how = "no program (TRACEREEL_OTHER_SPANS is off)"
+    return Check("configured", "own spans", "ok", f"recorded of {how}")
+
+
 def reachable(client: Client, installed: str | None) -> Iterator[Check]:
     """Check that the collector responds, is ready, accepts the key and agrees on the time."""
     try:

@@ -57,6 +57,7 @@ def _examine(args: argparse.Namespace) -> Iterator[Check]:
     except (ConfigurationError, ClientError) as error:
         yield Check("reachable", "collector", "fail", str(error), "correct the settings first")
     else:
+        yield checks.own_spans(settings)
         yield from checks.reachable(client, installed_version("tracereel"))
         yield from spool(settings)
     named = args.data_dir or os.environ.get(_DATA_DIR_VARIABLE)

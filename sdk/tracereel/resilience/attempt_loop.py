@@ -191,7 +191,8 @@ class AttemptLoop(RetryScope):
         if (of := self._policy.confidence_of) is not None:
             return values.real(asked("confidence_of", of, result))
         noted = self._slot.execution if self._slot is not None else None
-        return noted.agent.notes.get("confidence") if noted is not None else None
+        known = noted.agent.notes.get("confidence") if noted is not None else None
+        return known if known is not None else self.confidence_in(result)
 
     def _noted(self) -> Execution | None:
         """Return the surrounding agent if attempts are judged by its confidence."""

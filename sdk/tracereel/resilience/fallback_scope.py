@@ -229,7 +229,8 @@ class FallbackScope(RetryScope):
         if of is not None:
             return values.real(asked("confidence_of", of, result)) if result is not None else None
         execution = self._slot.execution if self._slot is not None else None
-        return execution.agent.notes.get(_CONFIDENCE) if execution is not None else None
+        known = execution.agent.notes.get(_CONFIDENCE) if execution is not None else None
+        return known if known is not None else self.confidence_in(result)
 
     def _emit(self, *, successful: bool, extra: dict[str, Any]) -> None:
         with guard.Guard("fallback"):
@@ -245,6 +246,8 @@ class FallbackScope(RetryScope):
                 "quality_delta": None,
                 **extra,
             }
+            if self.tag is None and self.around is not None:
+                self.around.agent.fallback_successful = successful
             if self._wasted > 0.0:
                 event["wasted_cost_usd"], self._wasted = self._wasted, 0.0
             self.emit(event)

@@ -49,7 +49,8 @@ def fallback(
         on: exceptions that trigger the fallback.
         when: returns whether a result of the decorated function is not good enough.
         min_confidence: results below this are not good enough. The confidence is set with
-            `current_execution().set(confidence=...)` or returned by `confidence_of(result)`.
+            `current_execution().set(confidence=...)`, read from the result, or returned by
+            `confidence_of(result)`.
         quality_delta_of: returns the change in quality from the primary's result (or None) and the
             fallback's result. Default: the difference of their confidences.
         reason: `trigger_reason` in the events. Default: derived from the outcome.

@@ -58,8 +58,8 @@ def retry(
         strategy: delay between attempts; an exception with a `retry_after` may request more.
         timeout: seconds for each attempt of a coroutine function.
         min_confidence: results below this are retried. The confidence is set with
-            `current_execution().set(confidence=...)`, which needs recording, or returned by
-            `confidence_of(result)`.
+            `current_execution().set(confidence=...)`, which needs recording, or read from the
+            result, or returned by `confidence_of(result)`.
         max_retry_after: an exception that requests a longer delay is not retried.
         agent: name in the events. Default: the decorated agent, or the surrounding one.
         sleep: replaces `time.sleep` or `asyncio.sleep`.

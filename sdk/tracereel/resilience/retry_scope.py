@@ -9,7 +9,14 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Status, StatusCode
 
 from tracereel import semconv
-from tracereel._core import attempt_context, closed_runs, envelope, error_details, external_retries
+from tracereel._core import (
+    attempt_context,
+    closed_runs,
+    envelope,
+    error_details,
+    external_retries,
+    result_fields,
+)
 from tracereel._core import context as _context
 from tracereel._core import recorder as _recorder
 from tracereel._core.context import Execution
@@ -194,6 +201,12 @@ class RetryScope:
         """Record the event of the last attempt's span; earlier ones have retry events."""
         event = self._step("attempt", semconv.SUCCESS, span)
         self.emit({**event, "attempt": number, **outcome})
+
+    def confidence_in(self, result: object) -> float | None:
+        """Return the confidence that a result itself has, or None."""
+        reader = self._recorder.results if self._recorder is not None else result_fields.DEFAULT
+        found: float | None = reader.read(result).get("confidence")
+        return found
 
     def waste(self, cause: str, ended: list[Ended]) -> None:
         """Count the cost of executions whose results were discarded."""

@@ -37,6 +37,21 @@ def test_a_working_set_up_is_usable(examine, collector):
     assert found["clock"]["detail"] == "agrees with the collector's"
 
 
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({}, "a program that calls tracereel.configure() or sets a tracer provider"),
+        ({"TRACEREEL_SET_TRACER_PROVIDER": "1"}, "every program"),
+        ({"TRACEREEL_SET_TRACER_PROVIDER": "0"}, "a program that sets a tracer provider"),
+        ({"TRACEREEL_OTHER_SPANS": "0"}, "no program (TRACEREEL_OTHER_SPANS is off)"),
+    ],
+)
+def test_the_condition_for_spans_of_a_program_is_shown(examine, collector, env, said):
+    _, found = examine("--endpoint", collector.url, **env)
+
+    assert found["own spans"]["detail"] == f"recorded of {said}"
+
+
 def test_unreachable_collector_is_a_failure_with_advice(examine):
     """Status 1, with the command that starts it."""
     with AnsweringServer() as gone:

@@ -49,7 +49,7 @@ MATRIX = [
     ("no such session", "SessionNotFoundError", "SESSION_NOT_FOUND", "permanent", "authorization"),
     ("not the owner", PermissionError, "ACCESS_DENIED", "permanent", "authorization"),
     ("empty message", "EmptyMessageError", "EMPTY_INPUT", "validation", "input_validation"),
-    ("execution timeout", TimeoutError, "EXECUTION_TIMEOUT", "transient", None),
+    ("execution timeout", TimeoutError, "EXECUTION_TIMEOUT", "transient", "agent"),
     ("graph failed", "GraphError", "GRAPH_FAILED", "permanent", "orchestration"),
     ("persistence", sqlite3.OperationalError, "PERSISTENCE_FAILED", "transient", "persistence"),
     (
@@ -72,7 +72,7 @@ MATRIX = [
     ids=[row[0] for row in MATRIX],
 )
 def test_the_twelve_rows_of_the_failure_matrix(
-    recorded: Deliver, kind: Any, code: str, category: str, stage: str | None
+    recorded: Deliver, kind: Any, code: str, category: str, stage: str
 ) -> None:
     error = (error_class(kind) if isinstance(kind, str) else kind)("x")
 
@@ -119,15 +119,15 @@ class HttpError(Exception):
         (HttpError(429), "RATE_LIMITED", "transient"),
         (HttpError(401), "NOT_AUTHENTICATED", "permanent"),
         (HttpError(403), "ACCESS_DENIED", "permanent"),
-        (HttpError(422), None, "validation"),
-        (HttpError(503), None, "transient"),
-        (HttpError(418), None, None),
-        (KeyError("x"), None, None),
+        (HttpError(422), "UNHANDLED", "validation"),
+        (HttpError(503), "UNHANDLED", "transient"),
+        (HttpError(418), "UNHANDLED", "permanent"),
+        (KeyError("x"), "UNHANDLED", "permanent"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
 def test_errors_of_clients_and_parsers_are_classified(
-    error: BaseException, code: str | None, category: str | None
+    error: BaseException, code: str, category: str
 ) -> None:
     found = error_details.describe(error)
     assert (found.error_code, found.error_category) == (code, category)
@@ -145,12 +145,12 @@ def test_rules_of_the_program_come_first_and_can_be_taken_back() -> None:
     found = error_details.describe(KeyError("b"))
     assert (found.error_code, found.error_category) == ("NO_KEY", "transient")
     remove_failure_rule(first)
-    assert error_details.describe(KeyError("a")).error_code is None
+    assert error_details.describe(KeyError("a")).error_code == "UNHANDLED"
 
 
 def test_a_rule_that_raises_does_not_match() -> None:
     add_failure_rule(Exception, code="X", when=lambda error: error.nonsense)
-    assert error_details.describe(ValueError("x")).error_code is None
+    assert error_details.describe(ValueError("x")).error_code == "UNHANDLED"
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_rules_of_the_configuration_come_before_the_defaults_and_after_those_add
 def test_the_next_configuration_has_its_own_rules() -> None:
     tracereel.configure(failure_rules=[FailureRule((QuotaError,), code="QUOTA")])
     tracereel.configure()
-    assert error_details.describe(QuotaError()).error_code is None
+    assert error_details.describe(QuotaError()).error_code == "UNHANDLED"
 
 
 @pytest.mark.parametrize(

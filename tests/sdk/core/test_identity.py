@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry
 import tracereel
 from tests.support.ingest_sink import IngestSink
 from tracereel import traced_agent, traced_pipeline, traced_tool
+from tracereel.testing import EventRecorder, assert_event
 
 Deliver = Callable[[], list[dict[str, Any]]]
 
@@ -209,3 +211,73 @@ def test_task_that_outlives_its_run_updates_the_event_count(
         for stage in ("opened", "closed")
     ]
     assert runs[0] == runs[1]
+
+
+class OfClass:
+    trace_id = "trc_main_abc123"
+    request_id = "req_xyz789"
+    session_id, user_id = "ses_1", "user_12345"
+
+
+class Computed:
+    @property
+    def trace_id(self) -> str:
+        return "trc_main_abc123"
+
+    @cached_property
+    def request_id(self) -> str:
+        return "req_xyz789"
+
+    session_id, user_id = property(lambda _: "ses_1"), property(lambda _: "user_12345")
+
+
+class ComputedContext(Computed):
+    pass
+
+
+@pytest.mark.parametrize("value", [OfClass(), Computed()], ids=["class attributes", "properties"])
+def test_ids_are_class_attributes_or_properties_of_a_context(value: object) -> None:
+    with EventRecorder() as events:
+        traced_agent("a")(by_context)(value)
+    assert_event(events, "agent.execution.started", **IDS)
+
+
+def test_properties_are_called_on_context_objects_only() -> None:
+    class Request:
+        @property
+        def trace_id(self) -> str:
+            raise AssertionError("the property of an object that may be anything was called")
+
+    @traced_agent("a")
+    def agent(value: object) -> None: ...
+
+    with EventRecorder() as events:
+        agent(ComputedContext())
+        agent(Request())
+    assert_event(events, "agent.execution.started", **IDS)
+    assert events.events[2]["trace_id"] != IDS["trace_id"]
+
+
+def test_a_value_of_the_instance_wins_over_that_of_its_class() -> None:
+    @dataclass
+    class Optional:
+        trace_id: str | None = "trc_default"
+        session_id: str | None = "ses_default"
+
+    with EventRecorder() as events:
+        traced_agent("a")(by_context)(Optional(trace_id=None))
+    event = assert_event(events, "agent.execution.started", session_id="ses_default")
+    assert event["trace_id"] != "trc_default"
+
+
+def test_a_property_that_raises_is_ignored() -> None:
+    class Context:
+        session_id = "ses_1"
+
+        @property
+        def trace_id(self) -> str:
+            raise LookupError("no request")
+
+    with EventRecorder() as events:
+        traced_agent("a")(by_context)(Context())
+    assert_event(events, "agent.execution.started", session_id="ses_1", trace_id=...)

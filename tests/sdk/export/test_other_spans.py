@@ -373,7 +373,7 @@ with trace.get_tracer("library").start_as_current_span("outside"):
 
 def test_tracer_provider_is_set_only_on_request(otlp: OtlpSink, child: Child) -> None:
     script = CHILD + "agent(); print(type(trace.get_tracer_provider()).__name__)"
-    unasked = child(script, TRACEREEL_ENDPOINT=otlp.url)
+    unasked = child(script, TRACEREEL_ENDPOINT=otlp.url, TRACEREEL_SET_TRACER_PROVIDER="")
     assert unasked.communicate(timeout=60)[0] == "ProxyTracerProvider\n"
     assert otlp.names == []
     asked = child(
@@ -382,7 +382,7 @@ def test_tracer_provider_is_set_only_on_request(otlp: OtlpSink, child: Child) ->
         TRACEREEL_SET_TRACER_PROVIDER="1",
         TRACEREEL_SERVICE="clinic",
     )
-    assert asked.communicate(timeout=60)[0] == "TracerProvider\n"
+    assert asked.communicate(timeout=60)[0] == "DefaultProvider\n"
     assert otlp.names == ["inside"]
     assert otlp.resources[0]["service.name"] == "clinic"
 

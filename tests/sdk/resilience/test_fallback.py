@@ -331,7 +331,7 @@ def test_failure_of_all_fallbacks_is_marked(recorded):
         call()
     *_, failed = recorded()
     assert failed["error_message"] == "x"
-    assert (failed["fallback_attempted"], failed["fallback_successful"]) == (True, None)
+    assert (failed["fallback_attempted"], failed["fallback_successful"]) == (True, False)
 
 
 def test_around_agents_the_primary_fails_when_it_happens(recorded):

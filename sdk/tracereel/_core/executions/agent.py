@@ -1,13 +1,18 @@
 """Scope of an agent execution: started, then completed, failed or cancelled."""
 
 import asyncio
-from typing import Any
+import copy
+from collections.abc import Callable
+from typing import Any, Final
 
 from tracereel import semconv
-from tracereel._core import attempt_context, error_details
+from tracereel._core import attempt_context, error_details, execution_fields
 from tracereel._core.executions.scope import ExecutionScope, Spec, cancel_reason
+from tracereel._core.package_version import version_of
 from tracereel._core.run_state import Ended
 from tracereel._redact import values
+
+_THINKING: Final = ("enable_thinking", "thinking_budget")
 
 
 class AgentScope(ExecutionScope):
@@ -21,11 +26,11 @@ class AgentScope(ExecutionScope):
         execution = self.execution
         attempt_context.adopt(execution)
         if execution.tally is not None:
-            execution.tally.begin()
+            execution.tally.begin(self.spec.name)
 
     def opening(self) -> dict[str, Any]:
         given = self.arguments.pairs()
-        return {
+        event = {
             "event_type": semconv.EXECUTION_STARTED,
             "request_id": self.execution.request_id,
             "parent_trace_id": self.parent_trace_id,
@@ -34,10 +39,15 @@ class AgentScope(ExecutionScope):
             "input_size_bytes": sum(values.size(value) for _, value in given),
             **self.spec.about,
         }
+        for name, value in self.arguments.fields(*_THINKING).items():
+            if event.get(name) is None:
+                event[name] = execution_fields.CHECKS[name](value)
+        return event
 
     def closing(self, result: object, milliseconds: int) -> dict[str, Any]:
         execution, stream = self.execution, self.stream
         note = execution.notes.get
+        self.judge(result)
         event = {
             **self._common(semconv.EXECUTION_COMPLETED),
             "execution_time_ms": milliseconds,
@@ -66,6 +76,8 @@ class AgentScope(ExecutionScope):
         event["fallback_used"] = execution.fallback_used
         if execution.state.limit_reached:
             event["end_code"] = semconv.CODE_ITERATION_LIMIT
+        elif self.spec.timeout is not None and milliseconds > self.spec.timeout * 1000:
+            event["end_code"] = semconv.CODE_TIMEOUT
         return event
 
     def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any]:
@@ -77,14 +89,22 @@ class AgentScope(ExecutionScope):
             "partial_output": self._partial(),
             "max_retries_reached": execution.max_retries_reached,
             "fallback_attempted": execution.fallback_attempted,
-            "fallback_successful": None,
+            "fallback_successful": self._fallback_successful(),
             "execution_time_before_failure_ms": milliseconds,
         }
-        if event["error_code"] is None and execution.state.limit_reached:
+        if event["error_code"] == semconv.CODE_UNHANDLED and execution.state.limit_reached:
             event["error_code"] = semconv.CODE_ITERATION_LIMIT
         self._ended(event, semconv.FAILED, milliseconds)
         error_details.mark_failed(error, self.spec.name, execution.execution_id, execution.earlier)
         return event
+
+    def _fallback_successful(self) -> bool | None:
+        """Return the outcome of the fallback inside; None if one around the agent is still to run."""
+        execution = self.execution
+        slot = execution.slot
+        if slot is not None and slot.execution is execution and slot.fallback_attempted:
+            return None
+        return execution.fallback_successful
 
     def too_slow(self, error: BaseException) -> TimeoutError | None:
         # `@retry(timeout=…)` cancels the agent; only the slot shows that it was a timeout.
@@ -147,8 +167,10 @@ class AgentScope(ExecutionScope):
             event["round_limit"] = state.round_limit
         if state.duplicate_tool_calls:
             event["duplicate_tool_calls"] = state.duplicate_tool_calls
+        if self.spec.timeout is not None and event.get("timeout_seconds") is None:
+            event["timeout_seconds"] = self.spec.timeout
         if notes:
-            for name in ("llm_provider", "llm_model", "finish_reason"):
+            for name in ("llm_provider", "llm_model", "finish_reason", *_THINKING):
                 if name in notes:
                     event[name] = notes[name]
             seconds = note("llm_duration_seconds")
@@ -208,3 +230,11 @@ class AgentSpec(Spec):
 
     verb, named, scope = semconv.INVOKE_AGENT, "agent_name", AgentScope
     __slots__ = ()
+
+    def of(self, function: Callable[..., Any]) -> "AgentSpec":
+        """Return the options with the version of the function's package as default."""
+        if self.about["agent_version"] is not None:
+            return self
+        spec = copy.copy(self)
+        spec.about = {**self.about, "agent_version": version_of(function)}
+        return spec

@@ -5,9 +5,9 @@ from typing import Any, Final
 from opentelemetry.trace import SpanKind
 
 from tracereel import semconv
-from tracereel._core import attempt_context
+from tracereel._core import attempt_context, execution_fields
 from tracereel._core.executions.scope import ExecutionScope, Spec, cancel_reason
-from tracereel._redact import values
+from tracereel._redact import safe_access, values
 
 DUPLICATE: Final = "duplicate_tool_call"
 EFFECTS: Final = ("pure", "read", "write", "irreversible")
@@ -90,6 +90,7 @@ class LlmScope(CallScope):
             "llm_model_requested": spec.name,
             "temperature": self.temperature() if temperature is None else temperature,
             "max_tokens": self.max_tokens() if max_tokens is None else max_tokens,
+            **self._thinking(),
             "time_to_first_token_ms": note("time_to_first_token_ms"),
             "was_streamed": self.stream is not None,
             "llm_tokens_used": total,
@@ -103,6 +104,21 @@ class LlmScope(CallScope):
             "output_messages": note("output_messages") if self.captures else None,
             "tool_call_ids": note("tool_call_ids"),
         }
+
+    def _thinking(self) -> dict[str, Any]:
+        """Return whether the model may think, and how much, from notes, options or arguments."""
+        note, about, find = self.execution.notes.get, self.spec.about.get, self.arguments.find
+        enabled, budget = note("enable_thinking"), note("thinking_budget")
+        if enabled is None and (enabled := about("enable_thinking")) is None:
+            enabled = execution_fields.flag(find("enable_thinking"))
+        if budget is None and (budget := about("thinking_budget")) is None:
+            budget = values.count(find("thinking_budget"))
+        if (given := find("thinking")) is not None:  # as Anthropic's clients take it
+            said = safe_access.attributes(given, ("type", "budget_tokens"))
+            if enabled is None and said.get("type") in ("enabled", "disabled", "adaptive"):
+                enabled = said["type"] != "disabled"
+            budget = values.count(said.get("budget_tokens")) if budget is None else budget
+        return {"enable_thinking": enabled, "thinking_budget": budget}
 
     def temperature(self) -> float | None:
         """Return the requested temperature."""

@@ -1,13 +1,17 @@
 """Scope of a pipeline run: a started event, and a completed one with agent counts."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from tracereel import semconv
 from tracereel._core.executions.arguments import Ids
 from tracereel._core.executions.scope import ExecutionScope, Spec, cancel_reason
 from tracereel._core.run_state import Tally
 from tracereel._redact import values
+from tracereel._runtime.time_zone import process_zone
+
+_PROMPTS: Final = ("user_prompt", "prompt")
+_ZONES: Final = ("user_timezone", "timezone")
 
 
 class PipelineScope(ExecutionScope):
@@ -20,8 +24,14 @@ class PipelineScope(ExecutionScope):
     __slots__ = ()
 
     def opening(self) -> dict[str, Any]:
-        find, agents, execution = self.arguments.find, self.spec.agents, self.execution
-        prompt = find("user_prompt", "prompt") if self.captures else None
+        arguments, agents, execution = self.arguments, self.spec.agents, self.execution
+        known = arguments.fields(*_PROMPTS, *_ZONES).get
+        prompt: object = None
+        if self.captures:
+            prompt = known("user_prompt", known("prompt"))
+            if prompt is None:
+                prompt = arguments.first_text(*_ZONES)
+        zone = known("user_timezone", known("timezone"))
         return {
             "event_type": semconv.PIPELINE_STARTED,
             "request_id": execution.request_id,
@@ -30,12 +40,13 @@ class PipelineScope(ExecutionScope):
             "agent_sequence": agents,
             "sequence_length": len(agents) if agents is not None else None,
             "user_prompt": values.label(prompt, values.TEXT_LIMIT),
-            "user_timezone": values.label(find("user_timezone", "timezone")),
-            "user_id": execution.user_id or values.label(find("user_id")),
+            "user_timezone": process_zone() if zone is None else values.label(zone),
+            "user_id": execution.user_id or values.label(arguments.find("user_id")),
         }
 
     def closing(self, result: object, milliseconds: int) -> dict[str, Any]:
         tally, note = self.execution.tally, self.execution.notes.get
+        self.judge(result)
         partial = tally is not None and tally.counts[semconv.FAILED] > 0
         status = note("status") or (semconv.PARTIAL_SUCCESS if partial else semconv.SUCCESS)
         event = self._closed(status, milliseconds)
@@ -68,6 +79,8 @@ class PipelineScope(ExecutionScope):
             "status": status,
             "final_outcome": note("outcome"),
             "total_execution_time_ms": milliseconds,
+            "agent_sequence": list(tally.sequence),
+            "sequence_length": len(tally.sequence),
             "agents_executed": tally.executed,
             "agents_succeeded": tally.counts[semconv.SUCCESS],
             "agents_failed": tally.counts[semconv.FAILED],
@@ -88,7 +101,7 @@ class PipelineSpec(Spec):
     __slots__ = ("agents",)
 
     def __init__(
-        self, pipeline_type: str, *, agents: Iterable[str] | None, ids: Ids, inputs: Any
+        self, pipeline_type: str, *, agents: Iterable[str] | None, ids: Ids, **options: Any
     ) -> None:
         self.agents = None if agents is None else [values.label(name) or "" for name in agents]
-        super().__init__(pipeline_type, ids=ids, inputs=inputs)
+        super().__init__(pipeline_type, ids=ids, **options)

@@ -13,12 +13,21 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
 from tracereel import semconv
-from tracereel._core import closed_runs, envelope, error_details, external_retries, remote_identity
+from tracereel._core import (
+    closed_runs,
+    envelope,
+    error_details,
+    execution_fields,
+    external_retries,
+    listeners,
+    remote_identity,
+)
 from tracereel._core import context as _context
 from tracereel._core.context import Attachment, Execution, Kind
 from tracereel._core.error_details import Origin
 from tracereel._core.executions.arguments import Arguments, Ids
 from tracereel._core.executions.output import OutputStream
+from tracereel._core.listeners import Listener
 from tracereel._core.recorder import Recorder
 from tracereel._core.run_state import Tally
 from tracereel._redact import values
@@ -34,6 +43,9 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "temperature": values.real,
     "max_tokens": values.count,
     "top_k": values.count,
+    "enable_thinking": execution_fields.flag,
+    "thinking_budget": values.count,
+    "timeout_seconds": values.real,
 }
 """Numeric options → function that returns a valid value or None; others are labels."""
 
@@ -56,12 +68,21 @@ class Spec:
     """Event field of the name."""
     scope: ClassVar["type[ExecutionScope]"]
 
-    __slots__ = ("_view", "about", "effect", "ids", "inputs", "name")
+    __slots__ = ("_view", "about", "effect", "ids", "inputs", "name", "on_event", "timeout")
 
     def __init__(
-        self, name: str, *, ids: Ids, inputs: Any = None, effect: str | None = None, **options: Any
+        self,
+        name: str,
+        *,
+        ids: Ids,
+        inputs: Any = None,
+        effect: str | None = None,
+        on_event: Listener | None = None,
+        **options: Any,
     ) -> None:
         self.name = name
+        self.on_event = on_event
+        self.timeout: float | None = options.get("timeout_seconds")
         self.ids = ids
         self.inputs = inputs
         self.effect = effect
@@ -71,6 +92,10 @@ class Spec:
             check: Callable[[Any], Any] = _CHECKS.get(option, values.label)
             self.about[_FIELDS.get(option, option)] = check(value)
         self._view: SpanView | None = None
+
+    def of(self, function: Callable[..., Any]) -> "Spec":  # noqa: ARG002 - a hook
+        """Return the options for one decorated function."""
+        return self
 
     def view(self, privacy: Privacy) -> SpanView:
         """Return the redacted name and initial attributes of the spans."""
@@ -207,6 +232,14 @@ class ExecutionScope:
             ids.get("session_id"),
             ids.get("user_id"),
         )
+        execution.arguments = self.arguments
+        if spec.on_event is not None:
+            execution.listeners += (spec.on_event,)
+        if listeners.injectable:
+            passed = self.arguments.find(listeners.NAME)
+            execution.listeners += listeners.injected(passed, self.arguments.owner)
+        if execution.state.tick is None:
+            execution.state.tick = self._tick
         if again is not None:
             execution.repeats, execution.attempt = again[0].ended, again[1]
             execution.earlier = execution.retry_count = again[0].ended.earlier + 1
@@ -322,7 +355,7 @@ class ExecutionScope:
             "error_message": failure.error_message,
             "error_code": note("error_code") or failure.error_code,
             "error_category": failure.error_category,
-            "stage": stage,
+            "stage": stage or self.kind,
             "propagated": first != ours,
             "origin_execution_id": first if first != ours else None,
         }
@@ -330,6 +363,21 @@ class ExecutionScope:
             fields["stack_trace"] = error_details.stack_trace(error)
             fields["timeout_seconds"] = note("timeout_seconds") or failure.timeout_seconds
         return fields
+
+    def judge(self, result: object) -> None:
+        """Fill in confidence, decision type, reasoning and outcome that were not set.
+
+        They are those of the result, else of the last decision.
+        """
+        notes, decision = self.execution.notes, self.execution.state.decision
+        found = notes.get("result")
+        if found is None:
+            found = self.recorder.results.read(result)
+        for field, value in found.items():
+            notes.setdefault(field, value)
+        if decision is not None:
+            for field, value in decision.items():
+                notes.setdefault(field, value)
 
     def since_begin_ms(self, tick: int) -> int:
         """Return the milliseconds from the start to a performance counter value."""
@@ -362,6 +410,8 @@ class ExecutionScope:
         seconds: float,
     ) -> None:
         execution = self.execution
+        # A task that outlives the call must not keep them alive.
+        execution.arguments = None
         try:
             if event is not None:
                 event["span_name"] = self.spec.view(self.recorder.spans.privacy).span_name

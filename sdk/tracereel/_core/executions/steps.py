@@ -37,9 +37,14 @@ class StepScope(CallScope):
         if self.stream is not None:
             event["output_items"] = self.stream.items
             event["output_summary"] = self.stream.summary() if self.captures else None
-        elif event["status"] == semconv.SUCCESS and self.captures:
-            output = self.execution.notes.get("output")
-            event["output_summary"] = output[1] if output is not None else values.summary(result)
+        elif event["status"] == semconv.SUCCESS:
+            notes = self.execution.notes
+            if event["confidence"] is None:
+                found = notes.get("result") or self.recorder.results.read(result)
+                event["confidence"] = found.get("confidence")
+            if self.captures:
+                output = notes.get("output")
+                event["output_summary"] = output[1] if output else values.summary(result)
 
 
 class RetrievalScope(CallScope):
