@@ -8,6 +8,7 @@ pipelines also read them from arguments of those names, and from the attributes 
 has them, such as a context object.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -193,4 +194,5 @@ def _traced(
         raise TypeError(f"{called} has no option {', '.join(unknown)}; it takes {takes}")
     name = values.text(name, values.SHORT_LIMIT)
     made = spec(name, ids=given(ids), inputs=inputs, **options)
+    made.module = sys._getframe(2).f_globals.get("__name__")  # noqa: SLF001 - of `with` blocks
     return Traced(made, tag=name if spec is AgentSpec else None)

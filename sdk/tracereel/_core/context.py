@@ -46,6 +46,7 @@ class Execution:
         "fallback_used",
         "kind",
         "max_retries_reached",
+        "module",
         "name",
         "notes",
         "otel_trace_id",
@@ -99,6 +100,8 @@ class Execution:
         self.ended = False
         self.repeats: Ended | None = None
         self.slot: attempt_context.Slot | None = None
+        self.module: str | None = None if parent is None else parent.module
+        """Module of the traced code, after which log lines are named."""
         if parent is None:
             self.state = ExecutionState(execution_id)
             self.request_id = request_id or trace.request_id

@@ -91,7 +91,7 @@ class Recorder:
                 store=lambda event, trace, closes: self._store([event], trace, closes),
                 drop=self.drop,
             )
-        self.logs = Logs(logger)
+        self.logs = Logs(logger, config.event_logs)
         self.clock = HybridClock(config.max_clock_drift)
         self.mark = f"{random_id(64):016x}"
         """Suffix of event ids that is unique to this recorder."""
@@ -145,10 +145,11 @@ class Recorder:
         *,
         closes_run: bool | None,
         seconds: float | None,
+        module: str | None = None,
     ) -> None:
         """Write, count and log redacted events of one moment; the last one may close the run.
 
-        A failure of one of these does not affect the others.
+        `module` is that of the traced code. A failure of one of these does not affect the others.
         """
         self.keep(events, trace, closes_run=closes_run)
         last = events[-1]
@@ -158,7 +159,7 @@ class Recorder:
             except Exception as error:  # noqa: BLE001
                 guard.report("metrics", error)
             try:
-                self.logs.write(event)
+                self.logs.write(event, module)
             except Exception as error:  # noqa: BLE001
                 guard.report("logs", error)
 
@@ -299,6 +300,7 @@ class Recorder:
         # Keep the parent's recorder, so that garbage collection does not close shared sockets.
         child._forked_from = self
         child.clock = self.clock.copy()
+        child.logs.prints = self.logs.prints
         return child
 
 
@@ -322,9 +324,12 @@ def active() -> Recorder | None:
 def _from_environment() -> Recorder | None:
     """Configure from the environment; on invalid settings log an error and turn recording off."""
     with _lock:
-        if isinstance(_active, str):
+        is_first = isinstance(_active, str)
+        if is_first:
             try:
                 configure()
+                if isinstance(_active, Recorder):
+                    _active.logs.prints = False
             except ConfigurationError as error:
                 guard.log.error("tracereel: recording is off: %s", error)
                 _set_active(None)
@@ -350,6 +355,7 @@ def configure(
     exit_timeout: float | None = None,
     max_spool_bytes: int | None = None,
     capture_content: bool | None = None,
+    event_logs: str | None = None,
     compression: str | None = None,
     redaction: Redaction | bool | None = None,
     sample_rate: float | None = None,
@@ -374,7 +380,7 @@ def configure(
     Args:
         registry: Prometheus registry for the metrics; default is the global one.
         tracer_provider: provider for spans; default is the global one, if any.
-        logger: structlog logger for event log lines; default is structlog's configured one.
+        logger: structlog logger for event log lines; default is the program's logging.
         failure_rules: failure rules in order of precedence, after those of `add_failure_rule`.
 
     Raises:
@@ -390,6 +396,7 @@ def configure(
         recorder = Recorder(
             config, registry=registry, tracer_provider=tracer_provider, logger=logger
         )
+        recorder.logs.prints = True
     with _lock:
         before = _set_active(recorder)
         failures.use_rules(rules)

@@ -4,6 +4,7 @@ A wrapped call returns, yields, raises and is cancelled exactly like the origina
 generator is current only while its code runs: nothing stays attached across a `yield`.
 """
 
+import copy
 import functools
 import inspect
 import sys
@@ -52,7 +53,9 @@ class Traced(Generic[S]):
         return cast("Callable[P, R]", self._wrap(function))
 
     def _wrap(self, function: Function) -> Function:
-        wrapped = wrap(function, self._spec)
+        spec = copy.copy(self._spec)
+        spec.module = getattr(getattr(function, "func", function), "__module__", spec.module)
+        wrapped = wrap(function, spec)
         wrapped.__dict__[TRACED] = True
         if self._tag is not None:
             wrapped.__dict__["__tracereel_agent__"] = self._tag

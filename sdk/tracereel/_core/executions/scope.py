@@ -56,7 +56,7 @@ class Spec:
     """Event field of the name."""
     scope: ClassVar["type[ExecutionScope]"]
 
-    __slots__ = ("_view", "about", "effect", "ids", "inputs", "name")
+    __slots__ = ("_view", "about", "effect", "ids", "inputs", "module", "name")
 
     def __init__(
         self, name: str, *, ids: Ids, inputs: Any = None, effect: str | None = None, **options: Any
@@ -70,6 +70,8 @@ class Spec:
         for option, value in options.items():
             check: Callable[[Any], Any] = _CHECKS.get(option, values.label)
             self.about[_FIELDS.get(option, option)] = check(value)
+        self.module: str | None = None
+        """Module of the traced code, after which its log lines are named."""
         self._view: SpanView | None = None
 
     def view(self, privacy: Privacy) -> SpanView:
@@ -207,6 +209,8 @@ class ExecutionScope:
             ids.get("session_id"),
             ids.get("user_id"),
         )
+        if spec.module is not None:
+            execution.module = spec.module
         if again is not None:
             execution.repeats, execution.attempt = again[0].ended, again[1]
             execution.earlier = execution.retry_count = again[0].ended.earlier + 1
