@@ -67,8 +67,9 @@ def _attributes() -> str:
         first = {field: names[place] for field, names in known.items() if len(names) > place}
         usual = f"transform(f.1, {_list(first)}, {_list(first.values())}, '')"
         return (
-            f"arrayMap(f -> (if(event_type = '{semconv.LLM_CALLED}' AND f.1 = 'llm_model',"
-            f" '{answered['llm_model'][place]}', {usual}), f.2), fields)"
+            f"arrayMap(f -> (multiIf(event_type = '{semconv.LLM_CALLED}' AND f.1 = 'llm_model',"
+            f" '{answered['llm_model'][place]}', f.1 = '{semconv.PIPELINE_FIELD}'"
+            f" AND event_type != '{semconv.PIPELINE_COMPLETED}', '', {usual}), f.2), fields)"
         )
 
     return (
