@@ -106,7 +106,7 @@ def _switches() -> int:
 def measured(url: str, rate: str, seconds: float, folder: str) -> dict[str, float]:
     """Run one program and return its row."""
     words = [sys.executable, __file__, "--program", url, "--rates", rate, "--seconds", str(seconds)]
-    env = {**os.environ, "TRACEREEL_SPOOL_DIR": folder}
+    env = {**os.environ, "TRACEREEL_SPOOL_DIR": folder, "TRACEREEL_EVENT_LOGS": "off"}
     found = json.loads(subprocess.run(words, check=True, capture_output=True, env=env).stdout)
     delays, events = sorted(found["delays"]), found["events"]
     assert len(delays) == events, f"{len(delays)} of {events} events were acknowledged"

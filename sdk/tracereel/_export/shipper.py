@@ -38,7 +38,7 @@ the 100 ms in which events are to be acknowledged.
 """
 HURRY_BYTES: Final = 2 * 1024 * 1024
 """Waiting bytes that end the linger early."""
-BUSY_BYTES_PER_SECOND: Final = 5 * 1024 * 1024
+BUSY_BYTES_PER_SECOND: Final = 3 * 1024 * 1024
 """Rate of events above which requests are `BUSY_LINGER` apart.
 
 Each request makes this thread request the interpreter lock about twenty times, which slows down
