@@ -13,7 +13,7 @@ from tracereel._telemetry.event_log import Logs
 
 MODULE = "apps.appointments.agents.parsing_agent"
 AGENTS = """
-from tracereel import current_execution, record_decision, traced_agent
+from tracereel import current_execution, record_decision, retry, traced_agent
 
 
 @traced_agent("parsing_agent")
@@ -26,6 +26,12 @@ def parse(prompt):
 def block():
     with traced_agent("block_agent"):
         pass
+
+
+@retry(attempts=2, sleep=lambda _seconds: None)
+@traced_agent("flaky_agent")
+def flaky():
+    raise TimeoutError
 """
 PROGRAM = f"""
 import sys
@@ -70,6 +76,19 @@ def test_configure_prints_json_lines_where_the_program_has_no_logging(program: P
     ]
     assert (failed["event"], failed["level"]) == ("agent_execution_failed", "error")
     assert {line["logger"] for line in (started, decided, completed, failed, block)} == {MODULE}
+
+
+def test_lines_of_retries_have_the_logger_of_the_function(program: Program) -> None:
+    code = """
+tracereel.configure(exit_timeout=0)
+try:
+    agents.flaky()
+except TimeoutError:
+    pass
+"""
+    found, _ = program(code)
+    assert "agent_retry_attempted" in [line["event"] for line in found]
+    assert {line["logger"] for line in found} == {MODULE}
 
 
 def test_without_configure_only_failures_are_printed(program: Program) -> None:
