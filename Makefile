@@ -1,10 +1,13 @@
 # Everything starts here; each target is one visible command. `make` alone lists them.
 PYTHON ?= python3
 PORT ?= 4318
+# The port before HTTP's, as 4317 is to 4318, so that two collectors do not need the same one.
+GRPC_PORT ?= $(or $(TRACEREEL_GRPC_PORT),$(if $(filter 0,$(PORT)),off,$(shell expr $(PORT) - 1)))
 DATA ?= .tracereel
 MINUTES ?= 5
 TYPESCRIPT := 7.0.2
 BIN := .venv/bin
+IS_SUPPORTED := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
 .DEFAULT_GOAL := help
 .PHONY: help run check test test-pythons fast fmt docs dashboards dashboards-preview secrets lock bench chaos replay-corpus clean
@@ -13,7 +16,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 run: .venv/.collector ## start a collector with a demo pipeline emitting into it
-	@$(BIN)/tracereel serve --demo --port $(PORT) --data-dir $(DATA)
+	@$(BIN)/tracereel serve --demo --port $(PORT) --grpc-port $(GRPC_PORT) --data-dir $(DATA)
 
 check: .venv/.dev ## format, lint, types, import layers, house rules, generated docs, JavaScript types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
@@ -55,7 +58,7 @@ dashboards-preview: .venv/.dev ## draw what every panel shows, without Grafana (
 	$(BIN)/python -m tests.dashboards.preview
 
 bench: .venv/.dev ## print throughput and latency tables
-	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/query.py && $(BIN)/python bench/replay.py && $(BIN)/python bench/import_time.py
+	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/query.py && $(BIN)/python bench/replay.py && $(BIN)/python bench/import_time.py && $(BIN)/python bench/latency.py
 
 chaos: .venv/.dev ## the long forms of the fault tests (MINUTES=5 SEED=… ONLY=storm,power), then count
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
@@ -67,10 +70,12 @@ clean: ## remove the environment and the demo's data
 	rm -rf .venv .venvs .tracereel build dist
 
 .venv/bin/python:
+	@$(PYTHON) $(IS_SUPPORTED) || { echo "tracereel needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Name another: make PYTHON=python3.12 …"; exit 1; }
 	@echo "Making .venv with $$($(PYTHON) --version) …"
 	@$(PYTHON) -m venv .venv || { echo "On Debian: apt-get install python3-venv"; rm -rf .venv; exit 1; }
 
 .venv/.collector: pyproject.toml | .venv/bin/python
+	@$(BIN)/python $(IS_SUPPORTED) || { echo "Removing .venv: it has $$($(BIN)/python --version), tracereel needs 3.11 or newer. Run make again."; rm -rf .venv; exit 1; }
 	@echo "Installing tracereel and its collector (the column store is about 600 MB unpacked) …"
 	$(BIN)/python -m pip install --upgrade --disable-pip-version-check "pip>=25.1"
 	$(BIN)/python -m pip install --disable-pip-version-check -e ".[collector]"

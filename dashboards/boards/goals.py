@@ -1,6 +1,6 @@
 """The four goals of the service, each with its definition, its value and its threshold."""
 
-from dashboards.panels import Board, Panel, Steps, falling, lines, note, prom, rising, stat
+from dashboards.panels import BAD, GOOD, Board, Panel, Steps, lines, note, prom, rising, stat
 
 OPEN_ALERTS = 'count(ALERTS{alertstate="firing"}) or vector(0)'
 
@@ -55,17 +55,29 @@ BOARD = Board(
         ),
         (
             "Completion: more than 95 % of runs",
-            _goal(
-                "trace_completion_rate",
-                promise="> 95 %.",
-                text="Runs whose last event the collector has, of those begun, over an hour."
-                " A run that fails is complete when its failure is recorded;"
-                " one whose process died, or that is still going, is not.",
-                unit="percentunit",
-                steps=falling(0.95, 0.99),
-                noValue="no runs",
-                max=1,
-            ),
+            [
+                *_goal(
+                    "trace_completion_rate",
+                    promise="> 95 %.",
+                    text="Runs that were completed successfully and whose last event the collector has,"
+                    " of those begun, over an hour. One that failed, was cancelled, whose process died,"
+                    " or that is still going, is not.",
+                    unit="percentunit",
+                    steps=((None, BAD), (0.95, GOOD)),
+                    noValue="no runs",
+                    max=1,
+                ),
+                *_goal(
+                    "trace_closed_rate",
+                    promise="Beside it, > 95 %.",
+                    text="Runs whose last event the collector has, of those begun, over an hour."
+                    " A run that fails is closed when its failure is recorded.",
+                    unit="percentunit",
+                    steps=((None, BAD), (0.95, GOOD)),
+                    noValue="no runs",
+                    max=1,
+                ),
+            ],
         ),
         (
             "Latency: 95 % of events within 100 ms",
@@ -75,7 +87,7 @@ BOARD = Board(
                 text="From the moment an event happens to the moment the collector has it on disk and"
                 " says so, for 95 of 100 events, over five minutes. Agents never wait for it.",
                 unit="s",
-                steps=rising(0.05, 0.1),
+                steps=((None, GOOD), (0.1, BAD)),
                 noValue="no events",
                 decimals=None,
             ),

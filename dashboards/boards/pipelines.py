@@ -1,6 +1,8 @@
 """How pipelines end, how long they take, and where the time goes."""
 
 from dashboards.panels import (
+    BAD,
+    GOOD,
     Board,
     bars,
     coloured,
@@ -46,11 +48,11 @@ BOARD = Board(
                     defaults={"noValue": "idle", "decimals": 1},
                 ),
                 stat(
-                    "Runs complete",
-                    "Runs of the last hour whose end the collector has; the goal is 95 %.",
+                    "Runs completed",
+                    "Runs of the last hour that were completed successfully; the goal is 95 %.",
                     prom("trace_completion_rate"),
                     unit="percentunit",
-                    steps=falling(0.95, 0.99),
+                    steps=((None, BAD), (0.95, GOOD)),
                     width=6,
                     defaults={"noValue": "no runs", "decimals": 1},
                 ),

@@ -18,6 +18,7 @@ MIB: Final = 1024 * 1024
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 COMPRESSIONS: Final = ("auto", "gzip", "none")
+EVENT_LOGS: Final = ("auto", "off", "lifecycle", "content")
 RECORDS: Final = ("off", "errors", "sampled", "all")
 
 NO_SPOOL: Final = Path(os.devnull, "no-home-directory")
@@ -178,6 +179,13 @@ class Config:
         True,
         _flag,
         "Off: no summaries, prompts, decision data or inputs of failed calls are recorded.",
+    )
+    event_logs: str = _row(
+        "auto",
+        _one_of(EVENT_LOGS),
+        "Log lines of events: `off`; `lifecycle`, without prompts; `content`, with them; or `auto`:"
+        " `lifecycle` to the program's own logging, and if it has none, `content` as JSON to"
+        " standard error after a call of `configure`, else failures only.",
     )
     compression: str = _row(
         "auto",

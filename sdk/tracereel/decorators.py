@@ -8,6 +8,7 @@ pipelines also read them from arguments of those names, and from the attributes 
 has them, such as a context object, whose properties of these names are read too.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -217,4 +218,5 @@ def _traced(
         check_listener(on_event)
     name = values.text(name, values.SHORT_LIMIT)
     made = spec(name, ids=given(ids), inputs=inputs, on_event=on_event, **options)
+    made.module = sys._getframe(2).f_globals.get("__name__")  # noqa: SLF001 - of `with` blocks
     return Traced(made, tag=name if spec is AgentSpec else None)

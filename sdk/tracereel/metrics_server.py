@@ -1,13 +1,18 @@
 """HTTP server for Prometheus metrics, in a daemon thread."""
 
+import errno
+import logging
 from typing import Any, Final, Self
 
 from prometheus_client import CollectorRegistry, start_http_server
 
 from tracereel._runtime import guard
+from tracereel._telemetry.event_log import has_handlers, write_to_stderr
 from tracereel.metrics import exposed_registry
 
 DEFAULT_PORT: Final = 9090
+NEXT_PORTS: Final = range(9464, 9474)
+"""Ports to try if the default one is taken; Prometheus itself listens on 9090."""
 
 
 class MetricsServer:
@@ -41,7 +46,8 @@ def start_metrics_server(
 ) -> MetricsServer | None:
     """Serve `/metrics` in a daemon thread; on failure log a warning and return `None`.
 
-    A port in use is not an error: another worker of the program may already serve it. Scrapers that
+    If 9090 is taken, the first free port from 9464 to 9473 is used and named in a warning. Another
+    port in use is not an error: another worker of the program may already serve it. Scrapers that
     accept OpenMetrics get exemplars with trace ids.
 
     Args:
@@ -49,11 +55,34 @@ def start_metrics_server(
     """
     try:
         served = registry if registry is not None else exposed_registry()
-        server, thread = start_http_server(port, addr=addr, registry=served)
+        found = _listen(port, addr, served)
     except (OSError, OverflowError) as error:
         guard.log.warning("tracereel: no metrics on %s:%s: %s", addr, port, error)
         return None
     except Exception as error:  # noqa: BLE001
         guard.report("metrics_server", error)
         return None
-    return MetricsServer(server, thread)
+    if port not in (0, found.port):
+        _warn(f"tracereel: port {port} is taken; metrics are at http://{addr}:{found.port}/metrics")
+    return found
+
+
+def _listen(port: int, addr: str, registry: CollectorRegistry) -> MetricsServer:
+    """Start the server, on another port if the default one is taken."""
+    others = iter(NEXT_PORTS if port == DEFAULT_PORT else ())
+    while True:
+        try:
+            return MetricsServer(*start_http_server(port, addr=addr, registry=registry))
+        except OSError as error:
+            following = next(others, None)
+            if error.errno != errno.EADDRINUSE or following is None:
+                raise
+            port = following
+
+
+def _warn(message: str) -> None:
+    """Log a warning, or write it to standard error if the program has no logging."""
+    if has_handlers(guard.log):
+        guard.say(logging.WARNING, "%s", message)
+    else:
+        write_to_stderr(message)

@@ -96,6 +96,9 @@ SPAN_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
 }
 """Event field → span attributes: OpenTelemetry's GenAI names, then the contract's."""
 
+PIPELINE_FIELD: Final = "status"
+"""Field whose attribute is on spans of pipelines only; events of calls have it too."""
+
 ANSWERED_BY: Final = "gen_ai.response.model"
 """Model that responded, on model call spans; `gen_ai.request.model` is the requested one."""
 

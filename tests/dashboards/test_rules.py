@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.support.prometheus import FOLDER, tool
+from tracereel.failures import CATEGORIES
 
 RUNBOOK = (FOLDER.parent / "RUNBOOK.md").read_text("utf-8")
 ALERTS = [
@@ -81,3 +82,9 @@ def test_runbook_names_only_existing_alerts():
 def test_every_goal_is_defined_and_watched(goal):
     assert re.search(rf"(?m)^\| `{goal}` \| .+ \| .{{40,}} \|$", RUNBOOK)
     assert any(rule["expr"].startswith(goal) for rule in ALERTS)
+
+
+def test_the_runbook_names_every_error_category_and_no_other():
+    section = RUNBOOK.split("### AgentErrorRateHigh")[1].split("###")[0]
+
+    assert set(re.findall(r"`(\w+)`", section)) == set(CATEGORIES)

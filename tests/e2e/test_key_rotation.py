@@ -138,6 +138,7 @@ def test_a_running_program_adopts_the_spool_of_a_revoked_key(collector, tmp_path
             "TRACEREEL_ENDPOINT": collector.url,
             "TRACEREEL_API_KEY": new,
             "TRACEREEL_SPOOL_DIR": str(spool_dir),
+            "TRACEREEL_EVENT_LOGS": "off",
         },
         capture_output=True,
         text=True,

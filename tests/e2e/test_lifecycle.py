@@ -118,6 +118,35 @@ def test_a_public_address_without_keys_is_refused(tmp_path):
     assert "refusing to listen on 0.0.0.0 without API keys" in done.stderr
 
 
+def refuses_connections(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_a_second_signal_stops_at_once_and_prints_no_traceback(new_collector):
+    collector = new_collector(arguments=("--workers", "1", "--demo")).start()
+    wait_until(lambda: "recording to" in "\n".join(collector.output))
+    family, port = children_of(collector), urlsplit(collector.url).port
+    with socket.create_connection(("127.0.0.1", port)) as slow:
+        # A request that does not end holds up an orderly stop.
+        slow.sendall(b"POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{")
+        # As a terminal does, to every process.
+        for each in (collector.process, *family):
+            each.send_signal(signal.SIGINT)
+        wait_until(lambda: refuses_connections(port))
+        for each in (collector.process, *family):
+            if each is collector.process or each.is_running():
+                each.send_signal(signal.SIGINT)
+        assert collector.process.wait(timeout=60) == 0
+
+    wait_until(lambda: gone(family))
+    wait_until(lambda: collector.output[-1] == "stopped")
+    assert "Traceback" not in "\n".join(collector.output)
+
+
 @pytest.mark.parametrize("moment", ["at once", "while the store starts"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_start_stops_in_order_too(new_collector, number, moment):

@@ -32,6 +32,7 @@ def test_program_spans_are_stored_and_own_spans_are_not_sent_twice(collector, tm
         **os.environ,
         "TRACEREEL_ENDPOINT": collector.url,
         "TRACEREEL_SPOOL_DIR": str(tmp_path),
+        "TRACEREEL_EVENT_LOGS": "off",
     }
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environ, capture_output=True, text=True, check=False

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import logging
 import signal
 import socket
 import threading
@@ -163,6 +164,8 @@ def serve_until_signal(
             if stopping.ident is None:
                 stopping.start()
             else:
+                # Every request that is cut would be logged with a traceback.
+                logging.getLogger("uvicorn.error").disabled = True
                 server.force_exit = server.should_exit = True
 
         previous = {number: signal.signal(number, stop) for number in signals}

@@ -61,6 +61,9 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
         except OSError as error:
             raise StartupError(f"cannot use {settings.data_dir}: {error}") from error
         finally:
+            # The rest is short; a signal here would only end it with a traceback.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
             demonstration.stop()
             for listening in sockets:
                 listening.close()

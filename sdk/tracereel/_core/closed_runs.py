@@ -81,6 +81,7 @@ def remember(execution: Execution, status: str, error: BaseException | None) -> 
         user_id=execution.user_id,
     )
     last.state.indexes = execution.state.indexes
+    last.module = execution.module
     ended = Ended(
         execution.name,
         execution.execution_id,

@@ -52,6 +52,7 @@ class Execution:
         "kind",
         "listeners",
         "max_retries_reached",
+        "module",
         "name",
         "notes",
         "otel_trace_id",
@@ -110,6 +111,8 @@ class Execution:
         self.repeats: Ended | None = None
         self.slot: attempt_context.Slot | None = None
         self.listeners: tuple[Listener, ...] = () if parent is None else parent.listeners
+        self.module: str | None = None if parent is None else parent.module
+        """Module of the traced code, after which log lines are named."""
         if parent is None:
             self.state = ExecutionState(execution_id)
             self.request_id = request_id or trace.request_id

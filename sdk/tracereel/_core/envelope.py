@@ -43,7 +43,9 @@ def record_all(
             strip_content(event)
         guard.report("redaction", error)
     whole = [_whole(event, execution, recorder, now_ns) for event in events]
-    recorder.record_all(whole, trace, closes_run=closes_run, seconds=seconds)
+    recorder.record_all(
+        whole, trace, closes_run=closes_run, seconds=seconds, module=execution.module
+    )
     if execution.listeners:
         for event in whole:
             listeners.tell(execution.listeners, event)

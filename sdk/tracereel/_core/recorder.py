@@ -93,7 +93,7 @@ class Recorder:
                 store=lambda event, trace, closes: self._store([event], trace, closes),
                 drop=self.drop,
             )
-        self.logs = Logs(logger)
+        self.logs = Logs(logger, config.event_logs)
         self.clock = HybridClock(config.max_clock_drift)
         self.mark = f"{random_id(64):016x}"
         """Suffix of event ids that is unique to this recorder."""
@@ -147,10 +147,11 @@ class Recorder:
         *,
         closes_run: bool | None,
         seconds: float | None,
+        module: str | None = None,
     ) -> None:
         """Write, count and log redacted events of one moment; the last one may close the run.
 
-        A failure of one of these does not affect the others.
+        `module` is that of the traced code. A failure of one of these does not affect the others.
         """
         self.keep(events, trace, closes_run=closes_run)
         last = events[-1]
@@ -160,7 +161,7 @@ class Recorder:
             except Exception as error:  # noqa: BLE001
                 guard.report("metrics", error)
             try:
-                self.logs.write(event)
+                self.logs.write(event, module)
             except Exception as error:  # noqa: BLE001
                 guard.report("logs", error)
 
@@ -301,6 +302,7 @@ class Recorder:
         # Keep the parent's recorder, so that garbage collection does not close shared sockets.
         child._forked_from = self
         child.clock = self.clock.copy()
+        child.logs.prints = self.logs.prints
         return child
 
 
@@ -324,9 +326,12 @@ def active() -> Recorder | None:
 def _from_environment() -> Recorder | None:
     """Configure from the environment; on invalid settings log an error and turn recording off."""
     with _lock:
-        if isinstance(_active, str):
+        is_first = isinstance(_active, str)
+        if is_first:
             try:
                 _use(_config.load(), (), wants_provider=False)
+                if isinstance(_active, Recorder):
+                    _active.logs.prints = False
             except ConfigurationError as error:
                 guard.log.error("tracereel: recording is off: %s", error)
                 _set_active(None)
@@ -352,6 +357,7 @@ def configure(
     exit_timeout: float | None = None,
     max_spool_bytes: int | None = None,
     capture_content: bool | None = None,
+    event_logs: str | None = None,
     compression: str | None = None,
     result_fields: Mapping[str, str | Sequence[str]] | None = None,
     redaction: Redaction | bool | None = None,
@@ -378,7 +384,7 @@ def configure(
         registry: Prometheus registry for the metrics; default is the global one.
         tracer_provider: provider for spans; default is the global one. If the program has none, it
             is given one, except with `set_tracer_provider=False`.
-        logger: structlog logger for event log lines; default is structlog's configured one.
+        logger: structlog logger for event log lines; default is the program's logging.
         failure_rules: failure rules in order of precedence, after those of `add_failure_rule`.
 
     Raises:
@@ -409,6 +415,7 @@ def _use(
         if wants_provider if chosen is None else chosen:
             import_module(_SPAN_EXPORTER).set_global_provider(config.service)
         recorder = Recorder(config, **wiring)
+        recorder.logs.prints = True
     with _lock:
         before = _set_active(recorder)
         failures.use_rules(rules)

@@ -23,6 +23,7 @@ def ship_leftovers(
     *,
     timeout: float = 30.0,
     progress: Callable[[FlushResult], None] | None = None,
+    on_trouble: Callable[[DeliveryUnavailableError], None] = lambda _trouble: None,
     sender: Sender | None = None,
     patient: bool = True,
     source: Path | None = None,
@@ -33,6 +34,7 @@ def ship_leftovers(
 
     Args:
         progress: called after each response with the totals so far.
+        on_trouble: called when the collector does not take events; a refused key ends delivery.
         patient: retry if the connection is refused. If false, orphaned spools are skipped too.
         source: deliver this spool directory instead, whatever key it was recorded with.
     """
@@ -75,7 +77,8 @@ def ship_leftovers(
                     guard.say(logging.WARNING, "tracereel: cannot read a spool: %s", error)
                     break
                 except DeliveryUnavailableError as trouble:
-                    if trouble.no_connection and not patient:
+                    on_trouble(trouble)
+                    if trouble.refused_key or (trouble.no_connection and not patient):
                         deadline = 0.0
                         break
                     failures += 1

@@ -24,6 +24,7 @@ COMPRESS_ABOVE: Final = 1024
 
 _TOO_LARGE: Final = 413
 _BAD_DATA: Final = (400, 422)
+_REFUSED_KEY: Final = (401, 403)
 _NOT_A_REFUSAL: Final = (401, 403, 408, 429)
 """Statuses below 500 that may change later."""
 
@@ -60,12 +61,14 @@ class DeliveryUnavailableError(Exception):
         retry_after: float | None = None,
         no_connection: bool = False,
         no_answer: bool = False,
+        refused_key: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.retry_after = retry_after
         self.no_connection = no_connection
         self.no_answer = no_answer
+        self.refused_key = refused_key
 
 
 class Sender:
@@ -164,7 +167,9 @@ def _judge(response: HttpResponse) -> EventsAccepted | EventsRefused:
         message += f": {str(error.get('message'))[:200]}"
     elif status == 200:
         message += " with an answer that is not a collector's"
-    raise DeliveryUnavailableError(message, retry_after=response.retry_after)
+    raise DeliveryUnavailableError(
+        message, retry_after=response.retry_after, refused_key=status in _REFUSED_KEY
+    )
 
 
 def _decode(answer: bytes) -> dict[str, Any]:

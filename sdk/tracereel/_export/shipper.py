@@ -23,24 +23,28 @@ from tracereel._export.memory_segments import warn_of_memory
 from tracereel._export.orphaned_spools import OrphanedSpools
 from tracereel._export.sender import DeliveryUnavailableError, EventsAccepted, Sender
 from tracereel._export.spool import Spool
-from tracereel._export.spool_reader import SpoolReader, dead_emitters, trim_rejected
+from tracereel._export.spool_reader import SpoolBatch, SpoolReader, dead_emitters, trim_rejected
 from tracereel._runtime import gevent_compat, guard, process_exit
 from tracereel._runtime.compat import uninstrumented_context
 from tracereel._runtime.wakeup import Wakeup
 from tracereel.config import Config
 from tracereel.heartbeats import State
 
-LINGER: Final = 0.1
-"""Seconds to wait for more events after waking up or sending a batch."""
+LINGER: Final = 0.05
+"""Seconds between the starts of two requests.
+
+An event after a pause is sent at once; those that follow it soon share the next request. Half of
+the 100 ms in which events are to be acknowledged.
+"""
 HURRY_BYTES: Final = 2 * 1024 * 1024
 """Waiting bytes that end the linger early."""
-MUCH_BYTES: Final = 512 * 1024
-"""Size of a batch after which the linger is `LONGER` times as long.
+BUSY_BYTES_PER_SECOND: Final = 3 * 1024 * 1024
+"""Rate of events above which requests are `BUSY_LINGER` apart.
 
 Each request makes this thread request the interpreter lock about twenty times, which slows down
 recording threads.
 """
-LONGER: Final = 2.5
+BUSY_LINGER: Final = 0.25
 SCAN_INTERVAL: Final = 5.0
 """Seconds between scans for spools of dead processes."""
 MAX_ADOPTED: Final = 16
@@ -139,7 +143,8 @@ class Shipper:
         self._data = Wakeup()
         self._kick = Wakeup()
         self._lingering = False
-        self._last_bytes = 0
+        self._requested_at = -inf
+        self._is_busy = False
         self._waited_for = 0
         self._progress = gevent_compat.condition()
         self._rescan = Wakeup()
@@ -303,10 +308,10 @@ class Shipper:
                     self._beat("alive")
                 shipped = self._ship_next()
                 failures = 0
-                if not shipped:
+                if not shipped or self._is_empty():
                     self._idle(next_scan)
                 elif self._waiting_bytes() < HURRY_BYTES:
-                    self._gather()
+                    self._linger_between_requests()
             except DeliveryUnavailableError as trouble:
                 self._answers = not trouble.no_answer
                 failures = self._rest(failures + 1, trouble)
@@ -334,20 +339,32 @@ class Shipper:
             self._heartbeats.beat(account, state, timeout=timeout)
 
     def _idle(self, next_scan: float) -> None:
-        """Sleep until an event, a scan or a heartbeat is due, then gather a batch."""
+        """Sleep until an event, a scan or a heartbeat is due."""
         until = min(next_scan, self._next_beat())
         if self._data.wait(max(until - time.monotonic(), 0.0)):
-            self._gather()
+            self._linger_between_requests()
             # Clear before reading: an event that arrives now wakes up the thread again.
             self._data.clear()
 
-    def _gather(self) -> None:
-        """Wait for more events to save requests, unless a flush is waiting."""
-        if self._waited_for == 0:
+    def _is_empty(self) -> bool:
+        """Return whether nothing is left to read, without looking at the disk."""
+        return self._spool.recorded == self.settled and not self._adopted
+
+    def _linger_between_requests(self) -> None:
+        """Let events gather until the next request is due, unless a flush is waiting."""
+        linger = BUSY_LINGER if self._is_busy else self._linger
+        left = self._requested_at + linger - time.monotonic()
+        if left > 0.0 and self._waited_for == 0:
             self._lingering = True
-            self._kick.wait(self._linger * (LONGER if self._last_bytes >= MUCH_BYTES else 1.0))
+            self._kick.wait(left)
             self._lingering = False
         self._kick.clear()
+
+    def _begin_request(self, batch: SpoolBatch) -> None:
+        """Remember when a request begins, and whether events come fast."""
+        before, self._requested_at = self._requested_at, time.monotonic()
+        size, seconds = sum(map(len, batch.lines)), self._requested_at - before
+        self._is_busy = size >= BUSY_BYTES_PER_SECOND * max(seconds, self._linger)
 
     def _rest(self, failures: int, trouble: DeliveryUnavailableError) -> int:
         """Wait before the next attempt and return the failure count to continue with.
@@ -427,6 +444,7 @@ class Shipper:
         batch = outbox.read()
         if batch is None:
             return False
+        self._begin_request(batch)
         for settled in settle(self._sender, batch.lines):
             for line, reason in settled.refused:
                 outbox.set_aside(line, reason)
@@ -443,8 +461,7 @@ class Shipper:
                 if is_own:
                     self._rejected += rejected
                     self.settled += len(settled.lines)
-                    self._last_bytes = sum(map(len, settled.lines))
-                    self._settled_bytes += self._last_bytes
+                    self._settled_bytes += sum(map(len, settled.lines))
                 self._progress.notify_all()
         return True
 

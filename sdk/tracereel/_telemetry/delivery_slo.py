@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+import msgspec
 from prometheus_client import Histogram
+
+from tracereel import semconv
 
 SAMPLES: Final = 16
 """Lines per batch whose delay is measured."""
@@ -19,6 +22,8 @@ _CLOCK_DIGITS: Final = 16
 _CLOSES: Final = b'"trace_event_count":'
 _TAIL: Final = 48
 """Bytes at the end of a line that are searched for the closing count."""
+_FAILURES: Final = (semconv.EXECUTION_FAILED, semconv.EXECUTION_CANCELLED)
+_FAILED: Final = (semconv.FAILED, semconv.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,24 @@ class Answered:
     delays: tuple[tuple[float, int], ...]
     """Pairs of seconds from event to response, and number of events represented."""
     runs_closed: int
+    runs_succeeded: int
+    """Closed runs whose last event is no failure or cancellation."""
+
+
+class _Ending(msgspec.Struct):
+    """Fields of a run's last event that tell how it ended."""
+
+    event_type: str = ""
+    status: str | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the run came to its end, be it with agents that failed inside."""
+        return self.event_type not in _FAILURES and self.status not in _FAILED
+
+
+_read_ending: Final = msgspec.json.Decoder(_Ending).decode
+_UNREADABLE: Final = _Ending(semconv.EXECUTION_FAILED)
 
 
 def look_at(lines: Sequence[bytes], *, now_ns: int | None = None) -> Answered:
@@ -42,8 +65,16 @@ def look_at(lines: Sequence[bytes], *, now_ns: int | None = None) -> Answered:
         if moment is not None:
             # A hybrid logical clock may be slightly ahead.
             delays.append((max(0, now - moment) / 1e9, following - first))
-    closed = sum([line.find(_CLOSES, -_TAIL) >= 0 for line in lines])
-    return Answered(tuple(delays), closed)
+    endings = [_ending(line) for line in lines if line.find(_CLOSES, -_TAIL) >= 0]
+    succeeded = sum([ending.succeeded for ending in endings])
+    return Answered(tuple(delays), len(endings), succeeded)
+
+
+def _ending(line: bytes) -> _Ending:
+    try:
+        return _read_ending(line)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return _UNREADABLE
 
 
 def _moment(line: bytes) -> int | None:

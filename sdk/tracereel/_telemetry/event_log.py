@@ -1,7 +1,11 @@
 """One log line per event, with the keys of the contract.
 
-Lines go to the logger given to `configure`, else to structlog if the program has configured it, else
-as JSON to the standard logger `tracereel.events`. Without a handler or `configure_logs` nothing is printed.
+Lines go to the logger given to `configure`, else where `configure_logs` says, else to the program's
+own logging: structlog if it is configured, standard logging if it has handlers. The logger is named
+after the module of the traced code. A program without logging gets JSON on standard error: all
+lines if it has called `configure`, else failures.
+
+Prompts are in lines for the program's own logging only if the setting `event_logs` is `content`.
 """
 
 import logging
@@ -9,6 +13,7 @@ import sys
 from _thread import get_ident
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,9 +26,16 @@ from tracereel._telemetry.log_file import EventFile
 from tracereel.errors import ConfigurationError
 
 LOGGER_NAME: Final = "tracereel.events"
+"""Logger of events that belong to no traced function."""
+
+AUTO: Final = "auto"
+OFF: Final = "off"
+CONTENT: Final = "content"
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "error": logging.ERROR}
 _WHO: Final = ("agent_name", "trace_id")
+_PROMPTS: Final = frozenset({"input_summary"})
+"""Fields with content of the program."""
 
 Line = tuple[str, str, tuple[str, ...]]
 """Line name, level and fields."""
@@ -37,11 +49,17 @@ LINES: Final[dict[str, Line]] = {
     ),
     **semconv.LOG_LINES,
 }
+_WITHOUT_PROMPTS: Final[dict[str, Line]] = {
+    kind: (name, level, tuple(key for key in keys if key not in _PROMPTS))
+    for kind, (name, level, keys) in LINES.items()
+}
 
 
 Say = Callable[..., Any]
 MAX_LATE: Final = 1_000
 """Lines of signal handlers that may wait for the interrupted line."""
+MAX_LOGGERS: Final = 1_000
+"""Modules with a logger of their own; generated modules may have any number of names."""
 
 
 class EventLogger(Protocol):
@@ -57,32 +75,53 @@ class EventLogger(Protocol):
 class Logs:
     """Writes events as log lines."""
 
-    def __init__(self, logger: EventLogger | None) -> None:
+    def __init__(self, logger: EventLogger | None, mode: str = AUTO) -> None:
         self._given = logger
-        self._structlog: EventLogger = structlog.get_logger(LOGGER_NAME)
-        self._standard = logging.getLogger(LOGGER_NAME)
+        self._mode = mode
+        self.prints = False
+        """Whether `configure` was called, so that a program without logging gets all lines."""
+        self._loggers: dict[str, tuple[EventLogger, logging.Logger]] = {}
         self._saying: set[int] = set()
         self._late: deque[tuple[Say, str, dict[str, Any]]] = deque(maxlen=MAX_LATE)
 
-    def write(self, event: Mapping[str, Any]) -> None:
+    def write(self, event: Mapping[str, Any], module: str | None = None) -> None:
         """Log an event, failures at error level; build no line without a listener."""
+        if self._mode == OFF:
+            return
+        structured, standard = self._named(module)
+        logger = self._given
+        if logger is None and not _asked_for and structlog.is_configured():
+            logger = structured
+        ours = logger is None and (bool(_asked_for) or not has_handlers(standard))
+        with_prompts = self._mode == CONTENT or (self._mode == AUTO and ours)
         kind, get = event["event_type"], event.get
-        line = LINES.get(kind)
+        line = (LINES if with_prompts else _WITHOUT_PROMPTS).get(kind)
         name, level, keys = line if line is not None else (kind.replace(".", "_"), "info", _WHO)
         if get("status") == semconv.FAILED:
             level = "error"
-        logger = self._given
-        if logger is None and not _asked_for and structlog.is_configured():
-            logger = self._structlog
+        number = _LEVELS[level]
         if logger is not None:
             self._say(getattr(logger, level, logger.info), name, {key: get(key) for key in keys})
-        elif self._standard.isEnabledFor(number := _LEVELS[level]):
-            standard = self._standard
-            if _files and standard.handlers == _asked_for and not standard.filters:
-                for file in _files:
-                    file.write_later(_line, (name, level, keys, event), at_once=level == "error")
-            else:
-                self._write_standard(number, _line(name, level, keys, event).decode())
+            return
+        given = (name, level, keys, event, standard.name)
+        if _asked_for:
+            _write_asked(number, standard.name, given)
+        elif not ours:
+            if standard.isEnabledFor(number):
+                standard.handle(_record(standard.name, number, _line(*given)))
+        elif number >= (logging.INFO if self.prints or self._mode != AUTO else logging.ERROR):
+            self._say(write_to_stderr, _line(*given).decode(), {})
+
+    def _named(self, module: str | None) -> tuple[EventLogger, logging.Logger]:
+        """Return structlog's and the standard logger of a module."""
+        name = module or LOGGER_NAME
+        found = self._loggers.get(name)
+        if found is None:
+            if len(self._loggers) >= MAX_LOGGERS:
+                name = LOGGER_NAME
+            found = structlog.get_logger(name), logging.getLogger(name)
+            self._loggers[name] = found
+        return found
 
     def _say(self, say: Say, name: str, fields: dict[str, Any]) -> None:
         """Log one line at a time per thread.
@@ -103,14 +142,44 @@ class Logs:
         finally:
             self._saying.discard(me)
 
-    def _write_standard(self, number: int, text: str) -> None:
-        standard = self._standard
-        # Not `Logger.log`: it would walk the stack for a caller that is always this line.
-        record = standard.makeRecord(LOGGER_NAME, number, __file__, 0, text, (), None, "write")
-        standard.handle(record)
+
+def has_handlers(logger: logging.Logger) -> bool:
+    """Return whether records of a logger are shown; libraries add handlers that do nothing."""
+    here: logging.Logger | None = logger
+    while here is not None:
+        for handler in here.handlers:
+            if not isinstance(handler, logging.NullHandler):
+                return True
+        here = here.parent if here.propagate else None
+    return False
 
 
-def _line(name: str, level: str, keys: tuple[str, ...], event: Mapping[str, Any]) -> bytes:
+def write_to_stderr(line: str) -> None:
+    """Write a line to standard error, if there is one and it is open."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+
+
+def _record(name: str, number: int, line: bytes) -> logging.LogRecord:
+    # Not `Logger.log`: it would walk the stack for a caller that is always this module.
+    return logging.LogRecord(name, number, __file__, 0, line.decode(), (), None, "write")
+
+
+def _write_asked(number: int, name: str, given: tuple[Any, ...]) -> None:
+    if number < _asked_level[0]:
+        return
+    for handler in _asked_for:
+        if isinstance(handler, EventFile):
+            handler.write_later(_line, given, at_once=number >= logging.ERROR)
+        else:
+            handler.handle(_record(name, number, _line(*given)))
+
+
+def _line(
+    name: str, level: str, keys: tuple[str, ...], event: Mapping[str, Any], logger: str
+) -> bytes:
     get = event.get
     shown: dict[str, Any] = {
         "event": name,
@@ -118,15 +187,14 @@ def _line(name: str, level: str, keys: tuple[str, ...], event: Mapping[str, Any]
         # The time of the event, not of the log line.
         "timestamp": get("timestamp"),
         "level": level,
-        "logger": LOGGER_NAME,
+        "logger": logger,
     }
     return values.encode(shown)
 
 
 _asked_for: list[logging.Handler] = []
 """Handlers set by `configure_logs`."""
-_files: list[EventFile] = []
-"""The same handlers if all are files: lines are then written without a LogRecord."""
+_asked_level: list[int] = [logging.INFO]
 
 
 def configure_logs(
@@ -139,8 +207,8 @@ def configure_logs(
 ) -> bool:
     """Write event lines as JSON to a file, to standard error, or both.
 
-    A later call replaces an earlier one; without `path` and `console` it turns the lines off. It takes
-    precedence over structlog's configuration, but not over a logger given to `configure`.
+    A later call replaces an earlier one; without `path` and `console` lines go to the program's logging
+    again. It takes precedence over that, but not over a logger given to `configure`.
 
     Args:
         path: log file; its directory is created. `{pid}` is replaced by the process id.
@@ -165,15 +233,8 @@ def configure_logs(
         except OSError as error:
             guard.log.warning("tracereel: no event log in %s: %s", path, error)
             return False
-    logger = logging.getLogger(LOGGER_NAME)
-    for old in _asked_for:
-        logger.removeHandler(old)
-        old.close()
-    for new in handlers:
-        logger.addHandler(new)
-    _asked_for[:] = handlers
-    _files[:] = [file for file in handlers if isinstance(file, EventFile) and not console]
-    # Handlers of the root logger would print the lines a second time.
-    logger.propagate = not handlers
-    logger.setLevel(_LEVELS[level] if handlers else logging.NOTSET)
+    old, _asked_for[:] = list(_asked_for), handlers
+    _asked_level[0] = _LEVELS[level]
+    for handler in old:
+        handler.close()
     return True

@@ -179,9 +179,12 @@ class SeriesSet:
         self.spans_dropped = counter(
             semconv.SDK_SPANS_DROPPED, "Those of them that were dropped, by reason.", "reason"
         )
-        opened_and_closed = "Runs opened by this process, and runs whose end the collector has."
+        stages = (
+            "Runs opened by this process, runs whose end the collector has (closed), and those of"
+            " these that did not fail (succeeded)."
+        )
         self.runs = Series(
-            self._register(Counter, AskedCounter, semconv.SDK_RUNS, opened_and_closed, ("stage",)),
+            self._register(Counter, AskedCounter, semconv.SDK_RUNS, stages, ("stage",)),
             ("stage",),
             CounterCell,
         )

@@ -48,7 +48,7 @@ class Metrics(SeriesSet):
         super().__init__(registry)
         # Create the children now, so that rates start at zero.
         self._outcomes = {outcome: self.events(outcome) for outcome in OUTCOMES}
-        self._runs = {stage: self.runs(stage) for stage in ("opened", "closed")}
+        self._runs = {stage: self.runs(stage) for stage in ("opened", "closed", "succeeded")}
         series = [each for each in vars(self).values() if isinstance(each, Series)]
         self._later = in_turn.later if all(each.gathers for each in series) else in_turn
         self._recorded: WeakSet[Recorded] = WeakSet()
@@ -127,6 +127,7 @@ class Metrics(SeriesSet):
         for seconds, times in answered.delays:
             observe_many(self.delivery, seconds, times)
         self._runs["closed"].add(answered.runs_closed)
+        self._runs["succeeded"].add(answered.runs_succeeded)
 
     def set_spooled(self, events: int, size: int) -> None:
         """Set the number and bytes of events that wait for the collector."""

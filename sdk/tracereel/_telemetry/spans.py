@@ -199,10 +199,15 @@ def _ids_within(around: SpanContext) -> SpanContext:
     )
 
 
-_AT_THE_END: Final = {
+_AT_THE_END_OF_PIPELINES: Final = {
     field: names
     for field, names in semconv.SPAN_ATTRIBUTES.items()
     if field not in semconv.KNOWN_AT_START
+}
+_AT_THE_END: Final = {
+    field: names
+    for field, names in _AT_THE_END_OF_PIPELINES.items()
+    if field != semconv.PIPELINE_FIELD
 }
 # The span of a call inside an agent gets the agent's name only at its end.
 _AT_THE_END_OF_CALLS: Final = _AT_THE_END | {"agent_name": semconv.SPAN_ATTRIBUTES["agent_name"]}
@@ -225,8 +230,10 @@ def attributes_of(
 
 def closing_attributes(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return the span attributes that were not known at the start."""
-    inside = event.get("event_type") in semconv.CALLS
-    return attributes_of(event, _AT_THE_END_OF_CALLS if inside else _AT_THE_END)
+    kind = event.get("event_type")
+    if kind == semconv.PIPELINE_COMPLETED:
+        return attributes_of(event, _AT_THE_END_OF_PIPELINES)
+    return attributes_of(event, _AT_THE_END_OF_CALLS if kind in semconv.CALLS else _AT_THE_END)
 
 
 def finish(

@@ -4,9 +4,10 @@ import contextlib
 import difflib
 import json
 import re
+import socket
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -14,15 +15,18 @@ from importlib.metadata import requires
 from pathlib import Path
 from typing import Final, Literal
 
-from tracereel import config
+from tracereel import config, semconv
+from tracereel._export.sender import IDENTITY
 from tracereel._redact.rules import Redaction
 from tracereel.cli.connection import start_hint
 from tracereel.cli.version import installed_version
 from tracereel.client import Answer, Client, ClientError, CollectorUnavailableError
 from tracereel.errors import ConfigurationError
+from tracereel.metrics_server import DEFAULT_PORT, NEXT_PORTS
 
 Status = Literal["ok", "warn", "fail"]
 
+METRICS_SECONDS: Final = 2.0
 CLOCK_WARN_SECONDS: Final = 2.0
 CLOCK_FAIL_SECONDS: Final = 60.0
 """Clock difference in seconds that is reported as a failure."""
@@ -84,8 +88,13 @@ def own_spans(settings: config.Config) -> Check:
     return Check("configured", "own spans", "ok", f"recorded of {how}")
 
 
-def reachable(client: Client, installed: str | None) -> Iterator[Check]:
-    """Check that the collector responds, is ready, accepts the key and agrees on the time."""
+def reachable(
+    client: Client, installed: str | None, *, events_wait: bool = False
+) -> Iterator[Check]:
+    """Check that the collector responds, is ready, accepts the key and agrees on the time.
+
+    A key that may not send is a failure if events wait for it.
+    """
     try:
         health = client.get("/healthz")
     except ClientError as error:
@@ -102,7 +111,33 @@ def reachable(client: Client, installed: str | None) -> Iterator[Check]:
     yield Check("reachable", "collector", "ok", f"{client.endpoint}: {said}")
     yield from _version_agrees(health, installed)
     yield from _ready(client)
+    yield from _key(client, events_wait=events_wait)
     yield _clock(health)
+
+
+def metrics_servers(ports: Sequence[int] = (DEFAULT_PORT, *NEXT_PORTS)) -> Iterator[Check]:
+    """Count the programs on this machine that serve the SDK's metrics, and who has the port."""
+    found = {port: metrics for port in ports if (metrics := _serves_metrics(port)) is not None}
+    ours = [f"127.0.0.1:{port}" for port, metrics in found.items() if metrics]
+    where = f"on {', '.join(ours)}" if ours else f"on ports {', '.join(map(str, ports))}"
+    yield Check("metrics", "metrics servers", "ok", f"{len(ours)} programs serve metrics {where}")
+    if found.get(ports[0]) is False:
+        detail = f"port {ports[0]} is another program's (Prometheus itself has 9090)"
+        advice = f"start_metrics_server takes the first free port from {ports[1]} to {ports[-1]}"
+        yield Check("metrics", "metrics port", "ok", detail, advice)
+
+
+def _serves_metrics(port: int) -> bool | None:
+    """Return whether a local port serves the SDK's metrics; None if nothing listens."""
+    try:
+        socket.create_connection(("127.0.0.1", port), METRICS_SECONDS).close()
+    except OSError:
+        return None
+    try:
+        answer = Client(f"http://127.0.0.1:{port}", "", METRICS_SECONDS).get("/metrics")
+    except ClientError:
+        return False
+    return answer.status == 200 and semconv.SDK_EVENTS.encode() in answer.body
 
 
 def data_dir(path: Path | None) -> Iterator[Check]:
@@ -188,7 +223,6 @@ def _version_agrees(health: Answer, installed: str | None) -> Iterator[Check]:
 def _ready(client: Client) -> Iterator[Check]:
     try:
         ready, queries = client.get("/readyz"), client.get("/readyz/query")
-        probe = client.get("/v1/replay/tracereel-doctor")
     except ClientError as error:
         yield Check("reachable", "ready", "fail", str(error), "look at the collector's log")
         return
@@ -203,12 +237,28 @@ def _ready(client: Client) -> Iterator[Check]:
     else:
         advice = "events are kept meanwhile; look at the collector's log"
         yield Check("reachable", "queries", "warn", _shown_body(queries), advice)
-    if probe.status == 403:
-        advice = "it can still send, if it has the scope write; replay needs the scope read"
-        yield Check("reachable", "api key", "warn", f"may not read: {_shown_body(probe)}", advice)
-    elif probe.status == 401:
+
+
+def _key(client: Client, *, events_wait: bool) -> Iterator[Check]:
+    """Check what the key may do: send events, and read them."""
+    try:
+        # The identity needs the scope write, as sending does.
+        sending, reading = client.get(IDENTITY), client.get("/v1/replay/tracereel-doctor")
+    except ClientError as error:
+        yield Check("reachable", "api key", "fail", str(error), "look at the collector's log")
+        return
+    if 401 in (sending.status, reading.status):
+        refusal = sending if sending.status == 401 else reading
         advice = "pass --api-key or set TRACEREEL_API_KEY to a key the collector knows"
-        yield Check("reachable", "api key", "fail", f"refused: {_shown_body(probe)}", advice)
+        yield Check("reachable", "api key", "fail", f"refused: {_shown_body(refusal)}", advice)
+    elif sending.status == 403:
+        advice = "events stay in the spool until the key has the scope write"
+        status: Status = "fail" if events_wait else "warn"
+        detail = f"may not send events: {_shown_body(sending)}"
+        yield Check("reachable", "api key", status, detail, advice)
+    elif reading.status == 403:
+        advice = "it can still send; replay needs the scope read"
+        yield Check("reachable", "api key", "warn", f"may not read: {_shown_body(reading)}", advice)
     else:
         yield Check("reachable", "api key", "ok", "accepted")
 

@@ -14,10 +14,10 @@ from tracereel.cli.stopping import Stopped, Stopper
 from tracereel.config import Config
 from tracereel.demo.examples import DEFAULT, EXAMPLES
 from tracereel.demo.run import RunReport
+from tracereel.logs import configure_logs
 from tracereel.metrics_server import start_metrics_server
 
 SERVICE: Final = "tracereel-demo"
-EVENT_LOGGER: Final = "tracereel.events"
 DEFAULT_RUNS: Final = 5
 FLUSH_SECONDS: Final = 10.0
 MAX_PORT: Final = 65535
@@ -103,11 +103,14 @@ def run(args: argparse.Namespace) -> int:
         if args.until_stdin_closes:
             threading.Thread(target=_stop_when_stdin_closes, daemon=True).start()
         settings = connection.config_of(args)
-        _set_up_logs(shown=args.logs)
+        if args.logs:
+            logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+            configure_logs(console=True)
         tracereel.configure(
             endpoint=args.endpoint,
             api_key=args.api_key,
             service=settings.service or SERVICE,
+            event_logs=None if args.logs else "off",
             # Enables `tracereel replay TRACE_ID --run`; the environment takes precedence.
             record=os.environ.get("TRACEREEL_RECORD") or "all",
         )
@@ -181,11 +184,3 @@ def _deliver(settings: "Config", *, hurry: bool) -> None:
         )
     if result.dropped:
         print(f"{result.dropped} events were dropped", file=sys.stderr)
-
-
-def _set_up_logs(*, shown: bool) -> None:
-    """Show the SDK's event lines on stderr, or hide them."""
-    if shown:
-        logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    level = logging.INFO if shown else logging.CRITICAL + 1
-    logging.getLogger(EVENT_LOGGER).setLevel(level)

@@ -12,7 +12,7 @@ from typing import Final
 from tracereel import config
 from tracereel.cli import checks, connection
 from tracereel.cli.checks import Check
-from tracereel.cli.spool_checks import spool
+from tracereel.cli.spool_checks import spool, waiting
 from tracereel.cli.terminal import Terminal, clean
 from tracereel.cli.version import installed_version
 from tracereel.client import Client, ClientError
@@ -58,8 +58,11 @@ def _examine(args: argparse.Namespace) -> Iterator[Check]:
         yield Check("reachable", "collector", "fail", str(error), "correct the settings first")
     else:
         yield checks.own_spans(settings)
-        yield from checks.reachable(client, installed_version("tracereel"))
+        events_wait = any(each.events for each in waiting(settings.destination_dir))
+        version = installed_version("tracereel")
+        yield from checks.reachable(client, version, events_wait=events_wait)
         yield from spool(settings)
+    yield from checks.metrics_servers()
     named = args.data_dir or os.environ.get(_DATA_DIR_VARIABLE)
     yield from checks.data_dir(Path(named).expanduser() if named else None)
     yield from checks.installed_parts()

@@ -180,7 +180,9 @@ def _prepared(args: argparse.Namespace, tape: Tape, client: Client | None) -> tu
 
 def _record_in_collector(settings: Config) -> None:
     """Record a branch in the run's collector, unless the program configures another."""
-    tracereel.configure(endpoint=settings.endpoint, api_key=settings.api_key)
+    # The command's own output stays readable, unless the lines are asked for.
+    lines = "off" if settings.event_logs == "auto" else settings.event_logs
+    tracereel.configure(endpoint=settings.endpoint, api_key=settings.api_key, event_logs=lines)
     # For programs that configure themselves from the environment.
     os.environ["TRACEREEL_ENDPOINT"] = settings.endpoint
     if settings.api_key:

@@ -3,14 +3,17 @@
 import argparse
 import logging
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Final
 
 from tracereel._export.leftovers import ship_leftovers
+from tracereel._export.sender import DeliveryUnavailableError
 from tracereel._export.shipper import FlushResult
 from tracereel.cli import connection
 from tracereel.cli.progress import progress
 from tracereel.cli.spool_checks import waiting
+from tracereel.config import Config
 
 DEFAULT_TIMEOUT: Final = 30.0
 EXIT_COULD_NOT: Final = 2
@@ -61,21 +64,23 @@ def run(args: argparse.Namespace) -> int:
     _, dead = waiting(directory)
     if dead.events:
         print(f"shipping {dead} to {settings.endpoint}", file=sys.stderr)
+    troubles: deque[DeliveryUnavailableError] = deque(maxlen=1)
     with progress("shipping") as shown:
 
         def update(so_far: FlushResult) -> None:
             done = so_far.delivered + so_far.dropped
             shown.update(done, done + so_far.spooled)
 
-        result = ship_leftovers(settings, timeout=args.timeout, progress=update, source=args.source)
+        result = ship_leftovers(
+            settings,
+            timeout=args.timeout,
+            progress=update,
+            on_trouble=troubles.append,
+            source=args.source,
+        )
     print(f"delivered {result.delivered}, spooled {result.spooled}, dropped {result.dropped}")
     if result.spooled:
-        print(
-            f"tracereel ship: {settings.endpoint} did not take everything within"
-            f" {args.timeout:g} s; if no collector runs there,"
-            f" {connection.start_hint(settings.endpoint)}",
-            file=sys.stderr,
-        )
+        print(f"tracereel ship: {_why(settings, args.timeout, troubles)}", file=sys.stderr)
     if result.dropped:
         print(
             f"tracereel ship: the collector refused {result.dropped} events; they and the reasons"
@@ -83,3 +88,19 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 1 if result.spooled or result.dropped else 0
+
+
+def _why(settings: Config, timeout: float, troubles: deque[DeliveryUnavailableError]) -> str:
+    """Explain why events are left, by the last trouble."""
+    last = troubles[-1] if troubles else None
+    if last is not None and last.refused_key:
+        return (
+            f"{settings.endpoint} refused the key: {last.reason}; pass --api-key or set"
+            " TRACEREEL_API_KEY to a key with the scope write"
+        )
+    if last is not None and not last.no_answer:
+        return f"{settings.endpoint} did not take everything within {timeout:g} s: {last.reason}"
+    return (
+        f"{settings.endpoint} did not take everything within {timeout:g} s; if no collector runs"
+        f" there, {connection.start_hint(settings.endpoint)}"
+    )

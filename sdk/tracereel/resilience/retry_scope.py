@@ -79,6 +79,7 @@ class RetryScope:
     operation: ClassVar[str]
 
     __slots__ = (
+        "_module",
         "_operation_mark",
         "_operation_span",
         "_recorder",
@@ -92,6 +93,7 @@ class RetryScope:
     def __init__(self, subject: Subject) -> None:
         self.tag = subject.tag
         self.agent = subject.name
+        self._module = subject.module
         self.around: Execution | None = None
         self.execution: Execution | None = None
         """Execution that the events belong to.
@@ -139,6 +141,7 @@ class RetryScope:
             trace.over = trace.told = False
         execution_id = around.execution_id if around is not None else sortable_id("exe")
         self.execution = Execution("agent", self.agent, trace, execution_id, span.started, around)
+        self.execution.module = self._module or self.execution.module
         if again is not None:
             self.execution.repeats, self.execution.attempt = again[0].ended, again[1]
         self._operation_mark = enter(attempt_context.current(), span)

@@ -42,11 +42,13 @@ class Subject:
     given: str | None
     """Name given by the user."""
     name: str
+    module: str | None = None
 
     @classmethod
     def of(cls, function: Function, agent: str | None) -> "Subject":
         """Create the subject of a function with an optional given `agent` name."""
-        return cls(agent_of(function), agent, agent or name_of(function))
+        module = getattr(function, "__module__", None)
+        return cls(agent_of(function), agent, agent or name_of(function), module)
 
 
 def is_async(function: Function) -> bool:

@@ -105,6 +105,7 @@ def test_failed_model_call_has_both_models_status_and_exception(store, queued, t
     assert span["CacheReadTokens"] == 20
     assert (span["StatusCode"], span["StatusMessage"]) == ("Error", "RateLimitError: slow down")
     assert span["ErrorType"] == "RateLimitError"
+    assert "pipeline.status" not in span["SpanAttributes"]
     assert span["Events.Name"] == ["exception"]
     assert span["Events.Attributes"][0]["exception.message"] == "slow down"
     (content,) = spans(store, "otel_content")

@@ -1,13 +1,18 @@
 """`tracereel doctor` as a process: findings, advice and verdict."""
 
 import json
+import socket
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests.sdk.cli.answering_server import AnsweringServer
 from tests.sdk.cli.test_cli_ship import leave_events, spool_of
 from tracereel._export import destinations
+from tracereel._telemetry.metrics import metrics_of
+from tracereel.cli import checks
 from tracereel.config import load
+from tracereel.metrics_server import start_metrics_server
 
 
 @pytest.fixture
@@ -211,7 +216,44 @@ def test_people_get_one_line_per_finding_with_the_advice_below(run_cli, collecto
         "reachable",
         "clock",
         "writable",
+        "metrics",
         "installed",
     ]
     assert f"  ok    endpoint: {collector.url} (--endpoint)" in lines
     assert "\x1b" not in shown.stdout
+
+
+def test_a_read_only_key_is_a_failure_while_events_wait(examine, cli_env, collector):
+    refusal = {"error": {"message": "this key has the scopes read; write is needed"}}
+    collector.answer("/v1/identity", refusal, status=403)
+
+    status, found = examine("--endpoint", collector.url)
+    assert (status, found["api key"]["status"]) == (0, "warn")
+
+    leave_events(spool_of(cli_env, collector.url), 4)
+    status, found = examine("--endpoint", collector.url)
+    assert (status, found["api key"]["status"]) == (1, "fail")
+    assert "may not send events" in found["api key"]["detail"]
+
+
+def test_programs_that_serve_metrics_are_counted():
+    registry = CollectorRegistry()
+    metrics_of(registry)
+    with AnsweringServer() as prometheus, socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        free = unused.getsockname()[1]
+        with (
+            start_metrics_server(0, registry=registry) as one,
+            start_metrics_server(0, registry=registry) as two,
+        ):
+            ports = (int(prometheus.url.rpartition(":")[2]), one.port, free, two.port)
+            servers, port = checks.metrics_servers(ports)
+    assert servers.detail == (
+        f"2 programs serve metrics on 127.0.0.1:{one.port}, 127.0.0.1:{two.port}"
+    )
+    assert port.detail.startswith(f"port {ports[0]} is another program's")
+
+
+def test_no_metrics_server_is_no_problem(examine, collector):
+    _, found = examine("--endpoint", collector.url)
+    assert found["metrics servers"]["status"] == "ok"

@@ -90,3 +90,15 @@ def test_a_timeout_that_is_no_duration_is_refused(run_cli, timeout):
 
     assert done.returncode == 2
     assert f"{timeout!r} is not a number of seconds, 0 or more" in done.stderr
+
+
+def test_a_collector_that_does_not_take_events_is_quoted(run_cli, cli_env, collector):
+    """A collector that responds is not called away."""
+    leave_events(spool_of(cli_env, collector.url), 3)
+    collector.accept_events = False
+
+    done = run_cli("ship", "--endpoint", collector.url, "--timeout", "0.3")
+
+    assert done.returncode == 1
+    assert "HTTP 503: not now" in done.stderr
+    assert "tracereel serve" not in done.stderr

@@ -367,3 +367,36 @@ def test_shipper_requests_are_not_traced(recorded: Deliver, sink: IngestSink) ->
     finally:
         shipper.Sender.post = real  # type: ignore[method-assign]
     assert set(seen) == {True}
+
+
+ENDLESS = 1e6
+"""Seconds that no test waits for."""
+
+
+def test_a_lone_event_is_sent_at_once_and_those_after_it_share_a_request(
+    sink: IngestSink, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = {"linger": ENDLESS, "scan_interval": ENDLESS}
+    monkeypatch.setattr(shipper.Shipper.__init__, "__kwdefaults__", defaults)
+    tracereel.configure(endpoint=sink.url, registry=registry)
+    agent(0)
+    wait_until(lambda: sink.events, message="the first event waits for others")
+    for number in range(50):
+        agent(number)
+    assert len(sink.requests) == 1
+    assert tracereel.flush(20.0) == FlushResult(102, 0, 0)
+    assert len(sink.requests) == 2
+
+
+def test_requests_are_farther_apart_while_events_come_fast(
+    sink: IngestSink, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipper, "BUSY_BYTES_PER_SECOND", 0)
+    monkeypatch.setattr(shipper, "BUSY_LINGER", ENDLESS)
+    tracereel.configure(endpoint=sink.url, registry=registry)
+    agent(0)
+    wait_until(lambda: sink.events, message="the first event waits for others")
+    for number in range(50):
+        agent(number)
+    assert tracereel.flush(20.0) == FlushResult(102, 0, 0)
+    assert len(sink.requests) == 2

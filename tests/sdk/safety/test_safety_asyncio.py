@@ -10,7 +10,6 @@ import uvloop
 
 import tracereel
 from tracereel import current_execution, traced_agent
-from tracereel.logs import LOGGER_NAME
 
 Deliver = Callable[[], list[dict[str, Any]]]
 Decorate = Callable[[Any], Any]
@@ -257,5 +256,5 @@ def test_traced_asyncio_code_behaves_like_untraced(
     assert not current_execution()
     told = [event["event_type"].removeprefix("agent.execution.") for event in recorded()]
     assert told == SCENARIOS[scenario]
-    assert [record for record in caplog.records if record.name != LOGGER_NAME] == []
+    assert [record for record in caplog.records if record.name != __name__] == []
     assert tracereel.flush(0.0).dropped == 0

@@ -11,7 +11,7 @@ import tracereel
 from tests.sdk.export.test_shipper import agent, configured
 from tests.support.ingest_sink import IngestSink
 from tests.support.waiting import wait_until
-from tracereel import FlushResult, record_decision, traced_agent, traced_pipeline
+from tracereel import FlushResult, record_decision, traced_agent, traced_pipeline, traced_tool
 from tracereel._export.spool import Spool
 from tracereel._export.trace_state import TraceState
 from tracereel._telemetry.delivery_slo import SAMPLES, look_at, observe_many
@@ -104,6 +104,47 @@ def test_a_run_is_opened_and_closed_once_however_many_calls_it_has(
     tracereel.flush(20.0)
     assert value(registry, "runs_total", stage="opened") == 3
     assert value(registry, "runs_total", stage="closed") == 3
+
+
+def test_only_runs_that_do_not_fail_are_completed_successfully(
+    sink: IngestSink, registry: CollectorRegistry
+) -> None:
+    """The seed's reading of a completed trace; `closed` counts all that ended."""
+    tracereel.configure(endpoint=sink.url, registry=registry)
+
+    @traced_agent("inner")
+    def inner() -> None:
+        raise ValueError("recovered by its pipeline")
+
+    @traced_pipeline("recovers")
+    def recovers() -> None:
+        with pytest.raises(ValueError, match="recovered"):
+            inner()
+
+    @traced_agent("stopped")
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    agent(1)
+    recovers()
+    for failing, error in (
+        (inner, ValueError),
+        (traced_pipeline("fails")(inner), ValueError),
+        (traced_tool("fails")(inner.__wrapped__), ValueError),
+        (stopped, KeyboardInterrupt),
+    ):
+        with pytest.raises(error):
+            failing()
+    traced_tool("works")(lambda: None)()
+    tracereel.flush(20.0)
+    assert value(registry, "runs_total", stage="opened") == 7
+    assert value(registry, "runs_total", stage="closed") == 7
+    assert value(registry, "runs_total", stage="succeeded") == 3
+
+
+def test_an_unreadable_last_event_is_no_success() -> None:
+    damaged = line(SECOND, closes=True).replace(b"{", b"")
+    assert (look_at([damaged]).runs_closed, look_at([damaged]).runs_succeeded) == (1, 0)
 
 
 def test_runs_of_a_dead_process_are_closed_by_who_ships_them(

@@ -3,12 +3,10 @@
 import random
 import re
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Metric, generate_latest
@@ -34,7 +32,6 @@ from tracereel._core.executions import calls
 from tracereel._export import spool
 from tracereel._telemetry import metric_buffer
 from tracereel.metrics import tokens_remaining_from_headers
-from tracereel.metrics_server import start_metrics_server
 
 Deliver = Callable[[], list[dict[str, Any]]]
 
@@ -339,38 +336,6 @@ def test_the_quota_is_read_from_a_providers_headers(
     assert tokens_remaining_from_headers("openai", headers) == expected
     shown = registry.get_sample_value("llm_tokens_remaining", {"llm_provider": "openai"})
     assert shown == expected
-
-
-def test_the_server_serves_what_configure_was_given(
-    recorded: Deliver, registry: CollectorRegistry
-) -> None:
-    traced_agent("served")(lambda: None)()
-    server = start_metrics_server(0)
-    assert server is not None
-    with server:
-        url = f"http://127.0.0.1:{server.port}/metrics"
-        with urlopen(url, timeout=20) as answer:
-            text = answer.read().decode()
-        accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
-        with urlopen(Request(url, headers=accept), timeout=20) as answer:
-            open_metrics = answer.read().decode()
-    assert 'agent_executions_total{agent_name="served",status="success"} 1.0' in text
-    assert "trace_id=" in open_metrics
-    assert list(openmetrics_families(open_metrics))
-    server.close()
-
-
-def test_taken_metrics_port_is_logged_and_not_raised(
-    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert start_metrics_server(port, registry=registry) is None
-    assert f"no metrics on 127.0.0.1:{port}" in caplog.text
-    assert start_metrics_server(70_000, registry=registry) is None
-    assert start_metrics_server(0, addr="no.such.host.invalid", registry=registry) is None
 
 
 def test_in_multi_process_mode_nothing_is_held_back(child: Child, tmp_path: Any) -> None:

@@ -12,7 +12,15 @@ from prometheus_client import CollectorRegistry
 
 import tracereel
 from tests.support.ingest_sink import IngestSink
-from tracereel import current_execution, traced_agent
+from tracereel import (
+    current_execution,
+    traced_agent,
+    traced_llm,
+    traced_pipeline,
+    traced_retrieval,
+    traced_step,
+    traced_tool,
+)
 
 Deliver = Callable[[], list[dict[str, Any]]]
 
@@ -133,3 +141,27 @@ def test_a_no_op_provider_still_gives_events_with_ids(
 def test_the_global_provider_is_never_set(recorded: Deliver) -> None:
     traced_agent("a")(lambda: None)()
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def test_only_pipelines_have_a_pipeline_status(
+    spans: InMemorySpanExporter, recorded: Deliver
+) -> None:
+    @traced_pipeline("p")
+    @traced_agent("a")
+    @traced_step("s")
+    @traced_retrieval("r")
+    @traced_llm("m")
+    @traced_tool("t")
+    def run() -> None:
+        pass
+
+    run()
+    events = recorded()
+    assert sum("status" in event for event in events) == 5
+    found = {
+        span.name: span.attributes.get("pipeline.status")
+        for span in spans.get_finished_spans()
+        if span.attributes is not None
+    }
+    assert len(found) == 6
+    assert {name for name, status in found.items() if status} == {"invoke_workflow p"}

@@ -63,6 +63,8 @@ def _fill(span: Span, event: dict[str, Any]) -> None:
         names = _ATTRIBUTES.get(field, ())
         if called and field == "llm_model":
             names = (semconv.ANSWERED_BY, "llm.model")
+        if field == semconv.PIPELINE_FIELD and event["event_type"] != semconv.PIPELINE_COMPLETED:
+            continue
         if value is not None:
             for name in names:
                 _put(span.attributes.add(key=name).value, value)

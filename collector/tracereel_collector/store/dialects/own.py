@@ -62,8 +62,9 @@ def _attribute_pairs() -> str:
         named = {field: names[place] for field, names in _KNOWN.items() if len(names) > place}
         usual = f"transform(f.1, {array(named)}, {array(named.values())}, '')"
         return (
-            f"arrayMap(f -> (if(event_type = '{semconv.LLM_CALLED}' AND f.1 = 'llm_model',"
-            f" '{answered[place]}', {usual}), f.2), fields)"
+            f"arrayMap(f -> (multiIf(event_type = '{semconv.LLM_CALLED}' AND f.1 = 'llm_model',"
+            f" '{answered[place]}', f.1 = '{semconv.PIPELINE_FIELD}'"
+            f" AND event_type != '{semconv.PIPELINE_COMPLETED}', '', {usual}), f.2), fields)"
         )
 
     return (

@@ -1,9 +1,8 @@
 """Scope of an agent execution: started, then completed, failed or cancelled."""
 
 import asyncio
-import copy
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from tracereel import semconv
 from tracereel._core import attempt_context, error_details, execution_fields
@@ -231,10 +230,9 @@ class AgentSpec(Spec):
     verb, named, scope = semconv.INVOKE_AGENT, "agent_name", AgentScope
     __slots__ = ()
 
-    def of(self, function: Callable[..., Any]) -> "AgentSpec":
+    def of(self, function: Callable[..., Any]) -> Self:
         """Return the options with the version of the function's package as default."""
-        if self.about["agent_version"] is not None:
-            return self
-        spec = copy.copy(self)
-        spec.about = {**self.about, "agent_version": version_of(function)}
+        spec = super().of(function)
+        if self.about["agent_version"] is None:
+            spec.about = {**self.about, "agent_version": version_of(function)}
         return spec

@@ -6,8 +6,7 @@ completes or fails it. Functions, coroutines, generators and `with` blocks share
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
@@ -17,7 +16,6 @@ from tracereel._core import (
     closed_runs,
     envelope,
     error_details,
-    execution_fields,
     external_retries,
     listeners,
     remote_identity,
@@ -26,92 +24,23 @@ from tracereel._core import context as _context
 from tracereel._core.context import Attachment, Execution, Kind
 from tracereel._core.error_details import Origin
 from tracereel._core.executions.arguments import Arguments, Ids
+from tracereel._core.executions.options import CallOptions
 from tracereel._core.executions.output import OutputStream
-from tracereel._core.listeners import Listener
 from tracereel._core.recorder import Recorder
 from tracereel._core.run_state import Tally
 from tracereel._redact import values
-from tracereel._redact.event_redaction import Privacy
 from tracereel._runtime import guard
 from tracereel._runtime.clock import sortable_suffix
 from tracereel._runtime.process_exit import too_late
 from tracereel._telemetry import spans
 
-_FIELDS: Final = {"version": "agent_version", "provider": "llm_provider"}
-"""Options whose event field has another name."""
-_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
-    "temperature": values.real,
-    "max_tokens": values.count,
-    "top_k": values.count,
-    "enable_thinking": execution_fields.flag,
-    "thinking_budget": values.count,
-    "timeout_seconds": values.real,
-}
-"""Numeric options → function that returns a valid value or None; others are labels."""
 
+class Spec(CallOptions):
+    """Options of a decorator with the kind of scope that its calls open."""
 
-@dataclass(frozen=True, slots=True)
-class SpanView:
-    """Span name and initial attributes under one privacy configuration."""
-
-    privacy: Privacy
-    span_name: str
-    attributes: dict[str, Any]
-
-
-class Spec:
-    """Options of a decorator; created once and shared by all calls."""
-
-    verb: ClassVar[str]
-    """Operation in the span name, unless an option sets another one."""
-    named: ClassVar[str]
-    """Event field of the name."""
     scope: ClassVar["type[ExecutionScope]"]
 
-    __slots__ = ("_view", "about", "effect", "ids", "inputs", "name", "on_event", "timeout")
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        ids: Ids,
-        inputs: Any = None,
-        effect: str | None = None,
-        on_event: Listener | None = None,
-        **options: Any,
-    ) -> None:
-        self.name = name
-        self.on_event = on_event
-        self.timeout: float | None = options.get("timeout_seconds")
-        self.ids = ids
-        self.inputs = inputs
-        self.effect = effect
-        self.about: dict[str, Any] = {self.named: name}
-        """Event fields of the name and the options."""
-        for option, value in options.items():
-            check: Callable[[Any], Any] = _CHECKS.get(option, values.label)
-            self.about[_FIELDS.get(option, option)] = check(value)
-        self._view: SpanView | None = None
-
-    def of(self, function: Callable[..., Any]) -> "Spec":  # noqa: ARG002 - a hook
-        """Return the options for one decorated function."""
-        return self
-
-    def view(self, privacy: Privacy) -> SpanView:
-        """Return the redacted name and initial attributes of the spans."""
-        view = self._view
-        if view is None or view.privacy is not privacy:
-            shown = privacy.shown({**self.about, "operation": self.operation})
-            name = f"{shown['operation']} {shown[self.named] or ''}".rstrip()
-            if self.verb == semconv.STEP:
-                del shown["operation"]  # not one of OpenTelemetry's
-            view = self._view = SpanView(privacy, name, spans.attributes_of(shown))
-        return view
-
-    @property
-    def operation(self) -> str:
-        """Name of the operation."""
-        return self.about.get("operation") or self.verb
+    __slots__ = ()
 
     def open(self, recorder: Recorder, arguments: Arguments) -> "ExecutionScope":
         """Open the scope of a call."""
@@ -240,6 +169,8 @@ class ExecutionScope:
             execution.listeners += listeners.injected(passed, self.arguments.owner)
         if execution.state.tick is None:
             execution.state.tick = self._tick
+        if spec.module is not None:
+            execution.module = spec.module
         if again is not None:
             execution.repeats, execution.attempt = again[0].ended, again[1]
             execution.earlier = execution.retry_count = again[0].ended.earlier + 1
