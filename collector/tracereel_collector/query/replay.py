@@ -10,7 +10,15 @@ import msgspec
 from tracereel.events import TRACE_ID_PATTERN
 from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.query.run.rows import BEGINNING, Counts, Cursor, RunReader
+from tracereel_collector.query.run.rows import (
+    BEGINNING,
+    Counts,
+    Cursor,
+    EventRow,
+    RunReader,
+    SpanRow,
+    place_key,
+)
 from tracereel_collector.query.run.serialize import (
     Entry,
     event_entry,
@@ -29,7 +37,7 @@ WHOLE_EVENTS = 2_000
 """Maximum events of a run that is analysed whole; larger runs are read by page."""
 
 _TRACE_ID = re.compile(TRACE_ID_PATTERN)
-_CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:-([0-9a-f]{1,32}))?", re.ASCII)
+_CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:-([0-9a-f]{17,48}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +81,28 @@ class ReplayQuery:
         if counts.total_events <= WHOLE_EVENTS:
             return self._whole(tenant, trace_id, after=after, limit=limit, linked=linked)
         traces = sorted(set(counts.otel_trace_ids) - {""})
-        events, spans = self.reader.page(tenant, trace_ids, traces, after=after, limit=limit + 1)
-        entries = [
-            event_entry(row, tenant=tenant, origin=counts.began)
-            for row in events
-            if row.event_type != TAPE_RECORDED
-        ]
-        entries += [span_entry(row, tenant=tenant, origin=counts.began) for row in spans]
-        entries.sort(key=lambda entry: entry.cursor)
-        entries = [entry for entry in entries if entry.cursor > after]
+        events, spans, span_count = self.reader.page(
+            tenant, trace_ids, traces, after=after, limit=limit + 1
+        )
+        # Spans are placed by their own clocks here: the rest of the tree is not read.
+        both: list[EventRow | SpanRow] = [*events, *spans]
+        merged = sorted(both, key=_time_order)
+        entries: list[Entry] = []
+        last = Cursor(after.position, after.number)
+        for row in merged[:limit]:
+            if isinstance(row, SpanRow):
+                key = place_key(max(0, row.began), row.span_id)
+                cursor = Cursor(last.position, last.number, key)
+                entries.append(span_entry(row, cursor, tenant=tenant, origin=counts.began))
+            else:
+                cursor = last = Cursor(row.hlc, row.sequence_number)
+                if row.event_type != TAPE_RECORDED:
+                    entries.append(event_entry(row, tenant=tenant, origin=counts.began))
         return Page(
             trace_id=trace_id,
-            entries=entries[:limit],
-            next=entries[limit - 1].cursor if len(entries) > limit else None,
-            summary=self._in_short(tenant, counts, trace_ids),
+            entries=entries,
+            next=cursor if len(merged) > limit else None,
+            summary=self._in_short(tenant, counts, trace_ids, spans=span_count),
         )
 
     def state(self, tenant: str, trace_id: str, *, at: MomentOfRun, linked: bool = True) -> bytes:
@@ -110,14 +126,16 @@ class ReplayQuery:
             chains=shown_chains(analysis),
         )
 
-    def _in_short(self, tenant: str, counts: Counts, trace_ids: Sequence[str]) -> dict[str, Any]:
+    def _in_short(
+        self, tenant: str, counts: Counts, trace_ids: Sequence[str], *, spans: int
+    ) -> dict[str, Any]:
         """Return the summary fields that can be counted without reading the run."""
         has_calls = counts.calls > 0
         cost = counts.call_cost if has_calls else counts.said_cost
         if counts.unpriced:
             cost = self.reader.cost(tenant, trace_ids, counts)
         return {
-            "total_events": counts.total_events,
+            "total_events": counts.total_events + spans,
             "agents_executed": len(counts.agents),
             "total_time_ms": (counts.ended - counts.began) // MILLI,
             "errors": counts.errors,
@@ -129,10 +147,18 @@ class ReplayQuery:
             "status": counts.status or None,
             "llm_tokens_used": counts.call_tokens if has_calls else counts.said_tokens,
             "llm_cost_usd": cost,
+            "total_spans": spans,
             "runs": list(trace_ids),
             "in_short": True,
             "truncated": False,
         }
+
+
+def _time_order(row: EventRow | SpanRow) -> tuple[int, int, int, str]:
+    """Sort key of a row; an event precedes a span that began at the same time."""
+    if isinstance(row, SpanRow):
+        return row.began, 1, 0, row.span_id
+    return row.hlc, 0, row.sequence_number, ""
 
 
 def parse_cursor(text: str, *, name: str = "after") -> Cursor:

@@ -105,16 +105,27 @@ class Cursor(msgspec.Struct, frozen=True, order=True):
 
     position: int = 0
     number: int = 0
-    span_id: str = ""
-    """Span id; several spans may share a number."""
+    key: str = ""
+    """Place of a span behind the event with that position and number: `place_key`."""
 
     def __str__(self) -> str:
-        return "-".join(
-            map(str, [self.position, self.number, *([self.span_id] * bool(self.span_id))])
-        )
+        return "-".join(map(str, [self.position, self.number, *([self.key] * bool(self.key))]))
 
 
 BEGINNING = Cursor()
+_KEY_DIGITS = 16
+
+
+def place_key(position: int, span_id: str) -> str:
+    """Return a text that sorts by position, then by span."""
+    return f"{position:0{_KEY_DIGITS}x}{span_id}"
+
+
+def _span_place(after: Cursor) -> tuple[int, str]:
+    """Return the time and span id after which the spans of the next page begin."""
+    if not after.key:
+        return after.position, ""
+    return int(after.key[:_KEY_DIGITS], 16), after.key[_KEY_DIGITS:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,17 +242,17 @@ class RunReader:
 
     def page(
         self, tenant: str, trace_ids: list[str], traces: list[str], *, after: Cursor, limit: int
-    ) -> tuple[list[EventRow], list[SpanRow]]:
-        """Return at most `limit` events and `limit` spans after a position, in full."""
+    ) -> tuple[list[EventRow], list[SpanRow], int]:
+        """Return at most `limit` events and `limit` spans after a position, and the number of all spans."""
         events, _ = self._events(tenant, trace_ids, limit, whole=True, after=after)
         # Excluding spans that events describe reads all ids of a run, so check for spans first.
         answer = self.store.select(
             query("run_has_spans"), {"tenant": tenant, "trace_ids": traces}, fmt="TabSeparated"
         )
         if not answer:
-            return events, []
+            return events, [], 0
         spans = self._spans(tenant, traces, whole=True, after=after, most=limit, told_by=trace_ids)
-        return events, spans[:limit]
+        return events, spans[:limit], self._span_count(tenant, trace_ids, traces)
 
     def emitters(
         self, tenant: str, emitter_ids: Iterable[str], *, now_unix_milli: int
@@ -345,6 +356,7 @@ class RunReader:
         most: int = MAX_EVENTS,
         told_by: Sequence[str] = (),
     ) -> list[SpanRow]:
+        position, span_id = _span_place(after)
         return self._rows(
             "run_spans",
             SpanRow,
@@ -352,11 +364,15 @@ class RunReader:
             trace_ids=traces,
             with_attributes=whole,
             told_by=list(told_by),
-            after_position=after.position,
-            after_number=after.number,
-            after_span=after.span_id,
+            after_position=position,
+            after_span=span_id,
             limit=most + 1,
         )
+
+    def _span_count(self, tenant: str, trace_ids: list[str], traces: list[str]) -> int:
+        given = {"tenant": tenant, "trace_ids": traces, "told_by": trace_ids}
+        ((spans,),) = self._rows("run_span_count", tuple[int], **given)
+        return spans
 
     def _prices(self, tenant: str, traces: list[str]) -> dict[str, float]:
         given = {"tenant": tenant, "trace_ids": traces, "limit": MAX_EVENTS}

@@ -19,6 +19,7 @@ from tracereel_collector.query.run.analysis import (
 )
 from tracereel_collector.query.run.chains import ChainLink
 from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.order import time_of
 from tracereel_collector.query.run.rows import Cursor, SpanRow
 from tracereel_collector.query.run.steps import DECISION, MILLI, RunStep
 
@@ -28,9 +29,9 @@ MAX_CHAINS = 200
 """Maximum chains shown; the summary counts all retries and fallbacks."""
 _FINE = frozenset({"success", "running"})
 _NO_SPAN = SpanRow(0, "", "", "")
+_MICRO = 1_000
 _LAST = 253_402_300_799 * 10**9
 """End of the year 9999."""
-_MICRO = 1_000
 
 
 class ShownStep(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
@@ -272,7 +273,7 @@ class _About(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
 
 
 def timeline_of(analysis: Analysis, *, tenant: str) -> list[Entry]:
-    """Return all events and spans in causal order, without tape parts."""
+    """Return all events and spans as they happened, without tape parts."""
     run = analysis.run
     origin = run.began
     chains = _chains(analysis)
@@ -287,7 +288,9 @@ def timeline_of(analysis: Analysis, *, tenant: str) -> list[Entry]:
         ]
         if step.source == "otlp" and step.span is not None:
             found.append(
-                span_entry(step.span, tenant=tenant, origin=origin, step=step, usage=usage)
+                span_entry(
+                    step.span, step.cursor, tenant=tenant, origin=origin, step=step, usage=usage
+                )
             )
     found += [
         event_entry(row, tenant=tenant, origin=origin)
@@ -308,9 +311,7 @@ def event_entry(
 ) -> Entry:
     """Return an event entry; its payload is spliced in unchanged."""
     closes = step is not None and step.closing is row
-    offset = row.unix_nano + (step.shift if step is not None else 0) - origin
-    if -_MICRO < offset < 0:
-        offset = 0  # event times have microseconds, span times nanoseconds
+    offset = _exact_time(row, step) + (step.shift if step is not None else 0) - origin
     if step is None:
         usage = StepUsage(row.tokens, None, None, row.cost_usd)
     about = _About(
@@ -336,8 +337,18 @@ def event_entry(
     )
 
 
+def _exact_time(row: EventRow, step: RunStep | None) -> int:
+    """Return the time of an event; start and end of a span are known to the nanosecond."""
+    if step is not None and (row is step.opening or row is step.closing):
+        exact = step.start if row is step.opening else step.end or 0
+        if 0 <= exact - row.unix_nano < _MICRO:
+            return exact
+    return time_of(row)
+
+
 def span_entry(
     span: SpanRow,
+    cursor: Cursor,
     *,
     tenant: str,
     origin: int,
@@ -347,7 +358,6 @@ def span_entry(
     """Return a span entry, placed at the start of the span."""
     shift = step.shift if step is not None else 0
     offset = (span.began + shift - origin) / MILLI
-    position = step.position if step is not None else span.began
     about = _About(
         id=span.span_id,
         parent_id=step.parent.id
@@ -380,7 +390,7 @@ def span_entry(
         "ingested_at": span.ingested_at,
     }
     return Entry(
-        Cursor(max(0, position), span.sequence_number, span.span_id),
+        cursor,
         offset,
         _spliced(moment(span.began), SPAN_EVENT, msgspec.json.encode(details), about),
     )

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from tracereel_collector.query.run.events import EventRow
-from tracereel_collector.query.run.rows import SpanRow
+from tracereel_collector.query.run.rows import BEGINNING, Cursor, SpanRow
 
 MILLI: Final = 1_000_000
 _SCOPES: Final = {
@@ -56,6 +56,8 @@ class RunStep(msgspec.Struct, eq=False):
     shift: int = 0
     position: int = 0
     """Start in causal order, by the hybrid logical clock."""
+    cursor: Cursor = BEGINNING
+    """Place in the timeline of a step that only a span describes."""
     reported_ms: int | None = None
     status: str = ""
     source: str = "events"
@@ -93,6 +95,11 @@ class RunStep(msgspec.Struct, eq=False):
     def is_failed(self) -> bool:
         """Whether it failed, retried or not."""
         return self.status in ("failed", "retried")
+
+
+def clock_of(row: EventRow) -> str:
+    """Return the source of an event's times."""
+    return row.emitter_id or f"service:{row.service}"
 
 
 def steps_of(
@@ -176,7 +183,7 @@ class _Build:
             kind=kind,
             trace_id=row.trace_id,
             service=row.service,
-            clock=row.emitter_id or f"service:{row.service}",
+            clock=clock_of(row),
             execution_id=row.execution_id,
             request_id=row.request_id,
             has_span=bool(row.span_id),

@@ -20,15 +20,16 @@ MAX_SHOWN = 50
 """Maximum path segments, wasted steps and pipelines listed in a summary."""
 
 
-def counts(rows: Sequence[EventRow]) -> dict[str, Any]:
-    """Return the figures of the contract and simple counts, from events alone."""
+def counts(run: RunTree) -> dict[str, Any]:
+    """Return the figures of the contract and simple counts."""
+    rows = run.events
     types = Counter(row.event_type for row in rows)
     agents = list(dict.fromkeys(row.agent_name for row in rows if row.agent_name))
     moments = [row.unix_nano for row in rows]
     closing = (row for row in reversed(rows) if row.event_type == "agent.pipeline.completed")
     last = next(closing, None) if types["agent.pipeline.completed"] else None
     return {
-        "total_events": len(rows) - types[TAPE_RECORDED],
+        "total_events": len(rows) - types[TAPE_RECORDED] + _spans_alone(run),
         "agents_executed": len(agents),
         "total_time_ms": (max(moments) - min(moments)) // MILLI if moments else 0,
         "errors": _named(types, "failed"),
@@ -41,6 +42,11 @@ def counts(rows: Sequence[EventRow]) -> dict[str, Any]:
     }
 
 
+def _spans_alone(run: RunTree) -> int:
+    """Return the number of spans that no event describes, which the timeline shows."""
+    return sum(step.source == "otlp" for step in run.steps) if run.spans else 0
+
+
 def _named(types: Mapping[str, int], word: str) -> int:
     """Return the number of events whose type contains a word."""
     # Custom event types may contain any word and do not count.
@@ -51,7 +57,7 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
     """Return the summary of a run, bounded in size."""
     run = analysis.run
     origin = run.began
-    base = counts(run.events)
+    base = counts(run)
     if run.clocks or not run.events:
         # With wrong clocks, event timestamps do not give the duration.
         base["total_time_ms"] = (run.ended - origin) // MILLI

@@ -31,8 +31,7 @@ WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND So
     -- Skip spans that are also derived from an event.
     AND SpanId NOT IN (SELECT span_id FROM agent_events
         WHERE tenant = {tenant:String} AND trace_id IN {told_by:Array(String)})
-    AND (toUInt64(greatest(began, 0)), SequenceNumber, SpanId)
-        > ({after_position:UInt64}, {after_number:UInt64}, {after_span:String})
-ORDER BY began, SequenceNumber, SpanId
+    AND (toUInt64(greatest(began, 0)), SpanId) > ({after_position:UInt64}, {after_span:String})
+ORDER BY began, SpanId, SequenceNumber
 LIMIT 1 BY TraceId, SpanId
 LIMIT {limit:UInt32}
