@@ -27,6 +27,8 @@ SESSION_FLAG = "session_user_mismatch"
 
 SPAN_EVENT = "otel.span"
 """Event type of spans of other instrumentations, live and in replays."""
+SPAN_MARK = "otel.span_event"
+"""Event type in replays of events that a program added to a span."""
 
 Owner = tuple[str, str]
 """Session id and the user that an event claims for it."""

@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from tests.support.collector import http
 from tests.support.waiting import wait_until
 
 PROGRAM = """
@@ -118,6 +119,30 @@ def test_sub_spans_of_the_contract_are_replayed_in_order(seed_runs):
         assert timeline[0]["event"] == "agent.execution.started"
         assert timeline[-1]["event"] == "agent.execution.completed"
         assert document["summary"]["total_events"] == len(timeline)
+
+
+def test_span_events_of_the_program_are_in_replay_tree_and_counts(collector, seed_runs):
+    document = seed_runs[0]
+    marks = [each["details"] for each in document["timeline"] if each["event"] == "otel.span_event"]
+    expected = [
+        ("retry_attempted", {"attempt": 2, "error": "timeout", "delay_seconds": 4.0}),
+        ("decision_recorded", {"decision_type": "entity_extraction", "confidence": 0.92}),
+    ]
+    assert [(mark["name"], mark["attributes"]) for mark in marks] == expected
+    summary = document["summary"]
+    # One decision was recorded with the SDK, one only as an event of the span.
+    assert (summary["span_events"], summary["retries"], summary["decisions"]) == (2, 1, 2)
+
+    tree = http("GET", f"{collector.url}/v1/traces/{document['trace_id']}").json()
+    step = next(each for each in tree["steps"] if each["name"] == "parsing_agent.process")
+    assert [(each["name"], each["attributes"]) for each in step["span_events"]] == expected
+    assert step["event_count"] == 2
+    alone = f"{collector.url}/v1/traces/{document['trace_id']}?step={step['id']}&alone=1"
+    assert http("GET", alone).json()["step"]["span_events"] == step["span_events"]
+
+    found = http("GET", f"{collector.url}/v1/traces?min_retries=1&agent=parsing_agent").json()
+    run = next(each for each in found["traces"] if each["trace_id"] == document["trace_id"])
+    assert (run["retries"], run["decisions"]) == (1, 2)
 
 
 def test_program_spans_are_stored_and_own_spans_are_not_sent_twice(collector, tmp_path):

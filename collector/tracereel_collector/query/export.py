@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tracereel_collector.query.run.serialize import stored_payload
+from tracereel_collector.query.run.timeline import stored_payload
 from tracereel_collector.query.store_reader import StoreReader, read_rows
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 

@@ -43,6 +43,16 @@ def _clock(nano: str, *, earliest: bool) -> str:
     return f"hex(bitNot({number}))" if earliest else f"hex({number})"
 
 
+def _marks(event_type: str, *, own: str) -> str:
+    """Return SQL for the number of span events that programs added in place of an event.
+
+    Those of the SDK have the attribute `own`; they are counted as events.
+    """
+    name, _ = semconv.SPAN_EVENTS[event_type]
+    counted = f"n = '{name}' AND NOT (ScopeName = 'tracereel' AND mapContains(a, '{own}'))"
+    return f"sum(arrayCount((n, a) -> {counted}, `Events.Name`, `Events.Attributes`))"
+
+
 def in_reach(time: str) -> str:
     """Return SQL for a time, limited to the range of DateTime. Clocks may be wrong."""
     seconds = f"intDiv(toUnixTimestamp64Nano({time}), 1000000000)"
@@ -80,6 +90,9 @@ FRAGMENTS: Final = {
         earliest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=True),
         latest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=False),
         direct_kinds=DIRECT_KINDS,
+        retries=_marks(semconv.RETRY_ATTEMPTED, own="reason"),
+        fallbacks=_marks(semconv.FALLBACK_TRIGGERED, own="primary_agent"),
+        decisions=_marks(semconv.DECISION_RECORDED, own="decision_id"),
         nano_usd=nano_usd("CostUsd"),
         tags=_tags(
             agent="AgentName",

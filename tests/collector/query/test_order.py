@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from tests.collector.query.rows import BEGAN, event, rows, span
 from tests.collector.query.test_tree import HELD
 from tracereel_collector.query.run.analysis import analyse
-from tracereel_collector.query.run.serialize import timeline_of
+from tracereel_collector.query.run.rows import SpanEventRow
 from tracereel_collector.query.run.summary import summary_of
+from tracereel_collector.query.run.timeline import timeline_of
 from tracereel_collector.query.run.tree import build
 
 MICRO = 1_000
@@ -32,7 +33,7 @@ class Program:
     def __init__(self, skews, lag):
         self.machines = [Machine(f"m{number}", skew) for number, skew in enumerate(skews)]
         self.now, self.lag = BEGAN, lag
-        self.stack, self.events, self.spans = [], [], []
+        self.stack, self.events, self.spans, self.span_events = [], [], [], []
         self.happened = []
         """Entries in true order: (kind, span id)."""
         self.causes = {}
@@ -86,19 +87,30 @@ class Program:
         if agents and agents[-1][1] is self._machine():
             self._record("decision.recorded", *agents[-1])
 
+    def mark(self):
+        """Add an event to the current span."""
+        if self.stack and self.stack[-1][0] == "span":
+            _, span_id, machine, *_ = self.stack[-1]
+            number = sum(each.span_id == span_id for each in self.span_events) + 1
+            self.span_events.append(
+                SpanEventRow("0" * 32, span_id, number, self.now + machine.skew, "retry_attempted")
+            )
+            self.happened.append(("otel.span_event", span_id))
+
     def run(self, steps):
         for (what, machine), gap in steps:
             self.now += gap
             if what == "leave":
                 self.leave()
-            elif what == "decide":
-                self.decide()
+            elif what in ("decide", "mark"):
+                getattr(self, what)()
             else:
                 self.enter(what, machine)
         while self.stack:
             self.now += 5
             self.leave()
-        return analyse(build(rows(*self.events, spans=self.spans)), {})
+        made = rows(*self.events, spans=self.spans, span_events=self.span_events)
+        return analyse(build(made), {})
 
 
 def _changed(row, **fields):
@@ -109,7 +121,7 @@ def _changed(row, **fields):
 STEPS = st.lists(
     st.tuples(
         st.tuples(
-            st.sampled_from(["agent", "llm", "span", "span", "decide", "leave", "leave"]),
+            st.sampled_from(["agent", "llm", "span", "span", "mark", "decide", "leave", "leave"]),
             st.integers(0, 2),
         ),
         GAPS,
@@ -126,7 +138,9 @@ def shown(analysis):
     cursors = [entry.cursor for entry in entries]
     assert len(set(cursors)) == len(cursors)
     assert cursors == sorted(cursors)
-    assert summary_of(analysis)["total_events"] == len(entries)
+    summary = summary_of(analysis)
+    assert summary["total_events"] == len(entries)
+    assert summary["retries"] == summary["span_events"]
     return [_what(entry) for entry in entries], [entry.offset_ms for entry in entries]
 
 
@@ -155,8 +169,8 @@ def test_with_wrong_clocks_everything_follows_its_cause(steps, lag, skews):
 
     entries, _ = shown(analysis)
     assert sorted(entries) == sorted(program.happened)
-    events = [each for each in entries if each[0] != "otel.span"]
-    assert events == [each for each in program.happened if each[0] != "otel.span"]
+    events = [each for each in entries if each[0].startswith("agent.")]
+    assert events == [each for each in program.happened if each[0].startswith("agent.")]
     first = {}
     for place, (kind, span_id) in enumerate(entries):
         if kind in ("otel.span", "agent.execution.started"):
@@ -164,6 +178,7 @@ def test_with_wrong_clocks_everything_follows_its_cause(steps, lag, skews):
     for place, (_, span_id) in enumerate(entries):
         cause = program.causes[span_id]
         assert cause not in first or first[cause] < place
+        assert first.get(span_id, place) <= place
 
 
 def test_a_span_that_began_before_its_agent_ended_precedes_the_end():

@@ -72,23 +72,34 @@ def place_spans(
             below = first.get(id(step))
             near = clock_of(events[below]) if below is not None else ""
             anchors[id(step)] = anchors.get(id(parent)) or near or _any(by_clock)
+        lowest[id(step)] = low
+        if step.source == "events":
+            continue
+        near_events = by_clock.get(anchors[id(step)])
         if step.source == "otlp":
-            near_events = by_clock.get(anchors[id(step)])
-            position, place = max(0, step.began), -1
-            if near_events is not None:
-                position, place = near_events.locate(step.began, hlcs)
+            position, place = _located(near_events, step.began, hlcs)
             if parent is not None and parent.source == "otlp":
                 position = max(position, parent.position + 1)
             low = min(max(place, low), first.get(id(step), len(events)) - 1)
             step.position = position
-            step.cursor = cursor_behind(events[low] if low >= 0 else None, position, step.id)
-        lowest[id(step)] = low
+            step.cursor = _cursor(events, low, place_key(position, step.id))
+            lowest[id(step)] = low
+        position = step.position
+        for each in step.span_events:
+            found, place = _located(near_events, each.row.time + step.shift, hlcs)
+            position = max(found, position + 1)
+            key = place_key(position, step.id, each.row.number)
+            each.cursor = _cursor(events, max(place, low), key)
 
 
-def cursor_behind(event: EventRow | None, position: int, span_id: str) -> Cursor:
-    """Return the cursor of a span behind an event; `None` is the beginning of the run."""
-    at = BEGINNING if event is None else Cursor(event.hlc, event.sequence_number)
-    return Cursor(at.position, at.number, place_key(position, span_id))
+def _located(near: _ClockEvents | None, time: int, hlcs: Sequence[int]) -> tuple[int, int]:
+    return (max(0, time), -1) if near is None else near.locate(time, hlcs)
+
+
+def _cursor(events: Sequence[EventRow], place: int, key: str) -> Cursor:
+    """Return the cursor of a span behind an event; -1 is the beginning of the run."""
+    at = BEGINNING if place < 0 else Cursor(events[place].hlc, events[place].sequence_number)
+    return Cursor(at.position, at.number, key)
 
 
 def _any(by_clock: Mapping[str, _ClockEvents]) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from tracereel_collector.query.run.events import EventRow
-from tracereel_collector.query.run.rows import BEGINNING, Cursor, SpanRow
+from tracereel_collector.query.run.rows import BEGINNING, Cursor, SpanEventRow, SpanRow
 
 MILLI: Final = 1_000_000
 _SCOPES: Final = {
@@ -30,6 +30,13 @@ DECISION: Final = "agent.decision.recorded"
 _CALL_KINDS: Final = {"workflow": "pipeline", "embedding": "llm"}
 ENDED: Final = frozenset({"success", "partial_success", "failed", "cancelled"})
 NO_EVENT: Final = EventRow()
+
+
+class StepSpanEvent(msgspec.Struct, eq=False):
+    """Event that the program added to the span of a step, with its place in the timeline."""
+
+    row: SpanEventRow
+    cursor: Cursor = BEGINNING
 
 
 class RunStep(msgspec.Struct, eq=False):
@@ -64,6 +71,8 @@ class RunStep(msgspec.Struct, eq=False):
     """events, otlp, or both."""
     events: list[EventRow] = []
     span: SpanRow | None = None
+    span_events: list[StepSpanEvent] = []
+    """Events of its span, by time."""
     opening: EventRow | None = None
     closing: EventRow | None = None
     parent: "RunStep | None" = None
@@ -103,7 +112,9 @@ def clock_of(row: EventRow) -> str:
 
 
 def steps_of(
-    events: Sequence[EventRow], spans: Iterable[SpanRow]
+    events: Sequence[EventRow],
+    spans: Iterable[SpanRow],
+    span_events: Iterable[SpanEventRow] = (),
 ) -> tuple[list[RunStep], list[EventRow]]:
     """Return the steps with parents named but not linked, and the events outside of steps."""
     build = _Build()
@@ -114,6 +125,8 @@ def steps_of(
         build.take(row)
     for span in spans:
         build.take_span(span)
+    for each in span_events:
+        build.take_span_event(each)
     return build.steps, build.loose()
 
 
@@ -176,6 +189,10 @@ class _Build:
         )
         self._by_id[span.span_id] = step
         self.steps.append(step)
+
+    def take_span_event(self, row: SpanEventRow) -> None:
+        if self._by_id is not None and (step := self._by_id.get(row.span_id)) is not None:
+            step.span_events.append(StepSpanEvent(row))
 
     def _new(self, row: EventRow, kind: str, *, own_id: bool) -> RunStep:
         step = RunStep(

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tracereel.semconv import TAPE_RECORDED
+from tracereel.semconv import SPAN_EVENTS, TAPE_RECORDED
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.ledger import accounts_of, unnumbered, verdict_of
 from tracereel_collector.query.run.serialize import milliseconds, shown_failure, shown_path
-from tracereel_collector.query.run.steps import MILLI, RunStep
+from tracereel_collector.query.run.steps import DECISION, FALLBACK, MILLI, RETRY, RunStep
 from tracereel_collector.query.run.tree import RunTree, is_open
 
 MAX_SHOWN = 50
@@ -23,23 +23,29 @@ MAX_SHOWN = 50
 def counts(run: RunTree) -> dict[str, Any]:
     """Return the figures of the contract and simple counts."""
     rows = run.events
+    marks = Counter(each.row.name for step in run.steps for each in step.span_events)
     types = Counter(row.event_type for row in rows)
     agents = list(dict.fromkeys(row.agent_name for row in rows if row.agent_name))
     moments = [row.unix_nano for row in rows]
     closing = (row for row in reversed(rows) if row.event_type == "agent.pipeline.completed")
     last = next(closing, None) if types["agent.pipeline.completed"] else None
     return {
-        "total_events": len(rows) - types[TAPE_RECORDED] + _spans_alone(run),
+        "total_events": len(rows) - types[TAPE_RECORDED] + _spans_alone(run) + marks.total(),
         "agents_executed": len(agents),
         "total_time_ms": (max(moments) - min(moments)) // MILLI if moments else 0,
         "errors": _named(types, "failed"),
-        "retries": _named(types, "retry"),
-        "fallbacks": _named(types, "fallback"),
-        "decisions": _named(types, "decision"),
+        "retries": _named(types, "retry") + marks[_mark(RETRY)],
+        "fallbacks": _named(types, "fallback") + marks[_mark(FALLBACK)],
+        "decisions": _named(types, "decision") + marks[_mark(DECISION)],
         "agents": agents,
         "pipeline_type": next((row.pipeline_type for row in rows if row.pipeline_type), None),
         "status": None if last is None else last.status,
     }
+
+
+def _mark(event_type: str) -> str:
+    """Return the name of the span event that means the same as an event type."""
+    return SPAN_EVENTS[event_type][0]
 
 
 def _spans_alone(run: RunTree) -> int:
@@ -69,6 +75,7 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
         "state": analysis.state,
         "pipelines": _pipelines(run),
         "total_spans": len(run.spans),
+        "span_events": sum(len(step.span_events) for step in run.steps),
         "total_steps": len(run.steps),
         "running": sum(step.status == "running" for step in run.steps),
         "crashed": sum(step.status == "crashed" for step in run.steps),

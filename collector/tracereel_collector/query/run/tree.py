@@ -57,7 +57,7 @@ class RunTree:
 
 def build(rows: RunRows) -> RunTree:
     """Build the tree of a run."""
-    steps, loose = steps_of(rows.events, rows.spans)
+    steps, loose = steps_of(rows.events, rows.spans, rows.span_events)
     _link(steps, rows.trace_ids)
     _cut_cycles(steps)
     _note_repeats(steps)

@@ -53,6 +53,14 @@ function decisions(step, entries) {
   });
 }
 
+/** Events that the program added to the span of the step. */
+function spanEvents(step) {
+  return (step.span_events ?? []).map(({ name, offset_ms: at, attributes }) =>
+    h("section", { class: "span-event" },
+      h("h3", {}, `Span event: ${plain(name)}`, h("span", { class: "quiet" }, ` +${duration(at)}`)),
+      fields(Object.entries(attributes ?? {}).map(([key, value]) => [plain(key), plain(typeof value === "string" ? value : JSON.stringify(value))]))));
+}
+
 function failureOf(step, stack) {
   if (!step.error) return null;
   const { type, message, code, category } = step.error;
@@ -106,7 +114,7 @@ export function stepDetails(step, entries, { onZoom, onSeek, chain }) {
     ]),
     chain,
     block("Input", wentIn(step, entries)), block("Output", cameOut(step, entries)), block("Reasoning", step.reasoning),
-    decisions(step, entries),
+    decisions(step, entries), spanEvents(step),
     messages.map(({ details }) => block(`Message: ${plain(details.role ?? details.message_type)}`, details.content)),
     rawBlock(raw));
 }
