@@ -209,6 +209,7 @@ def test_a_pipeline_counts_its_agents_in_every_process():
         "agents_succeeded": 2,
         "agents_failed": 1,
         "agents_cancelled": 1,
+        "agents_replaced": 0,
         "agents_retried": 1,
         "emitters": 3,
     }

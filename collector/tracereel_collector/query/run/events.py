@@ -136,7 +136,9 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     delay_seconds: float | None = None
     primary_agent: Text = ""
     fallback_agent: Text = ""
+    fallback_attempted: bool | None = None
     fallback_successful: bool | None = None
+    retry_successful: bool | None = None
     quality_delta: float | None = None
     wasted_cost_usd: float | None = None
     repeats: Text = ""

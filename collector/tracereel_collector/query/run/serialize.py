@@ -18,6 +18,7 @@ from tracereel_collector.query.run.analysis import (
 )
 from tracereel_collector.query.run.chains import ChainLink
 from tracereel_collector.query.run.events import TEXT, EventRow
+from tracereel_collector.query.run.outcomes import Outcomes
 from tracereel_collector.query.run.rows import SpanEventRow, SpanRow
 from tracereel_collector.query.run.steps import DECISION, MILLI, RunStep
 
@@ -62,6 +63,8 @@ class ShownStep(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     reasoning: str = ""
     outcome: str = ""
     error: dict[str, str] | None = None
+    retry_successful: bool | None = None
+    fallback_successful: bool | None = None
     decisions: list[dict[str, Any]] | None = None
     decision_count: int = 0
     span_events: list[dict[str, Any]] | None = None
@@ -87,7 +90,9 @@ def milliseconds(nanoseconds: int | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / MILLI
 
 
-def shown_step(step: RunStep, *, depth: int, origin: int, usage: StepUsage) -> ShownStep:
+def shown_step(
+    step: RunStep, *, depth: int, origin: int, usage: StepUsage, outcomes: Outcomes
+) -> ShownStep:
     """Return one step without its children."""
     ending, span, parent = step.ending, step.span or _NO_SPAN, step.parent
     opening = step.opening or ending
@@ -95,6 +100,7 @@ def shown_step(step: RunStep, *, depth: int, origin: int, usage: StepUsage) -> S
     # A single event is the closing event of the step.
     events = step.events if len(step.events) > 1 else ()
     decisions = [each for each in events if each.event_type == DECISION]
+    decided = outcomes.get(id(step.closing), {})
     began, duration = step.start + step.shift, step.duration_ns
     # Keyword arguments in field order are faster.
     return ShownStep(
@@ -124,6 +130,8 @@ def shown_step(step: RunStep, *, depth: int, origin: int, usage: StepUsage) -> S
         reasoning=ending.reasoning,
         outcome=ending.final_outcome,
         error=shown_error(step) if step.status not in _FINE else None,
+        retry_successful=decided.get("retry_successful", ending.retry_successful),
+        fallback_successful=decided.get("fallback_successful", ending.fallback_successful),
         decisions=[shown_decision(each) for each in decisions[:MAX_DECISIONS]] or None,
         decision_count=len(decisions),
         span_events=[

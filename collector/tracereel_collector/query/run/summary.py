@@ -12,10 +12,13 @@ from tracereel.semconv import SPAN_EVENTS, TAPE_RECORDED
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.ledger import accounts_of, unnumbered, verdict_of
+from tracereel_collector.query.run.outcomes import Outcomes, was_replaced
 from tracereel_collector.query.run.serialize import milliseconds, shown_failure, shown_path
 from tracereel_collector.query.run.steps import DECISION, FALLBACK, MILLI, RETRY, RunStep
 from tracereel_collector.query.run.tree import RunTree, is_open
 
+_REPLACED = "replaced"
+"""Status of an agent that failed and whose fallback delivered the result."""
 MAX_SHOWN = 50
 """Maximum path segments, wasted steps and pipelines listed in a summary."""
 
@@ -73,7 +76,7 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
         "llm_tokens_used": analysis.usage.tokens,
         "llm_cost_usd": analysis.usage.cost_usd,
         "state": analysis.state,
-        "pipelines": _pipelines(run),
+        "pipelines": _pipelines(run, analysis.outcomes),
         "total_spans": len(run.spans),
         "span_events": sum(len(step.span_events) for step in run.steps),
         "total_steps": len(run.steps),
@@ -127,7 +130,7 @@ class _Pipeline:
             by_status[status] += number
         elsewhere = by_status["failed"] - self.agents["failed", self.step.clock]
         # The pipeline's own status already covers failures in its process.
-        partial = self.step.status == "success" and elsewhere > 0
+        partial = self.step.status == "success" and (elsewhere > 0 or by_status[_REPLACED] > 0)
         return {
             "step": self.step.id,
             "pipeline_type": self.step.name,
@@ -136,12 +139,13 @@ class _Pipeline:
             "agents_succeeded": by_status["success"],
             "agents_failed": by_status["failed"],
             "agents_cancelled": by_status["cancelled"],
+            "agents_replaced": by_status[_REPLACED],
             "agents_retried": self.retried,
             "emitters": len({clock for _, clock in self.agents}),
         }
 
 
-def _pipelines(run: RunTree) -> list[dict[str, Any]]:
+def _pipelines(run: RunTree, outcomes: Outcomes) -> list[dict[str, Any]]:
     """Return the pipelines of a run, outer ones first, with agent counts of all processes."""
     inside: dict[int, _Pipeline] = {}
     found: list[_Pipeline] = []
@@ -158,7 +162,10 @@ def _pipelines(run: RunTree) -> list[dict[str, Any]]:
     for step in run.steps:
         pipeline = inside.get(id(step)) if step.kind == "agent" else None
         if pipeline is not None and id(step) not in over:
-            pipeline.agents["failed" if step.is_failed else step.status, step.clock] += 1
+            status = "failed" if step.is_failed else step.status
+            if was_replaced(step, outcomes):
+                status = _REPLACED
+            pipeline.agents[status, step.clock] += 1
             pipeline.retried += id(step) in again or bool(step.ending.retry_count)
     for pipeline in reversed(found):
         if pipeline.around is not None:

@@ -52,7 +52,15 @@ def timeline_of(analysis: Analysis, *, tenant: str) -> list[Entry]:
         usage = analysis.totals[id(step)]
         chain = chains.get(id(step), "")
         found += [
-            event_entry(row, tenant=tenant, origin=origin, step=step, usage=usage, chain=chain)
+            event_entry(
+                row,
+                tenant=tenant,
+                origin=origin,
+                step=step,
+                usage=usage,
+                chain=chain,
+                outcome=analysis.outcomes.get(id(row)),
+            )
             for row in step.events
             if row.event_type != TAPE_RECORDED
         ]
@@ -82,8 +90,9 @@ def event_entry(
     step: RunStep | None = None,
     usage: StepUsage = NOTHING,
     chain: str = "",
+    outcome: Mapping[str, bool] | None = None,
 ) -> Entry:
-    """Return an event entry; its payload is spliced in unchanged."""
+    """Return an event entry; its payload is spliced in unchanged, but for a later known outcome."""
     closes = step is not None and step.closing is row
     offset = _exact_time(row, step) + (step.shift if step is not None else 0) - origin
     if step is None:
@@ -103,7 +112,8 @@ def event_entry(
         cost_usd=usage.cost_usd if closes or step is None else None,
         chain=chain,
     )
-    details = stored_payload(row.payload, tenant, row.sequence_number, row.ingested_at)
+    payload = row.payload if outcome is None else _completed(row.payload, outcome)
+    details = stored_payload(payload, tenant, row.sequence_number, row.ingested_at)
     return Entry(
         Cursor(row.hlc, row.sequence_number),
         offset / MILLI,
@@ -200,6 +210,15 @@ def stored_payload(payload: str, tenant: str, number: int, ingested_at: str) -> 
     """Return an event as sent, with the fields that the collector adds."""
     added = {"tenant": tenant, "sequence_number": number, "ingested_at": ingested_at}
     return payload.encode().rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:]
+
+
+def _completed(payload: str, outcome: Mapping[str, bool]) -> str:
+    """Return an event with an outcome that was null when it was sent."""
+    if not payload:
+        return payload
+    fields = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
+    known = {name: msgspec.Raw(b"true" if value else b"false") for name, value in outcome.items()}
+    return msgspec.json.encode(fields | known).decode()
 
 
 def _spliced(time: str, event: str, details: bytes, about: _About) -> bytes:
