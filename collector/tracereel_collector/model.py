@@ -30,6 +30,9 @@ SPAN_EVENT = "otel.span"
 SPAN_MARK = "otel.span_event"
 """Event type in replays of events that a program added to a span."""
 
+SESSION_OWNER = "session_owner"
+"""Reason of a rejection: the session of the event belongs to another user."""
+
 Owner = tuple[str, str]
 """Session id and the user that an event claims for it."""
 
@@ -71,6 +74,10 @@ class Receipt:
     first_sequence_number: int | None
     body_id: int | None
     size: int
+    foreign: frozenset[Owner] = frozenset()
+    """Claims of users who do not own their session; events with them were refused."""
+    refused: int = 0
+    """Number of these events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

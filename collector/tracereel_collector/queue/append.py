@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
-from tracereel_collector.model import SESSION_FLAG, Body, Kind, Receipt
+from tracereel_collector.model import SESSION_FLAG, SESSION_OWNER, Body, Kind, Owner, Receipt
 from tracereel_collector.queue import bodies
 from tracereel_collector.queue.deleted import DeletionMarks, without
 from tracereel_collector.queue.ledger import Seen, new_positions
-from tracereel_collector.queue.sessions import SessionOwners, flag, trim
+from tracereel_collector.queue.sessions import SessionOwners, flag, trim, without_claims
 
 EMITTERS_CACHED = 10_000
 MAX_EMITTERS = 500_000
@@ -45,8 +45,11 @@ def _count_rejected(connection: sqlite3.Connection, body: Body) -> None:
 class Appender:
     """Appends bodies within the commit thread's transactions and caches emitters."""
 
-    def __init__(self, steady_nano: Callable[[], int]) -> None:
+    def __init__(
+        self, steady_nano: Callable[[], int], *, refuse_foreign_users: bool = False
+    ) -> None:
         self._steady = steady_nano
+        self._refuse_foreign_users = refuse_foreign_users
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._sessions = SessionOwners()
         self._deleted = DeletionMarks()
@@ -74,6 +77,14 @@ class Appender:
 
     def append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
         """Store the new records of a body."""
+        foreign: frozenset[Owner] = frozenset()
+        refused = 0
+        if self._refuse_foreign_users and body.owners:
+            owners = self._sessions.mismatches(connection, body.tenant, body.owners, self._steady())
+            if owners:
+                foreign, whole = frozenset(owners), body
+                body = without_claims(whole, foreign)
+                refused = whole.records - body.records
         fresh = self._without_duplicates(connection, body) if body.records else None
         duplicates = body.records - (fresh.records if fresh else 0)
         late = 0
@@ -83,15 +94,22 @@ class Appender:
             fresh = replace(fresh, data=data, records=kept) if data and kept else None
         if fresh and fresh.owners:
             fresh = self._with_flags(connection, fresh)
-        count(connection, "received", body.kind, body.records + body.rejected)
+        count(connection, "received", body.kind, body.records + body.rejected + refused)
         count(connection, "appended", body.kind, body.records - late)
         count(connection, "duplicate", body.kind, duplicates)
         _count_rejected(connection, body)
-        count(connection, "rejected", body.kind, late)
+        count(connection, "rejected", body.kind, late + refused)
+        count(connection, f"{REJECTED}{SESSION_OWNER}", body.kind, refused)
         count(connection, f"{REJECTED}deleted", body.kind, late)
         if fresh is None:
             return Receipt(
-                appended=0, duplicates=duplicates, first_sequence_number=None, body_id=None, size=0
+                appended=0,
+                duplicates=duplicates,
+                first_sequence_number=None,
+                body_id=None,
+                size=0,
+                foreign=foreign,
+                refused=refused,
             )
         number = _take_numbers(connection, fresh.records)
         body_id = bodies.insert(
@@ -109,6 +127,8 @@ class Appender:
             first_sequence_number=number,
             body_id=body_id,
             size=len(fresh.data),
+            foreign=foreign,
+            refused=refused,
         )
 
     def _without_duplicates(self, connection: sqlite3.Connection, body: Body) -> Body | None:

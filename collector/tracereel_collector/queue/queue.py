@@ -76,6 +76,7 @@ class DurableQueue:
 
     Several processes may open it: the owner creates, repairs and delivers it, guests only append.
     `shared` serialises their writes; `ring` notifies the owner of a guest's appends.
+    `refuse_foreign_users` refuses events of users who do not own their session, instead of flagging.
     `now_unix_nano` provides timestamps; `steady_nano` measures time windows and must not step.
     """
 
@@ -90,6 +91,7 @@ class DurableQueue:
         shared: bool = False,
         ring: Ring | None = None,
         shares: SharePolicy = ONE_TENANT,
+        refuse_foreign_users: bool = False,
     ) -> None:
         self._path = path
         self._limits = limits
@@ -97,7 +99,7 @@ class DurableQueue:
         self._now = now_unix_nano
         self._ring = ring
         self._steady = steady_nano or now_unix_nano
-        self._appender = Appender(self._steady)
+        self._appender = Appender(self._steady, refuse_foreign_users=refuse_foreign_users)
         self._fresh: set[Kind] = set()
         self._sleepers = Sleepers()
         self._hurried: set[Kind] = set()
