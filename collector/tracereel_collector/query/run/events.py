@@ -123,6 +123,8 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     fallback_output_summary: Raw = _NOTHING
     reasoning: Text = ""
     decision_type: Text = ""
+    decision_category: Text = ""
+    threshold: float | None = None
     chosen_value: Raw = _NOTHING
     error_message_given: Text = ""
     original_error: Text = ""

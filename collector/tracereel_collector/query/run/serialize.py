@@ -159,9 +159,11 @@ def shown_decision(row: EventRow) -> dict[str, Any]:
     return filled(
         event_id=row.event_id,
         type=row.decision_type,
+        category=row.decision_category,
         chosen=row.chosen,
         reasoning=row.reasoning,
         confidence=row.confidence,
+        threshold=row.threshold,
         input=row.input,
         output=row.output,
         time=row.time,
