@@ -39,16 +39,16 @@ _UNPRICED = _by_kind(
             {_figure("llm_prompt_tokens")} < cached_tokens OR {_figure("llm_tokens_used")} =
             {_figure("llm_prompt_tokens")} + {_figure("llm_completion_tokens")} + cached_tokens))""",
     cache_read=_figure("said_of_call.llm_cached_tokens"),
-    cache_write=_figure("said_of_call.llm_cache_write_tokens"),
+    cache_write=_figure("said_of_call.llm_cache_creation_tokens"),
     output=_figure("llm_completion_tokens"),
 )
 UNPRICED_COLUMNS: Final = f"""
         event_type = '{semconv.LLM_CALLED}' AND isNull(llm_cost_usd) AND isNotNull(llm_prompt_tokens)
             AND {TOLD["told_closes"]} AS is_unpriced,
         JSONExtract(if(is_unpriced, payload, ''), 'Tuple(operation String, llm_model_requested String,
-            llm_cached_tokens UInt64, llm_cache_write_tokens UInt64)') AS said_of_call,
+            llm_cached_tokens UInt64, llm_cache_creation_tokens UInt64)') AS said_of_call,
         {_figure("said_of_call.llm_cached_tokens")}
-            + {_figure("said_of_call.llm_cache_write_tokens")} AS cached_tokens,
+            + {_figure("said_of_call.llm_cache_creation_tokens")} AS cached_tokens,
         {_UNPRICED} AS unpriced,"""
 """SQL for columns of events. The last has the tokens of a call without a cost."""
 UNPRICED_OF_SPANS: Final = _by_kind(
