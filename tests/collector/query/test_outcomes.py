@@ -80,3 +80,34 @@ def test_a_fallback_that_failed_too_leaves_the_primary_failed():
     [told] = summary_of(analysis)["pipelines"]
 
     assert (told["status"], told["agents_failed"], told["agents_replaced"]) == ("success", 1, 0)
+
+
+def retries(analysis):
+    return [
+        analysis.outcomes.get(id(row), {}).get("retry_successful")
+        for row in analysis.run.events
+        if row.event_type == "agent.retry.attempted"
+    ]
+
+
+def attempted(at, number):
+    return event("retry.attempted", at, agent_name="parser", retry_attempt=number)
+
+
+def test_a_retry_has_the_outcome_of_the_attempt_that_followed():
+    started = event("execution.started", 1, agent_name="parser")
+    ended = event("execution.completed", 9, agent_name="parser")
+
+    assert retries(contract_run(started, attempted(2, 1), attempted(4, 2), ended)) == [False, True]
+    assert retries(contract_run(started, attempted(2, 1))) == [None]
+
+
+def test_an_operation_that_had_ended_before_says_nothing_about_a_retry():
+    analysis = contract_run(
+        event("execution.started", 1, agent_name="parser"),
+        event("execution.completed", 2, agent_name="parser"),
+        attempted(35, 2),
+        triggered(60, successful=True),
+    )
+
+    assert retries(analysis) == [None]

@@ -41,6 +41,9 @@ def _retries(chains: Sequence[Chain]) -> dict[int, dict[str, bool]]:
             row = link.retry
             if row is None or row.retry_successful is not None:
                 continue
+            is_known = following.step is not None or following.retry is not None
+            if not is_known and chain.operation.ending.hlc <= row.hlc:
+                continue  # it had ended before: its status is not that of the retry
             if following.status in ("success", "partial_success"):
                 found[id(row)] = {"retry_successful": True}
             elif following.status in _LOST:
