@@ -26,6 +26,10 @@ function fields(pairs) {
     h("div", { title: hint }, h("dt", {}, name), h("dd", {}, value))));
 }
 
+function outcomeOf(successful) {
+  return successful == null ? null : successful ? "succeeded" : "failed";
+}
+
 function candidatesOf(details) {
   const { candidates, chosen } = details;
   if (!Array.isArray(candidates)) return null;
@@ -108,6 +112,7 @@ export function stepDetails(step, entries, { onZoom, onSeek, chain }) {
       ["First token", first.time_to_first_token_ms != null ? duration(first.time_to_first_token_ms) : null],
       ["Ended by", plain(first.finish_reason ?? "")], ["Outcome", plain(step.outcome ?? "")],
       ["Service", plain(step.service ?? "")], ["Source", step.source === "events" ? null : step.source],
+      ["Fallback", outcomeOf(step.fallback_successful), "Whether a fallback delivered the result instead"], ["Retry", outcomeOf(step.retry_successful), "How the attempt after this one ended"],
       ["Critical path", step.critical ? duration(step.critical.reduce((sum, each) => sum + each.duration_ms, 0)) : null, "How long the run waited for this step itself"],
       ["Clock", step.clock_shift_ms ? `moved by ${duration(step.clock_shift_ms)} to fit its caller` : null],
       ["Parent", step.missing_parent_id ? `${plain(step.missing_parent_id)}, which is not known` : null],
