@@ -120,6 +120,8 @@ class ExportPiece:
 
     data: bytes
     rows: int
+    footer: int = 0
+    """Estimated bytes behind the last row."""
 
 
 def export_slots(shares: SharePolicy = ONE_TENANT) -> TenantShares:
@@ -175,7 +177,11 @@ class Export:
                 data = self.store.select(_statement(wanted), place, fmt="Parquet")
                 rows = pq.read_table(io.BytesIO(data))
                 writer.write_table(rows)
-                yield ExportPiece(out.taken(), rows.num_rows)
+                one_row = io.BytesIO()
+                pq.write_table(rows.slice(0, 1), one_row, compression="zstd")
+                # A file ends with the length of its footer and four letters.
+                footer = int.from_bytes(one_row.getvalue()[-8:-4], "little")
+                yield ExportPiece(out.taken(), rows.num_rows, footer)
         yield ExportPiece(out.taken(), 0)
 
     def _slices(self, tenant: str, wanted: Wanted) -> Iterator[dict[str, Any]]:
