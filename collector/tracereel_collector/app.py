@@ -241,6 +241,7 @@ class Collector:
             shared=self._shared,
             ring=ring,
             shares=self._shares,
+            refuse_foreign_users=self._settings.session_owners == "refuse",
         )
         self._started.callback(self._queue.close)
         return self._queue

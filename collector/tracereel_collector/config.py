@@ -45,6 +45,7 @@ _EXPECTED: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
         lambda value: value in ("on", "off"),
         "redact forward_events local_admin trust_forwarded_proto",
     ),
+    ("'flag' or 'refuse'", lambda value: value in ("flag", "refuse"), "session_owners"),
     ("0 to 65535", lambda value: 0 <= value <= 65535, "port grpc_port"),
     (f"0 to {MAX_WORKERS}", lambda value: 0 <= value <= MAX_WORKERS, "workers"),
     (
@@ -98,6 +99,9 @@ class Settings:
     rate_bytes: float = _setting(0.0, "Most bytes a key may send per second; 0 is no limit.")
     tenant_share: float = _setting(
         0.5, "Most that one tenant may hold of what is shared, if several have keys; up to 1."
+    )
+    session_owners: str = _setting(
+        "flag", "`flag` marks events of other users in an owned session; `refuse` rejects them."
     )
     redact: str = _setting("off", "`on` hides secrets and personal data before they are kept.")
 

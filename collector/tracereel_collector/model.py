@@ -27,6 +27,11 @@ SESSION_FLAG = "session_user_mismatch"
 
 SPAN_EVENT = "otel.span"
 """Event type of spans of other instrumentations, live and in replays."""
+SPAN_MARK = "otel.span_event"
+"""Event type in replays of events that a program added to a span."""
+
+SESSION_OWNER = "session_owner"
+"""Reason of a rejection: the session of the event belongs to another user."""
 
 Owner = tuple[str, str]
 """Session id and the user that an event claims for it."""
@@ -68,6 +73,10 @@ class Receipt:
     duplicates: int
     first_sequence_number: int | None
     body_id: int | None
+    foreign: frozenset[Owner] = frozenset()
+    """Claims of users who do not own their session; events with them were refused."""
+    refused: int = 0
+    """Number of these events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

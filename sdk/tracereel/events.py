@@ -337,6 +337,9 @@ class AgentLlmCalled(EndedCall):
     llm_prompt_tokens: Count | None = None
     llm_completion_tokens: Count | None = None
     llm_cached_tokens: Count | None = None
+    """Tokens of the prompt that were read from a cache."""
+    llm_cache_creation_tokens: Count | None = None
+    """Tokens of the prompt that were written to a cache."""
     llm_reasoning_tokens: Count | None = None
     llm_cost_usd: float | None = None
     finish_reason: str | None = None

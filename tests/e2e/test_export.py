@@ -97,7 +97,7 @@ def test_times_are_given_as_everywhere_else(collector, agent):
 def test_export_reports_its_estimated_size(collector, agent, kind):
     answer = export(collector, agent=agent, format=kind)
 
-    assert int(answer.headers["x-estimated-bytes"]) == pytest.approx(len(answer.body), rel=0.5)
+    assert int(answer.headers["x-estimated-bytes"]) == pytest.approx(len(answer.body), rel=0.2)
     nothing = export(collector, agent="nobody", format=kind)
     assert (nothing.headers["x-total-count"], nothing.headers["x-estimated-bytes"]) == ("0", "0")
 

@@ -3,6 +3,7 @@
 import json
 import re
 
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from playwright.sync_api import expect
 
 from tests.support.browser import PATIENCE_MS, ended, event, started, tool
@@ -66,6 +67,34 @@ def test_a_step_shows_what_went_in_what_came_out_and_why(visit, seeded):
     steps(page).filter(has_text="pricing_agent #1").click()
     expect(panel.locator(".notice")).to_contain_text("RateLimitError")
     expect(panel.locator(".notice").get_by_text("Traceback")).to_be_visible()
+
+
+def test_span_events_of_the_program_are_on_the_step_and_in_the_events(visit, collector, trace_id):
+    """Names and values of a sender are text, never markup."""
+    otel = trace_id.removeprefix("trc_")
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    made = spans.add(name="process", trace_id=bytes.fromhex(otel), span_id=bytes([7] * 8))
+    made.start_time_unix_nano, made.end_time_unix_nano = 10**18, 10**18 + 9_000_000
+    for name, value in (("retry_attempted", "<b>timeout</b>"), ("decision_recorded", "booking")):
+        mark = made.events.add(name=name, time_unix_nano=10**18 + 4_000_000)
+        mark.attributes.add(key="error").value.string_value = value
+    sent = {"Content-Type": "application/x-protobuf"}
+    http("POST", f"{collector.url}/v1/traces", request.SerializeToString(), sent)
+    wait_until(lambda: http("GET", f"{collector.url}/v1/traces/{otel}").status == 200, timeout=20)
+
+    page = visit.open(f"#/run/{otel}")
+    expect(page.get_by_role("tab", name="Events 3")).to_be_visible()
+    steps(page).first.click()
+
+    marks = page.locator(".panel-body .span-event")
+    expect(marks).to_have_count(2)
+    expect(marks.first).to_contain_text("Span event: retry_attempted")
+    expect(marks.first).to_contain_text("<b>timeout</b>")
+    page.get_by_role("tab", name="Events 3").click()
+    expect(page.locator(".event-row").nth(1)).to_contain_text("retry_attempted · error: <b>timeout")
+    page.get_by_role("button", name="Decisions").click()
+    expect(page.locator(".event-row")).to_have_count(1)
 
 
 def test_failed_run_shows_its_error_at_the_top(visit, seeded):

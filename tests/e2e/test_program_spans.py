@@ -3,7 +3,11 @@
 import os
 import subprocess
 import sys
+import uuid
 
+import pytest
+
+from tests.support.collector import http
 from tests.support.waiting import wait_until
 
 PROGRAM = """
@@ -22,12 +26,53 @@ for _ in range(20):
     agent()
 """
 
+SEED = """
+import asyncio, sys
+import tracereel
+from opentelemetry import trace
 
-def test_program_spans_are_stored_and_own_spans_are_not_sent_twice(collector, tmp_path):
-    def stored():
-        return collector.metric("tracereel_records_stored_total", kind="spans")
+tracereel.configure(set_tracer_provider=True)
+tracer = trace.get_tracer(__name__)
 
-    before = stored()
+
+class SharedContext:
+    def __init__(self, trace_id):
+        self.trace_id = trace_id
+
+
+class ParsingAgent:
+    @tracereel.traced_agent("parsing_agent")
+    async def process(self, context):
+        with tracer.start_as_current_span("parsing_agent.process") as span:
+            span.set_attribute("agent.name", "parsing_agent")
+            span.set_attribute("trace_id", context.trace_id)
+            with tracer.start_as_current_span("parsing_agent.llm_call") as llm_span:
+                llm_span.set_attribute("llm.provider", "qwen")
+                llm_span.set_attribute("llm.model", "qwen-2.5")
+                await asyncio.sleep(0)
+                llm_span.set_attribute("llm.tokens_used", 423)
+            span.add_event(
+                "retry_attempted",
+                attributes={"attempt": 2, "error": "timeout", "delay_seconds": 4.0},
+            )
+            with tracer.start_as_current_span("parsing_agent.validation") as val_span:
+                val_span.set_attribute("validation.confidence", 0.92)
+                tracereel.record_decision("entity_extraction", confidence=0.92)
+            span.add_event(
+                "decision_recorded",
+                attributes={"decision_type": "entity_extraction", "confidence": 0.92},
+            )
+        return {"contacto": "Dr. P\u00e9rez"}
+
+
+for number in range(6):
+    asyncio.run(ParsingAgent().process(SharedContext(f"{sys.argv[1]}_{number}")))
+"""
+"""The contract's own example of sub-spans inside of a decorated agent, run six times."""
+SUB_SPANS = ["parsing_agent.process", "parsing_agent.llm_call", "parsing_agent.validation"]
+
+
+def run_program(collector, tmp_path, program, *arguments):
     environ = {
         **os.environ,
         "TRACEREEL_ENDPOINT": collector.url,
@@ -35,9 +80,78 @@ def test_program_spans_are_stored_and_own_spans_are_not_sent_twice(collector, tm
         "TRACEREEL_EVENT_LOGS": "off",
     }
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environ, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, *arguments],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture(scope="module")
+def seed_runs(collector, tmp_path_factory):
+    """Run the contract's example; return the replays of its six runs."""
+    name = f"trc_{uuid.uuid4().hex}"
+    run_program(collector, tmp_path_factory.mktemp("spool"), SEED, name)
+
+    def whole(number):
+        answer = collector.replay(f"{name}_{number}")
+        if answer.status == 200:
+            document = answer.json()
+            spans = document["summary"]["total_spans"]
+            ended = any(each["event"].endswith(".completed") for each in document["timeline"])
+            return document if spans == len(SUB_SPANS) and ended else None
+        return None
+
+    return [wait_until(lambda number=number: whole(number), timeout=30) for number in range(6)]
+
+
+def test_sub_spans_of_the_contract_are_replayed_in_order(seed_runs):
+    for document in seed_runs:
+        timeline = document["timeline"]
+        times = [entry["time"] for entry in timeline]
+        offsets = [entry["step"]["offset_ms"] for entry in timeline]
+        names = [each["details"]["span_name"] for each in timeline if each["event"] == "otel.span"]
+
+        assert times == sorted(times)
+        assert offsets == sorted(offsets)
+        assert names == SUB_SPANS
+        assert timeline[0]["event"] == "agent.execution.started"
+        assert timeline[-1]["event"] == "agent.execution.completed"
+        assert document["summary"]["total_events"] == len(timeline)
+
+
+def test_span_events_of_the_program_are_in_replay_tree_and_counts(collector, seed_runs):
+    document = seed_runs[0]
+    marks = [each["details"] for each in document["timeline"] if each["event"] == "otel.span_event"]
+    expected = [
+        ("retry_attempted", {"attempt": 2, "error": "timeout", "delay_seconds": 4.0}),
+        ("decision_recorded", {"decision_type": "entity_extraction", "confidence": 0.92}),
+    ]
+    assert [(mark["name"], mark["attributes"]) for mark in marks] == expected
+    summary = document["summary"]
+    # One decision was recorded with the SDK, one only as an event of the span.
+    assert (summary["span_events"], summary["retries"], summary["decisions"]) == (2, 1, 2)
+
+    tree = http("GET", f"{collector.url}/v1/traces/{document['trace_id']}").json()
+    step = next(each for each in tree["steps"] if each["name"] == "parsing_agent.process")
+    assert [(each["name"], each["attributes"]) for each in step["span_events"]] == expected
+    assert step["event_count"] == 2
+    alone = f"{collector.url}/v1/traces/{document['trace_id']}?step={step['id']}&alone=1"
+    assert http("GET", alone).json()["step"]["span_events"] == step["span_events"]
+
+    found = http("GET", f"{collector.url}/v1/traces?min_retries=1&agent=parsing_agent").json()
+    run = next(each for each in found["traces"] if each["trace_id"] == document["trace_id"])
+    assert (run["retries"], run["decisions"]) == (1, 2)
+
+
+def test_program_spans_are_stored_and_own_spans_are_not_sent_twice(collector, tmp_path):
+    def stored():
+        return collector.metric("tracereel_records_stored_total", kind="spans")
+
+    before = stored()
+    run_program(collector, tmp_path, PROGRAM)
 
     wait_until(lambda: stored() >= before + 20)
     assert stored() == before + 20

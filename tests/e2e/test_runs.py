@@ -242,7 +242,7 @@ def test_the_replay_merges_events_and_spans_in_causal_order(collector, mixed):
     assert by_event["agent.llm.called"]["cost_usd"] == 0.5
     assert by_event["otel.span"]["parent_id"] == SPAN["agent"]
     summary = document["summary"]
-    assert summary["total_events"] == 7
+    assert summary["total_events"] == len(document["timeline"]) == 8
     assert summary["total_spans"] == 1
     assert {"critical_path", "wasted", "first_error", "completeness"} <= set(summary)
 
@@ -304,7 +304,7 @@ def test_playback_resumes_after_a_disconnect(collector, mixed):
     assert [data for _, _, data in entries] == replay(collector, run)["timeline"]
     assert {name for _, name, _ in entries} == {"step"}
     assert last == "end"
-    assert summary["total_events"] == 7
+    assert summary["total_events"] == 8
     rest = parse_stream(http("GET", url, headers={"Last-Event-ID": entries[2][0]}).body)
     assert rest == played[3:]
     assert http("GET", f"{collector.url}/v1/replay/none?stream=1").status == 404
@@ -312,12 +312,25 @@ def test_playback_resumes_after_a_disconnect(collector, mixed):
 
 
 def test_pages_of_a_huge_run_hold_every_event_and_span_once(collector):
-    """Above 2,000 events only the page is read."""
+    """Above 2,000 events only the page is read; parts of a tape are not shown."""
     otel = uuid.uuid4().hex
     run = f"trc_{otel}"
     events = [
         own("custom.tick", number, trace_id=run, otel_trace_id=otel, span_id="f" * 16)
         for number in range(2_100)
+    ]
+    events[1_000:1_000] = [
+        own(
+            *("agent.tape.recorded", 1_000),
+            trace_id=run,
+            otel_trace_id=otel,
+            span_id="f" * 16,
+            tape_id="t",
+            tape_version=1,
+            part=part,
+            records=[],
+        )
+        for part in range(20)
     ]
     assert collector.post_events(events).json()["accepted"] == len(events)
     request = ExportTraceServiceRequest()
@@ -326,6 +339,8 @@ def test_pages_of_a_huge_run_hold_every_event_and_span_once(collector):
         made = spans.add(name="s", trace_id=bytes.fromhex(otel), span_id=bytes([number + 1] * 8))
         made.start_time_unix_nano = 1_769_162_400_000_000_000 + 500_000_000 * number
         made.end_time_unix_nano = made.start_time_unix_nano + 1
+        for _ in range(2):
+            made.events.add(name="retry_attempted", time_unix_nano=made.start_time_unix_nano)
     sent = {"Content-Type": "application/x-protobuf"}
     http("POST", f"{collector.url}/v1/traces", request.SerializeToString(), sent)
     wait_until(lambda: spans_of(collector, otel) == 3, timeout=20)
@@ -336,11 +351,13 @@ def test_pages_of_a_huge_run_hold_every_event_and_span_once(collector):
         told += page["timeline"]
         place = page["next"]
 
-    names = [each["details"].get("event_id") or each["details"]["span_id"] for each in told]
+    shown = [each["details"] for each in told if each["event"] != "otel.span_event"]
+    names = [details.get("event_id") or details["span_id"] for details in shown]
     assert len(names) == len(set(names)) == 2_103
     moments = [entry["step"]["offset_ms"] for entry in told]
     assert moments == sorted(moments)
-    assert page["summary"]["total_events"] == 2_100
+    assert page["summary"]["total_events"] == len(told) == 2_109
+    assert (page["summary"]["span_events"], page["summary"]["retries"]) == (6, 6)
     assert page["summary"]["in_short"] is True
 
 

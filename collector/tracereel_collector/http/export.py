@@ -64,7 +64,7 @@ async def get_export(
 
 
 def _estimated(first: ExportPiece, rows: int) -> int:
-    return len(first.data) * max(rows, first.rows) // (first.rows or 1)
+    return len(first.data) * max(rows, first.rows) // (first.rows or 1) + first.footer
 
 
 async def _chunks(

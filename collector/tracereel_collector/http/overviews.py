@@ -12,7 +12,7 @@ from tracereel_collector.http.parameters import From, Text, To
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.query.agents import MAX_AGENTS, MAX_POINTS
 from tracereel_collector.query.emitters import MAX_EMITTERS
-from tracereel_collector.query.sessions import MAX_SESSIONS
+from tracereel_collector.query.sessions import MAX_SESSION_EVENTS, MAX_SESSIONS
 from tracereel_collector.query.window import DAY, HOUR, Window, parse_window
 
 router = ScopedRouter(KeyScope.READ)
@@ -62,10 +62,21 @@ async def get_sessions(
 
 
 @router.get("/v1/sessions/{session_id:path}", summary="Show a conversation")
-async def get_session(request: Request, session_id: str) -> Response:
-    """Return the turns of a session, oldest first, with their model and tool calls."""
+async def get_session(
+    request: Request,
+    session_id: str,
+    events: Annotated[int, Query(ge=0, le=MAX_SESSION_EVENTS)] = 0,
+    after_event: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+) -> Response:
+    """Return the turns of a session, oldest first, with their model and tool calls.
+
+    With `events`, also that many of its events after the number `after_event`, numbered without gaps.
+    """
     return await query_json(
-        request, lambda parts, tenant: parts.sessions.document(tenant, session_id)
+        request,
+        lambda parts, tenant: parts.sessions.document(
+            tenant, session_id, events=events, after_event=after_event
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from tracereel_collector.http.parameters import (
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.query.budgeted_tree import BYTES_PER_TOKEN, MIN_BYTES
 from tracereel_collector.query.counting import FACETS
-from tracereel_collector.query.filters import RANGES, Scored, TraceFilters
+from tracereel_collector.query.filters import RANGES, Decided, Scored, TraceFilters
 from tracereel_collector.query.replay import check_trace_id
 from tracereel_collector.query.search import MAX_BUCKETS, MAX_EXECUTIONS, MAX_RUNS, SearchQuery
 from tracereel_collector.query.window import DAY, parse_window
@@ -60,6 +60,13 @@ async def get_traces(
     score_category: Texts = None,
     min_score: ScoreValue = None,
     max_score: ScoreValue = None,
+    decision_type: Texts = None,
+    decision_category: Texts = None,
+    decision_agent: Texts = None,
+    decision_chosen: Texts = None,
+    min_decision_confidence: Number = None,
+    max_decision_confidence: Number = None,
+    below_threshold: bool = False,
     min_duration_ms: Number = None,
     max_duration_ms: Number = None,
     min_cost_usd: Number = None,
@@ -83,6 +90,8 @@ async def get_traces(
     given = locals()
     least, most = ranges(given, RANGES)
     check_range(min_score, max_score, names=("min_score", "max_score"))
+    decision_range = ("min_decision_confidence", "max_decision_confidence")
+    check_range(min_decision_confidence, max_decision_confidence, names=decision_range)
     counted = _facets(facets)
     needs_window = bool(counted or histogram) or sort != "started_at" or order != "desc"
     question = SearchQuery(
@@ -98,6 +107,15 @@ async def get_traces(
                 categories=tuple(score_category or ()),
                 least=min_score,
                 most=max_score,
+            ),
+            decided=Decided(
+                types=tuple(decision_type or ()),
+                categories=tuple(decision_category or ()),
+                agents=tuple(decision_agent or ()),
+                chosen=tuple(decision_chosen or ()),
+                least=min_decision_confidence,
+                most=max_decision_confidence,
+                below_threshold=below_threshold,
             ),
         ),
         window=parse_window(

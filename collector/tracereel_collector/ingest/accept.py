@@ -2,14 +2,22 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+
 from tracereel_collector.auth.claims import HINT, TenantClaimedError
 from tracereel_collector.errors import BadRequestError, ForbiddenError
-from tracereel_collector.ingest.check import TENANT_CLAIM, EventCheck, Rejection
+from tracereel_collector.ingest.check import (
+    REJECTIONS_KEPT,
+    TENANT_CLAIM,
+    EventCheck,
+    Rejection,
+)
 from tracereel_collector.ingest.events import NDJSON, split_events
 from tracereel_collector.ingest.heartbeats import check_heartbeats
 from tracereel_collector.ingest.objects import count_json
@@ -23,6 +31,7 @@ from tracereel_collector.ingest.small_bodies import CheckedObjects
 from tracereel_collector.ingest.working_memory import WAIT_SECONDS, WorkingMemory
 from tracereel_collector.model import Body, Kind, Receipt
 from tracereel_collector.queue import DurableQueue
+from tracereel_collector.queue.sessions import makes_claim, without_claims
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.telemetry import OtlpMetrics
 
@@ -30,6 +39,7 @@ T = TypeVar("T")
 
 NDJSON_TYPE = "application/x-ndjson"
 _DUPLICATES = "{} records were not stored again: the collector has them from an earlier request"
+_FOREIGN_USERS = "{} events were refused: their sessions belong to other users"
 LARGE_JSON = 64 * 1024
 LARGE_BODY = 512 * 1024
 WORKING_BYTES = 256 * 1024 * 1024
@@ -88,7 +98,7 @@ class EveryEventRejectedError(BadRequestError, code="rejected"):
         super().__init__(first if single else f"all events were rejected, the first: {first}")
         self.rejected = rejected
         self.refused = refused
-        if refused == misclaimed:  # only the tenant is wrong
+        if refused == misclaimed:  # only the tenant or the user is wrong
             self.status = ForbiddenError.status
 
 
@@ -136,16 +146,19 @@ class Accept:
             EveryEventRejectedError: all events were rejected.
         """
         taken = await self._taken(data, tenant, content_type)
-        body = taken.body
+        body, rejected = taken.body, taken.rejected
         receipt = await self._append(body)
-        if taken.rejected and not body.records:
+        refused = body.rejected + receipt.refused
+        if receipt.refused:
+            rejected = [*rejected, *_foreign(taken, receipt)]
+        if rejected and body.records == receipt.refused:
             raise EveryEventRejectedError(
-                taken.rejected,
+                rejected,
                 single=taken.single,
-                refused=body.rejected,
-                misclaimed=taken.misclaimed,
+                refused=refused,
+                misclaimed=taken.misclaimed + receipt.refused,
             )
-        return Accepted(receipt, taken.rejected, body.rejected)
+        return Accepted(receipt, rejected, refused)
 
     async def _taken(self, data: bytes, tenant: str, content_type: str) -> _Taken:
         if len(data) <= self._large_body:
@@ -187,7 +200,9 @@ class Accept:
         """Append a body; forward it unless all of it is duplicate."""
         receipt = await asyncio.wrap_future(self._queue.append(body))
         if self._forward is not None and receipt.appended:
-            self._forward(body, passed)
+            self._forward(
+                without_claims(body, receipt.foreign) if receipt.foreign else body, passed
+            )
         return receipt
 
     async def otlp(
@@ -227,9 +242,12 @@ class Accept:
         if refused and refused == checked.refused[FOREIGN] and not checked.kept:
             raise TenantClaimedError(checked.hint, hint=HINT)
         message = checked.message()
+        if foreign := sum(receipt.refused for receipt in receipts):
+            refused += foreign
+            message = "; ".join(filter(None, (_FOREIGN_USERS.format(foreign), message)))
         if duplicates := sum(receipt.duplicates for receipt in receipts):
             message = "; ".join(filter(None, (_DUPLICATES.format(duplicates), message)))
-        return OtlpAnswer(refused, message, checked.kept + refused)
+        return OtlpAnswer(refused, message, checked.kept + checked.refused.total())
 
     def _count(self, signal: Signal, checked: CheckedRequest) -> None:
         for reason, count in checked.refused.items():
@@ -277,6 +295,21 @@ class Accept:
             name = kind.removesuffix("s")
             raise BadRequestError(f"no {name} is acceptable: {checked.rejected[0].reason}")
         return Accepted(receipt, checked.rejected, body.rejected)
+
+
+def _foreign(taken: _Taken, receipt: Receipt) -> Iterator[Rejection]:
+    """Yield the rejections of events whose session belongs to another user, as many as are listed."""
+    before = {each.index for each in taken.rejected}
+    if len(before) < taken.body.rejected:
+        return  # the positions in the request are not known
+    indexes = (index for index in itertools.count() if index not in before)
+    room = REJECTIONS_KEPT - len(before)
+    for line, index in zip(taken.body.data.split(b"\n"), indexes, strict=False):
+        if room and makes_claim(line, receipt.foreign):
+            room -= 1
+            event = msgspec.json.decode(line)
+            reason = f"session_id: {event['session_id'][:80]!r} belongs to another user"
+            yield Rejection(index, event.get("event_id"), reason)
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

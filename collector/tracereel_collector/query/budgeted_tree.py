@@ -100,7 +100,7 @@ def _heads(analysis: Analysis, budget: int) -> list[dict[str, Any]]:
     """Return candidates for the head, from longest to shortest; the last always fits."""
     run = analysis.run
     origin = run.began
-    base = counts(run.events)
+    base = counts(run)
     figures = {
         "total_events": base["total_events"],
         "total_steps": len(run.steps),

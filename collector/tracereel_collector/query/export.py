@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tracereel_collector.query.run.serialize import stored_payload
+from tracereel_collector.query.run.timeline import stored_payload
 from tracereel_collector.query.store_reader import StoreReader, read_rows
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 
@@ -120,6 +120,8 @@ class ExportPiece:
 
     data: bytes
     rows: int
+    footer: int = 0
+    """Estimated bytes behind the last row."""
 
 
 def export_slots(shares: SharePolicy = ONE_TENANT) -> TenantShares:
@@ -175,7 +177,11 @@ class Export:
                 data = self.store.select(_statement(wanted), place, fmt="Parquet")
                 rows = pq.read_table(io.BytesIO(data))
                 writer.write_table(rows)
-                yield ExportPiece(out.taken(), rows.num_rows)
+                one_row = io.BytesIO()
+                pq.write_table(rows.slice(0, 1), one_row, compression="zstd")
+                # A file ends with the length of its footer and four letters.
+                footer = int.from_bytes(one_row.getvalue()[-8:-4], "little")
+                yield ExportPiece(out.taken(), rows.num_rows, footer)
         yield ExportPiece(out.taken(), 0)
 
     def _slices(self, tenant: str, wanted: ExportSelection) -> Iterator[dict[str, Any]]:

@@ -97,6 +97,34 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """Conditions that one decision of a run must meet together; empty fields match everything."""
+
+    types: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    """Maximum confidence."""
+    below_threshold: bool = False
+    """Whether its confidence must be below its threshold."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of `decided_runs.sql`."""
+        return {
+            "decision_types": list(self.types),
+            "decision_categories": list(self.categories),
+            "decision_agents": list(self.agents),
+            "decisions_chosen": list(self.chosen),
+            "decision_bounded": int(self.least is not None or self.most is not None),
+            "min_decision_confidence": -WIDEST if self.least is None else self.least,
+            "max_decision_confidence": WIDEST if self.most is None else self.most,
+            "below_threshold": int(self.below_threshold),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFilters:
     """Filters of one search request."""
 
@@ -107,6 +135,7 @@ class TraceFilters:
     attributes: tuple[tuple[str, str], ...] = ()
     text: str = ""
     scored: Scored = Scored()
+    decided: Decided = Decided()
 
 
 @dataclass(slots=True)
@@ -165,6 +194,7 @@ def as_sql(filters: TraceFilters, **parameters: Any) -> FilterSql:
     _add_text(made, filters.text)
     _add_attributes(made, filters.attributes)
     _add_scored(made, filters.scored)
+    _add_decided(made, filters.decided)
     return made
 
 
@@ -220,6 +250,17 @@ def _add_scored(made: FilterSql, scored: Scored) -> None:
     # Few runs have scores, so this condition excludes most rows early.
     made.first = f"s.trace_id GLOBAL IN ({query('scored_runs')})"
     made.parameters |= scored.parameters()
+
+
+def _add_decided(made: FilterSql, decided: Decided) -> None:
+    if decided == Decided():
+        return
+    _few("decision_type", decided.types)
+    _few("decision_category", decided.categories)
+    _few("decision_agent", decided.agents)
+    _few("decision_chosen", decided.chosen)
+    made.columns["decided"] = f"max(s.trace_id GLOBAL IN ({query('decided_runs')}))"
+    made.holds("decided", **decided.parameters())
 
 
 _IN_TEXTS = """SELECT trace_id FROM trace_texts

@@ -10,16 +10,27 @@ import msgspec
 from tracereel.events import TRACE_ID_PATTERN
 from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.query.run.rows import BEGINNING, Counts, Cursor, RunReader
-from tracereel_collector.query.run.serialize import (
-    Entry,
-    event_entry,
-    shown_chains,
-    span_entry,
-    timeline_of,
+from tracereel_collector.query.run.rows import (
+    BEGINNING,
+    Counts,
+    Cursor,
+    EventRow,
+    RunReader,
+    SpanEventRow,
+    SpanRow,
+    SpanTotals,
+    place_key,
 )
+from tracereel_collector.query.run.serialize import shown_chains
 from tracereel_collector.query.run.steps import MILLI
 from tracereel_collector.query.run.summary import summary_of
+from tracereel_collector.query.run.timeline import (
+    Entry,
+    event_entry,
+    span_entry,
+    span_event_entry,
+    timeline_of,
+)
 from tracereel_collector.query.state_at import MomentOfRun, state_at
 from tracereel_collector.query.trace import Traces
 
@@ -29,7 +40,7 @@ WHOLE_EVENTS = 2_000
 """Maximum events of a run that is analysed whole; larger runs are read by page."""
 
 _TRACE_ID = re.compile(TRACE_ID_PATTERN)
-_CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:-([0-9a-f]{1,32}))?", re.ASCII)
+_CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:-([0-9a-f]{17,40}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +84,33 @@ class ReplayQuery:
         if counts.total_events <= WHOLE_EVENTS:
             return self._whole(tenant, trace_id, after=after, limit=limit, linked=linked)
         traces = sorted(set(counts.otel_trace_ids) - {""})
-        events, spans = self.reader.page(tenant, trace_ids, traces, after=after, limit=limit + 1)
-        entries = [
-            event_entry(row, tenant=tenant, origin=counts.began)
-            for row in events
-            if row.event_type != TAPE_RECORDED
-        ]
-        entries += [span_entry(row, tenant=tenant, origin=counts.began) for row in spans]
-        entries.sort(key=lambda entry: entry.cursor)
-        entries = [entry for entry in entries if entry.cursor > after]
+        events, spans, span_events, span_counts = self.reader.page(
+            tenant, trace_ids, traces, after=after, limit=limit + 1
+        )
+        # Spans are placed by their own clocks here: the rest of the tree is not read.
+        rows: list[EventRow | SpanRow | SpanEventRow] = [*events, *spans, *span_events]
+        merged = sorted(rows, key=_time_order)
+        entries: list[Entry] = []
+        last = Cursor(after.position, after.number)
+        given: dict[str, Any] = {"tenant": tenant, "origin": counts.began}
+        for row in merged[:limit]:
+            if isinstance(row, SpanRow):
+                key = place_key(max(0, row.began), row.span_id)
+                cursor = Cursor(last.position, last.number, key)
+                entries.append(span_entry(row, cursor, **given))
+            elif isinstance(row, SpanEventRow):
+                key = place_key(row.time, row.span_id, row.number)
+                cursor = Cursor(last.position, last.number, key)
+                entries.append(span_event_entry(row, cursor, **given))
+            else:
+                cursor = last = Cursor(row.hlc, row.sequence_number)
+                if row.event_type != TAPE_RECORDED:
+                    entries.append(event_entry(row, **given))
         return Page(
             trace_id=trace_id,
-            entries=entries[:limit],
-            next=entries[limit - 1].cursor if len(entries) > limit else None,
-            summary=self._in_short(tenant, counts, trace_ids),
+            entries=entries,
+            next=cursor if len(merged) > limit else None,
+            summary=self._in_short(tenant, counts, trace_ids, spans=span_counts),
         )
 
     def state(self, tenant: str, trace_id: str, *, at: MomentOfRun, linked: bool = True) -> bytes:
@@ -110,29 +134,42 @@ class ReplayQuery:
             chains=shown_chains(analysis),
         )
 
-    def _in_short(self, tenant: str, counts: Counts, trace_ids: Sequence[str]) -> dict[str, Any]:
+    def _in_short(
+        self, tenant: str, counts: Counts, trace_ids: Sequence[str], *, spans: SpanTotals
+    ) -> dict[str, Any]:
         """Return the summary fields that can be counted without reading the run."""
         has_calls = counts.calls > 0
         cost = counts.call_cost if has_calls else counts.said_cost
         if counts.unpriced:
             cost = self.reader.cost(tenant, trace_ids, counts)
         return {
-            "total_events": counts.total_events,
+            "total_events": counts.total_events + spans.spans + spans.span_events,
             "agents_executed": len(counts.agents),
             "total_time_ms": (counts.ended - counts.began) // MILLI,
             "errors": counts.errors,
-            "retries": counts.retries,
-            "fallbacks": counts.fallbacks,
-            "decisions": counts.decisions,
+            "retries": counts.retries + spans.retries,
+            "fallbacks": counts.fallbacks + spans.fallbacks,
+            "decisions": counts.decisions + spans.decisions,
             "agents": counts.agents,
             "pipeline_type": counts.pipeline_type or None,
             "status": counts.status or None,
             "llm_tokens_used": counts.call_tokens if has_calls else counts.said_tokens,
             "llm_cost_usd": cost,
+            "total_spans": spans.spans,
+            "span_events": spans.span_events,
             "runs": list(trace_ids),
             "in_short": True,
             "truncated": False,
         }
+
+
+def _time_order(row: EventRow | SpanRow | SpanEventRow) -> tuple[int, int, str, int]:
+    """Sort key of a row; at the same time, events precede spans, and spans their events."""
+    if isinstance(row, SpanRow):
+        return row.began, 1, row.span_id, 0
+    if isinstance(row, SpanEventRow):
+        return row.time, 1, row.span_id, row.number
+    return row.hlc, 0, "", row.sequence_number
 
 
 def parse_cursor(text: str, *, name: str = "after") -> Cursor:

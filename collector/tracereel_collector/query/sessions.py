@@ -1,6 +1,6 @@
 """Sessions: list, and detail with turns and their rounds of model and tool calls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import msgspec
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.filters import COLUMNS
+from tracereel_collector.query.run.timeline import stored_payload
 from tracereel_collector.query.search import Reach, Search
 from tracereel_collector.query.store_reader import StoreReader, read_rows, shown_row, usd
 from tracereel_collector.query.window import DAY, HOUR, Window, hour_of
@@ -17,6 +18,8 @@ from tracereel_collector.store.sql import query
 MAX_SESSIONS = 500
 MAX_TURNS = 500
 MAX_STEPS = 20_000
+MAX_SESSION_EVENTS = 5_000
+"""Maximum events of one page of a session."""
 MAX_TEXT = 2_000
 """Maximum length of an argument, result or answer shown of a step, in characters."""
 _WIDER = (HOUR, DAY)
@@ -81,6 +84,15 @@ class _SessionStepRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     answered: str
 
 
+class _SessionNumbers(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Row of `session_numbers.sql`."""
+
+    trace_id: str
+    first: int
+    last: int
+    events: int
+
+
 @dataclass(frozen=True, slots=True)
 class Sessions:
     """Queries of `GET /v1/sessions` and `GET /v1/sessions/{session_id}`."""
@@ -141,8 +153,10 @@ class Sessions:
                 return found
         return []
 
-    def document(self, tenant: str, session_id: str) -> bytes:
-        """Return one session with its turns as JSON, oldest first."""
+    def document(
+        self, tenant: str, session_id: str, *, events: int = 0, after_event: int = 0
+    ) -> bytes:
+        """Return one session with its turns as JSON, oldest first, and up to `events` of its events."""
         given = {"session_tag": f"session:{session_id[:256]}", "limit": MAX_TURNS + 1}
         rows = read_rows(self.store, query("session_runs"), tuple[str, int], tenant=tenant, **given)
         starts = dict(rows)
@@ -151,14 +165,50 @@ class Sessions:
         shown = dict(list(starts.items())[:MAX_TURNS])
         turns = self.search.by_ids(tenant, shown)
         steps = self._steps(tenant, turns)
+        runs = [turn["trace_id"] for turn in turns]
+        numbers = self._numbers(tenant, runs)
+        listed = self._events(tenant, runs, after=after_event, limit=events) if events else None
         return msgspec.json.encode(
             {
                 "session_id": session_id,
                 "users": sorted({turn["user_id"] for turn in turns if turn["user_id"]}),
-                "turns": [_turn(turn, steps) for turn in turns],
+                "turns": [_turn(turn, steps, numbers) for turn in turns],
+                "total_events": sum(each.events for each in numbers.values()),
+                **({} if listed is None else {"events": listed}),
                 "truncated": len(starts) > MAX_TURNS or len(steps) == MAX_STEPS,
             }
         )
+
+    def _numbers(self, tenant: str, runs: list[str]) -> dict[str, _SessionNumbers]:
+        rows = read_rows(
+            *(self.store, query("session_numbers"), _SessionNumbers), tenant=tenant, runs=runs
+        )
+        return {row.trace_id: row for row in rows}
+
+    def _events(
+        self, tenant: str, runs: list[str], *, after: int, limit: int
+    ) -> list[dict[str, Any]]:
+        """Return events with their number within the session, in that order."""
+        given: dict[str, Any] = {"tenant": tenant, "runs": runs}
+        page = read_rows(
+            *(self.store, query("session_events"), tuple[int, int]),
+            **given,
+            after=after,
+            limit=limit,
+        )
+        wanted = [number for _, number in page]
+        rows = read_rows(
+            *(self.store, query("session_payloads"), tuple[int, str, str]), **given, numbers=wanted
+        )
+        sent = {
+            number: stored_payload(payload, tenant, number, ingested_at)
+            for number, ingested_at, payload in rows
+        }
+        return [
+            {"session_sequence": place, "details": msgspec.Raw(sent[number])}
+            for place, number in page
+            if number in sent  # deleted in between
+        ]
 
     def _steps(self, tenant: str, turns: Sequence[dict[str, Any]]) -> list[_SessionStepRow]:
         otel_ids = {each for turn in turns for each in (turn["trace_id"], *turn["otel_trace_ids"])}
@@ -181,18 +231,25 @@ def _shown(row: _Session) -> dict[str, Any]:
     return shown
 
 
-def _turn(run: dict[str, Any], steps: Sequence[_SessionStepRow]) -> dict[str, Any]:
+def _turn(
+    run: dict[str, Any],
+    steps: Sequence[_SessionStepRow],
+    numbers: Mapping[str, _SessionNumbers],
+) -> dict[str, Any]:
     """Return a run as a turn: prompt, answer and the rounds in between."""
     here = {run["trace_id"], *run["otel_trace_ids"]}
     mine = [step for step in steps if step.trace_id in here]
     answers = [step.answered for step in mine if step.kind == "answer" and step.answered]
     said = [step for step in mine if step.kind == "model"]
     prompt = run["prompt"] or next((step.asked for step in said if step.asked), None)
+    place = numbers.get(run["trace_id"])
     answer = answers or [step.answered for step in said if step.answered]
     return {
         **run,
         "prompt": prompt,
         "answer": answer[-1] if answer else None,
+        "first_session_sequence": place and place.first,
+        "last_session_sequence": place and place.last,
         "rounds": rounds(mine),
     }
 

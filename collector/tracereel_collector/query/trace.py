@@ -88,7 +88,7 @@ class Traces:
         else:  # also for foreign spans and steps of child runs
             analysis = self.analysis(tenant, trace_id)
         top = _step(analysis, step_id)
-        shown = shown_step(top, depth=0, origin=analysis.run.began, usage=analysis.totals[id(top)])
+        (shown,) = listed(analysis, [top])
         return {"trace_id": trace_id, "step": shown, "events": self._sent(tenant, top)}
 
     def _sent(self, tenant: str, step: RunStep) -> list[msgspec.Raw]:
@@ -140,9 +140,9 @@ def head_of(analysis: Analysis) -> dict[str, Any]:
 
 def listed(analysis: Analysis, steps: Sequence[RunStep]) -> list[ShownStep]:
     """Return steps in display form as a flat list; parents must precede their children."""
-    origin, totals = analysis.run.began, analysis.totals
+    origin, totals, outcomes = analysis.run.began, analysis.totals, analysis.outcomes
     return [
-        shown_step(step, depth=depth, origin=origin, usage=totals[id(step)])
+        shown_step(step, depth=depth, origin=origin, usage=totals[id(step)], outcomes=outcomes)
         for step, depth in zip(steps, depths_of(steps), strict=True)
     ]
 

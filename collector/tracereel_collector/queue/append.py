@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
-from tracereel_collector.model import SESSION_FLAG, Body, Kind, Receipt
+from tracereel_collector.model import SESSION_FLAG, SESSION_OWNER, Body, Kind, Owner, Receipt
 from tracereel_collector.queue import bodies
 from tracereel_collector.queue.deleted import DeletionMarks, without
 from tracereel_collector.queue.ledger import Seen, new_positions
-from tracereel_collector.queue.sessions import SessionOwners, flag, trim
+from tracereel_collector.queue.sessions import SessionOwners, flag, trim, without_claims
 
 EMITTERS_CACHED = 10_000
 MAX_EMITTERS = 500_000
@@ -45,8 +45,11 @@ def _count_rejected(connection: sqlite3.Connection, body: Body) -> None:
 class Appender:
     """Appends bodies within the commit thread's transactions and caches emitters."""
 
-    def __init__(self, steady_nano: Callable[[], int]) -> None:
+    def __init__(
+        self, steady_nano: Callable[[], int], *, refuse_foreign_users: bool = False
+    ) -> None:
         self._steady = steady_nano
+        self._refuse_foreign_users = refuse_foreign_users
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._sessions = SessionOwners()
         self.deleted = DeletionMarks()
@@ -73,6 +76,14 @@ class Appender:
 
     def append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
         """Store the new records of a body."""
+        foreign: frozenset[Owner] = frozenset()
+        refused = 0
+        if self._refuse_foreign_users and body.owners:
+            owners = self._sessions.mismatches(connection, body.tenant, body.owners, self._steady())
+            if owners:
+                foreign, whole = frozenset(owners), body
+                body = without_claims(whole, foreign)
+                refused = whole.records - body.records
         fresh = self._without_duplicates(connection, body) if body.records else None
         duplicates = body.records - (fresh.records if fresh else 0)
         late = 0
@@ -82,11 +93,12 @@ class Appender:
             fresh = replace(fresh, data=data, records=kept) if data and kept else None
         if fresh and fresh.owners:
             fresh = self._with_flags(connection, fresh)
-        count(connection, "received", body.kind, body.records + body.rejected)
+        count(connection, "received", body.kind, body.records + body.rejected + refused)
         count(connection, "appended", body.kind, body.records - late)
         count(connection, "duplicate", body.kind, duplicates)
         _count_rejected(connection, body)
-        count(connection, "rejected", body.kind, late)
+        count(connection, "rejected", body.kind, late + refused)
+        count(connection, f"{REJECTED}{SESSION_OWNER}", body.kind, refused)
         count(connection, f"{REJECTED}deleted", body.kind, late)
         number = body_id = None
         if fresh is not None:
@@ -106,6 +118,8 @@ class Appender:
             duplicates=duplicates,
             first_sequence_number=number,
             body_id=body_id,
+            foreign=foreign,
+            refused=refused,
         )
 
     def _without_duplicates(self, connection: sqlite3.Connection, body: Body) -> Body | None:

@@ -59,6 +59,7 @@ class DurableQueue:
 
     Several processes may open it: the owner creates, repairs and delivers it, guests only append.
     `shared` serialises their writes; `ring` notifies the owner of a guest's appends.
+    `refuse_foreign_users` refuses events of users who do not own their session, instead of flagging.
     `now_unix_nano` provides timestamps; `steady_nano` measures time windows and must not step.
     """
 
@@ -73,13 +74,14 @@ class DurableQueue:
         shared: bool = False,
         ring: Ring | None = None,
         shares: SharePolicy = ONE_TENANT,
+        refuse_foreign_users: bool = False,
     ) -> None:
         self._path = path
         self._limits = limits
         self._now = now_unix_nano
         self._ring = ring
         self._steady = steady_nano or now_unix_nano
-        self._appender = Appender(self._steady)
+        self._appender = Appender(self._steady, refuse_foreign_users=refuse_foreign_users)
         self._sleepers = Sleepers()
         self._hurried: set[Kind] = set()
         self._forgotten_at = 0.0

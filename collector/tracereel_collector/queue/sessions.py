@@ -1,4 +1,4 @@
-"""Session owners: the first user seen within a tenant. Events of other users are flagged.
+"""Session owners: the first user seen within a tenant. Events of other users are flagged or refused.
 
 Owners are stored in the append transaction, so that all workers agree after a crash too. A session is
 forgotten after 30 silent days, or as the oldest of more than 500,000; its next user becomes the owner.
@@ -7,12 +7,13 @@ forgotten after 30 silent days, or as the oldest of more than 500,000; its next 
 import hashlib
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
-from tracereel_collector.model import SESSION_FLAG, Owner
+from tracereel_collector.model import SESSION_FLAG, Body, EmitterRun, Owner
 
 SESSION_SECONDS: Final = 30 * 24 * 3600
 MAX_SESSIONS: Final = 500_000
@@ -97,11 +98,31 @@ def flag(data: bytes, mismatched: set[Owner]) -> tuple[bytes, int]:
     lines = data.split(b"\n")
     flagged = 0
     for index, line in enumerate(lines):
-        claims = _CLAIMS.decode(line)
-        if (claims.session_id, claims.user_id) in mismatched:
+        if makes_claim(line, mismatched):
             lines[index] = line.rstrip()[:-1] + _FLAGGED
             flagged += 1
     return b"\n".join(lines), flagged
+
+
+def makes_claim(line: bytes, claimed: Collection[Owner]) -> bool:
+    """Return whether an event claims one of these pairs of session and user."""
+    claims = _CLAIMS.decode(line)
+    return (claims.session_id, claims.user_id) in claimed
+
+
+def without_claims(body: Body, mismatched: Collection[Owner]) -> Body:
+    """Return a body without the events that make one of these claims."""
+    lines = body.data.split(b"\n")
+    kept = [index for index, line in enumerate(lines) if not makes_claim(line, mismatched)]
+    numbers = [(run.emitter_id, run.first + each) for run in body.runs for each in range(run.count)]
+    return replace(
+        body,
+        data=b"\n".join(lines[index] for index in kept),
+        records=len(kept),
+        # Without emitters, records are deduplicated by the bytes of the whole body.
+        runs=tuple(EmitterRun(*numbers[index], 1) for index in kept) if body.runs else (),
+        owners=tuple(owner for owner in body.owners if owner not in mismatched),
+    )
 
 
 def trim(connection: sqlite3.Connection, table: str, key: str, *, most: int) -> None:

@@ -77,6 +77,16 @@ def _clock(nano: str, *, earliest: bool) -> str:
     return f"hex(bitNot({number}))" if earliest else f"hex({number})"
 
 
+def _marks(event_type: str, *, own: str) -> str:
+    """Return SQL for the number of span events that programs added in place of an event.
+
+    Those of the SDK have the attribute `own`; they are counted as events.
+    """
+    name, _ = semconv.SPAN_EVENTS[event_type]
+    counted = f"n = '{name}' AND NOT (ScopeName = 'tracereel' AND mapContains(a, '{own}'))"
+    return f"sum(arrayCount((n, a) -> {counted}, `Events.Name`, `Events.Attributes`))"
+
+
 def in_reach(time: str) -> str:
     """Return SQL for a time, limited to the range of DateTime. Clocks may be wrong."""
     seconds = f"intDiv(toUnixTimestamp64Nano({time}), 1000000000)"
@@ -106,16 +116,16 @@ _UNPRICED = _by_kind(
             {_figure("llm_prompt_tokens")} < cached_tokens OR {_figure("llm_tokens_used")} =
             {_figure("llm_prompt_tokens")} + {_figure("llm_completion_tokens")} + cached_tokens))""",
     cache_read=_figure("said_of_call.llm_cached_tokens"),
-    cache_write=_figure("said_of_call.llm_cache_write_tokens"),
+    cache_write=_figure("said_of_call.llm_cache_creation_tokens"),
     output=_figure("llm_completion_tokens"),
 )
 UNPRICED_COLUMNS: Final = f"""
         event_type = '{semconv.LLM_CALLED}' AND isNull(llm_cost_usd) AND isNotNull(llm_prompt_tokens)
             AND {CLOSES} AS is_unpriced,
         JSONExtract(if(is_unpriced, payload, ''), 'Tuple(operation String, llm_model_requested String,
-            llm_cached_tokens UInt64, llm_cache_write_tokens UInt64)') AS said_of_call,
+            llm_cached_tokens UInt64, llm_cache_creation_tokens UInt64)') AS said_of_call,
         {_figure("said_of_call.llm_cached_tokens")}
-            + {_figure("said_of_call.llm_cache_write_tokens")} AS cached_tokens,
+            + {_figure("said_of_call.llm_cache_creation_tokens")} AS cached_tokens,
         {_UNPRICED} AS unpriced,"""
 """SQL for columns of events. The last has the tokens of a call without a cost."""
 UNPRICED_OF_SPANS: Final = _by_kind(
@@ -160,6 +170,9 @@ FRAGMENTS: Final = {
         earliest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=True),
         latest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=False),
         direct_kinds=DIRECT_KINDS,
+        retries=_marks(semconv.RETRY_ATTEMPTED, own="reason"),
+        fallbacks=_marks(semconv.FALLBACK_TRIGGERED, own="primary_agent"),
+        decisions=_marks(semconv.DECISION_RECORDED, own="decision_id"),
         nano_usd=nano_usd("CostUsd"),
         tags=_tags(
             agent="AgentName",

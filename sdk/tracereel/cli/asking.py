@@ -35,9 +35,20 @@ _RANGES: Final = {
 }
 _LEAST: Final = ("errors", "retries", "fallbacks")
 """Counts of whole runs that have a minimum filter."""
+_MEASURED: Final = (*_RANGES, *_LEAST, "score", "decision_confidence")
 _OF_SCORES: Final = {
     "score": ("NAME", "Name of a score; may be given several times."),
     "score_category": ("CATEGORY", "Category that was given as a score; the same."),
+}
+
+_OF_DECISIONS: Final = {
+    "decision_type": (
+        "TYPE",
+        "Type of a decision; may be given several times, as may the next three.",
+    ),
+    "decision_category": ("CATEGORY", "Category of the decision."),
+    "decision_agent": ("AGENT", "Agent that decided."),
+    "decision_chosen": ("VALUE", "What was chosen."),
 }
 
 
@@ -69,6 +80,14 @@ def add_run_filters(parser: argparse.ArgumentParser) -> None:
         scored.add_argument(option, action="append", dest=name, metavar=value, help=text)
     _add_figure(scored, "min_score", "Scored at least so; yes is 1, no is 0.")
     _add_figure(scored, "max_score", "Scored at most so.")
+    decided = parser.add_argument_group("filters by one decision")
+    for name, (value, text) in _OF_DECISIONS.items():
+        option = f"--{name.replace('_', '-')}"
+        decided.add_argument(option, action="append", dest=name, metavar=value, help=text)
+    for end, text in (("min", "Lowest"), ("max", "Highest")):
+        _add_figure(decided, f"{end}_decision_confidence", f"{text} confidence of the decision.")
+    text = "Decided although the confidence was below the threshold."
+    decided.add_argument("--below-threshold", action="store_const", const=True, help=text)
 
 
 def _add_figure(group: Any, name: str, text: str) -> None:
@@ -90,8 +109,8 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 
 def filters_of(args: argparse.Namespace, *more: str) -> dict[str, Any]:
     """Return the filters that were given."""
-    ranges = (f"{end}_{name}" for end in ("min", "max") for name in (*_RANGES, *_LEAST, "score"))
-    names = (*_FILTERS, *_OF_SCORES, "q", *ranges, *more)
+    ranges = (f"{end}_{name}" for end in ("min", "max") for name in _MEASURED)
+    names = (*_FILTERS, *_OF_SCORES, *_OF_DECISIONS, "below_threshold", "q", *ranges, *more)
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 
 

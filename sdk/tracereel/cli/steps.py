@@ -40,6 +40,8 @@ def words_of(event: str, details: Details) -> Words:
     name = text(details, "agent_name") or text(details, "pipeline_type")
     if event == "agent.fallback.triggered":
         name = name or text(details, "primary_agent")
+    if event == "otel.span_event":
+        name = name or text(details, "name")
     name = name or text(details, "span_name") or text(details, "service") or "-"
     return Words(name, tuple(parts))
 
@@ -249,6 +251,12 @@ def _span(details: Details) -> list[str]:
     return ["span", duration(number(details, "duration_ms")), status]
 
 
+def _span_event(details: Details) -> list[str]:
+    attributes = details.get("attributes")
+    known = attributes if isinstance(attributes, dict) else {}
+    return ["span event", *(f"{clean(name)}={text(known, name)}" for name in known)]
+
+
 def _custom(event: str, details: Details) -> list[str]:
     del details  # the fields of a custom event are only shown with --json
     return [clean(event)]
@@ -257,6 +265,7 @@ def _custom(event: str, details: Details) -> list[str]:
 _SPAN: Final = StepKind("─", "-", "dim", _span)
 
 _KINDS: Final[Mapping[str, StepKind]] = {
+    "otel.span_event": StepKind("•", ".", "dim", _span_event, is_moment=True),
     "agent.execution.started": StepKind("▶", ">", "blue", _started),
     "agent.execution.completed": StepKind("✔", "+", "green", _completed),
     "agent.execution.failed": StepKind("✖", "x", "red", _failed),

@@ -49,6 +49,15 @@ class RunFilters(Filters, total=False):
     min_score: float
     """Minimum value; `true` is 1, `false` is 0."""
     max_score: float
+    decision_type: Words
+    """Types of decisions; one decision must match this and all other decision filters."""
+    decision_category: Words
+    decision_agent: Words
+    decision_chosen: Words
+    min_decision_confidence: float
+    max_decision_confidence: float
+    below_threshold: bool
+    """Whether the confidence of the decision was below its threshold."""
     min_errors: float
     min_retries: float
     min_fallbacks: float

@@ -10,7 +10,7 @@ from tracereel_collector.http.dependencies import Playbacks
 from tracereel_collector.http.replay import play
 from tracereel_collector.query.replay import Page
 from tracereel_collector.query.run.rows import Cursor
-from tracereel_collector.query.run.serialize import Entry
+from tracereel_collector.query.run.timeline import Entry
 
 
 def page(*offsets, rest=None):

@@ -61,13 +61,14 @@ def span(span_id, parent, start, end, **fields):
     )
 
 
-def rows(*events, spans=(), prices=None, trace_ids=("trc",), truncated=False):
+def rows(*events, spans=(), span_events=(), prices=None, trace_ids=("trc",), truncated=False):
     """Return a run of events and spans in causal order."""
     return RunRows(
         trace_id=trace_ids[0],
         trace_ids=tuple(trace_ids),
         events=sorted(events, key=lambda row: (row.hlc, row.sequence_number)),
         spans=list(spans),
+        span_events=list(span_events),
         prices=prices or {},
         truncated=truncated,
     )

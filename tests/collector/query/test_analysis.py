@@ -8,8 +8,8 @@ from tests.collector.query.test_tree import HELD, RUNS
 from tracereel_collector.query.budgeted_tree import MIN_BYTES, brief_of
 from tracereel_collector.query.diff import aligned, compared
 from tracereel_collector.query.run.analysis import analyse, covered
-from tracereel_collector.query.run.serialize import timeline_of
 from tracereel_collector.query.run.summary import summary_of
+from tracereel_collector.query.run.timeline import timeline_of
 from tracereel_collector.query.run.tree import build
 from tracereel_collector.query.state_at import MomentOfRun, state_at
 from tracereel_collector.query.trace import document_of
@@ -209,6 +209,7 @@ def test_a_pipeline_counts_its_agents_in_every_process():
         "agents_succeeded": 2,
         "agents_failed": 1,
         "agents_cancelled": 1,
+        "agents_replaced": 0,
         "agents_retried": 1,
         "emitters": 3,
     }

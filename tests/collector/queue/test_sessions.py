@@ -2,8 +2,9 @@
 
 import itertools
 import json
+from dataclasses import replace
 
-from tracereel_collector.model import Body, Kind
+from tracereel_collector.model import Body, EmitterRun, Kind
 from tracereel_collector.queue import sessions
 from tracereel_collector.queue.batches import forget_old
 
@@ -48,6 +49,33 @@ def test_the_first_user_owns_the_session_and_others_are_flagged(open_queue):
     assert flags(queue) == [False, True, False, False, False, True, True]
     assert queue.session_mismatches() == 3
     assert queue.counters()["appended", "events"] == 7
+
+
+def test_foreign_users_are_refused_where_that_is_configured(open_queue):
+    queue = open_queue(refuse_foreign_users=True)
+    queue.append(claims(("s", "ana"))).result()
+    receipt = queue.append(claims(("s", "bob"), ("s", "ana"), ("t", "bob"))).result()
+
+    assert (receipt.appended, receipt.refused, receipt.foreign) == (2, 1, {("s", "bob")})
+    assert flags(queue) == [False, False, False]
+    counters = queue.counters()
+    assert counters["received", "events"] == 4
+    assert (counters["appended", "events"], counters["rejected", "events"]) == (3, 1)
+    assert queue.session_mismatches() == 0
+
+
+def test_a_refused_event_is_refused_again_and_its_number_stays_free(open_queue):
+    queue = open_queue(refuse_foreign_users=True)
+    queue.append(claims(("s", "ana"))).result()
+    body = replace(
+        claims(("s", "bob"), ("s", "ana"), ("s", "bob"), ("s", "ana")),
+        runs=(EmitterRun("emt", 1, 4),),
+    )
+
+    first, again = queue.append(body).result(), queue.append(body).result()
+
+    assert (first.appended, first.refused, first.duplicates) == (2, 2, 0)
+    assert (again.appended, again.refused, again.duplicates) == (0, 2, 2)
 
 
 def test_owners_survive_a_restart(open_queue):

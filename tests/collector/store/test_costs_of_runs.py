@@ -93,7 +93,7 @@ def test_calls_without_a_sent_cost_are_priced_from_the_price_list(told, costs, m
     told(*calls("sent", used(1000, 100, llm_cost_usd=0.5), begin=20))
     told(*calls("nobody's", used(9, 9, llm_model="unheard-of"), begin=40))
     told(*calls("later", used(1000, 100), begin=DAY))
-    cached = {"llm_cached_tokens": 400, "llm_cache_write_tokens": 100}
+    cached = {"llm_cached_tokens": 400, "llm_cache_creation_tokens": 100}
     told(*calls("cached", used(1000, 100, **cached), begin=50))
     apart = {**used(200, 100, **cached), "llm_tokens_used": 800}
     told(*calls("apart", apart, begin=60))

@@ -98,6 +98,43 @@ def test_a_conversation_has_turns_and_each_turn_its_rounds(told, sessions, tenan
     assert following["next"] is None
 
 
+def test_events_of_a_session_are_numbered_without_gaps(told, sessions, tenant):
+    told(*run("other", session_id="else"))
+    told(*run("second", begin=60, session_id="s"))
+    told(*run("first", session_id="s"))
+    told(*run("first", session_id="s"))  # stored twice
+
+    document = json.loads(sessions.document(tenant, "s", events=100))
+
+    assert [each["session_sequence"] for each in document["events"]] == list(range(1, 9))
+    assert [each["details"]["trace_id"] for each in document["events"]] == [
+        *["first"] * 4,
+        *["second"] * 4,
+    ]
+    numbers = [each["details"]["sequence_number"] for each in document["events"]]
+    assert numbers != sorted(numbers), "the collector numbers what arrives"
+    places = [
+        (turn["trace_id"], turn["first_session_sequence"], turn["last_session_sequence"])
+        for turn in document["turns"]
+    ]
+    assert places == [("first", 1, 4), ("second", 5, 8)]
+    assert document["total_events"] == 8
+
+
+def test_events_of_a_session_come_in_pages_and_keep_their_numbers(told, sessions, tenant):
+    told(*run("first", session_id="s"))
+    told(*run("second", begin=60, session_id="s"))
+    whole = json.loads(sessions.document(tenant, "s", events=100))["events"]
+
+    rest = json.loads(sessions.document(tenant, "s", events=3, after_event=4))["events"]
+    told(*run("third", begin=120, session_id="s"))
+    later = json.loads(sessions.document(tenant, "s", events=100))["events"]
+
+    assert rest == whole[4:7]
+    assert later[:8] == whole
+    assert "events" not in json.loads(sessions.document(tenant, "s"))
+
+
 def test_session_of_spans_only_has_turns(spans, sessions, tenant):
     spans(
         spans_request(

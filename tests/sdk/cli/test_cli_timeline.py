@@ -230,6 +230,24 @@ def test_rendering_never_fails_and_never_controls_the_terminal(replay, width, un
         assert display_width(line) <= width
 
 
+def test_events_of_a_span_are_indented_below_it_with_their_attributes():
+    mark = {"name": "retry_attempted", "attributes": {"attempt": 2, "error": "timeout\x1b[2J"}}
+    timeline = [
+        ("otel.span", {"span_id": "a", "span_name": "parsing_agent.process"}),
+        ("otel.span_event", {"span_id": "a", **mark}),
+    ]
+    entries = [
+        {"time": "2026-01-23T10:00:00Z", "event": event, "details": details}
+        for event, details in timeline
+    ]
+    document = {"trace_id": "trc", "timeline": entries, "summary": {}}
+
+    line = lines_of(document, unicode=False)[-1]
+
+    assert re.search(r"  \. retry_attempted +span event - attempt=2 - error=timeout", line), line
+    assert "\x1b" not in line
+
+
 @given(REPLAYS)
 def test_a_replay_survives_the_way_through_json(replay):
     """Rendering does not depend on Python types that JSON cannot carry."""

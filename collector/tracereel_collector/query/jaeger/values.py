@@ -41,6 +41,17 @@ def _value(text: str, kind: int) -> tuple[int, Any]:
     return (kind if kind in (BYTES, LIST, MAP) else TEXT), text
 
 
+def plain_value(text: str, kind: int) -> Any:
+    """Return a value as it was sent, for JSON."""
+    found, value = _value(text, kind)
+    if found in (LIST, MAP):
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return text
+    return value
+
+
 def tag(key: str, text: str, kind: int) -> dict[str, Any]:
     """Return a tag of the legacy API; lists, maps and large integers become strings."""
     found, value = _value(text, kind)

@@ -8,6 +8,7 @@ import msgspec
 
 from tracereel_collector.query.run.chains import Chain, chains_of
 from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.outcomes import Outcomes, outcomes_of
 from tracereel_collector.query.run.steps import MILLI, RETRY, RunStep
 from tracereel_collector.query.run.tree import RunTree, tries_of
 
@@ -79,6 +80,7 @@ class Analysis:
     usage: StepUsage
     """Usage of the whole run."""
     chains: Sequence[Chain]
+    outcomes: Outcomes
     waste: Waste
     path: Sequence[Segment]
     first_error: StepFailure | None
@@ -107,6 +109,7 @@ def analyse(run: RunTree, prices: Mapping[str, float]) -> Analysis:
         prices=prices,
         usage=add(totals[id(step)] for step in run.roots),
         chains=chains,
+        outcomes=outcomes_of(run, chains),
         waste=_waste(run, chains, totals),
         path=_critical_path(run),
         first_error=_first_failure(run),

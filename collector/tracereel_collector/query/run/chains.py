@@ -26,6 +26,8 @@ class ChainLink:
     at: int = 0
     confidence: float | None = None
     quality_delta: float | None = None
+    retry: EventRow | None = None
+    """Event of the retry that followed the attempt."""
 
 
 @dataclass(slots=True)
@@ -143,6 +145,7 @@ def _of_step(step: RunStep, number: int, retry: EventRow) -> ChainLink:
         waited_ms=_waited(retry),
         at=step.position,
         confidence=ending.confidence,
+        retry=None if retry is NO_EVENT else retry,
     )
 
 
@@ -156,6 +159,7 @@ def _of_retry(row: EventRow, operation: RunStep) -> ChainLink:
         reason=row.reason,
         waited_ms=_waited(row),
         at=row.hlc,
+        retry=row,
     )
 
 

@@ -123,6 +123,8 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     fallback_output_summary: Raw = _NOTHING
     reasoning: Text = ""
     decision_type: Text = ""
+    decision_category: Text = ""
+    threshold: float | None = None
     chosen_value: Raw = _NOTHING
     error_message_given: Text = ""
     original_error: Text = ""
@@ -136,7 +138,9 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     delay_seconds: float | None = None
     primary_agent: Text = ""
     fallback_agent: Text = ""
+    fallback_attempted: bool | None = None
     fallback_successful: bool | None = None
+    retry_successful: bool | None = None
     quality_delta: float | None = None
     wasted_cost_usd: float | None = None
     repeats: Text = ""

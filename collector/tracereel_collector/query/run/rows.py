@@ -55,6 +55,32 @@ class SpanRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     session_id: str = ""
     user_id: str = ""
     attributes: str = ""
+    event_count: int = 0
+
+
+class SpanEventRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Row of `run_span_events.sql`, in column order."""
+
+    trace_id: str
+    span_id: str
+    number: int
+    """Position among the events of its span, from 1."""
+    time: int
+    name: str
+    attributes: dict[str, str] = {}
+    types: dict[str, int] = {}
+    sequence_number: int = 0
+    ingested_at: str = ""
+
+
+class SpanTotals(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Row of `run_span_count.sql`, in column order."""
+
+    spans: int = 0
+    span_events: int = 0
+    retries: int = 0
+    fallbacks: int = 0
+    decisions: int = 0
 
 
 class EmitterRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -105,16 +131,29 @@ class Cursor(msgspec.Struct, frozen=True, order=True):
 
     position: int = 0
     number: int = 0
-    span_id: str = ""
-    """Span id; several spans may share a number."""
+    key: str = ""
+    """Place of a span behind the event with that position and number: `place_key`."""
 
     def __str__(self) -> str:
-        return "-".join(
-            map(str, [self.position, self.number, *([self.span_id] * bool(self.span_id))])
-        )
+        return "-".join(map(str, [self.position, self.number, *([self.key] * bool(self.key))]))
 
 
 BEGINNING = Cursor()
+_KEY_DIGITS = 16
+
+
+def place_key(position: int, span_id: str, number: int = 0) -> str:
+    """Return a text that sorts by position, then by span, then by the number of a span event."""
+    return f"{position:0{_KEY_DIGITS}x}{span_id}{f'{number:08x}' if number else ''}"
+
+
+def _span_place(after: Cursor) -> tuple[int, str, int]:
+    """Return time, span id and number after which spans and span events of the next page begin."""
+    if not after.key:
+        return after.position, "", 0
+    second = 2 * _KEY_DIGITS
+    number = after.key[second:]
+    return int(after.key[:_KEY_DIGITS], 16), after.key[_KEY_DIGITS:second], int(number or "0", 16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +167,8 @@ class RunRows:
     events: Sequence[EventRow]
     """Events in causal order, without duplicates."""
     spans: Sequence[SpanRow]
+    span_events: Sequence[SpanEventRow] = ()
+    """Events that the program added to its spans, by time."""
     prices: Mapping[str, float]
     """Calculated costs of calls without a reported cost, by span id."""
     truncated: bool = False
@@ -170,6 +211,11 @@ class RunReader:
             spans = self._spans(tenant, traces, whole=whole)
             more = more or len(spans) > MAX_EVENTS
             del spans[MAX_EVENTS:]
+        span_events: list[SpanEventRow] = []
+        if any(span.event_count for span in spans):
+            span_events = self._span_events(tenant, traces)
+            more = more or len(span_events) > MAX_EVENTS
+            del span_events[MAX_EVENTS:]
         if not events and not spans:
             raise UnknownResourceError(
                 f"no event of trace {trace_id!r}",
@@ -180,6 +226,7 @@ class RunReader:
             trace_ids=tuple(trace_ids),
             events=events,
             spans=spans,
+            span_events=span_events,
             prices=self._prices(tenant, traces) if _lacks_prices(events, spans) else {},
             truncated=more,
         )
@@ -231,17 +278,22 @@ class RunReader:
 
     def page(
         self, tenant: str, trace_ids: list[str], traces: list[str], *, after: Cursor, limit: int
-    ) -> tuple[list[EventRow], list[SpanRow]]:
-        """Return at most `limit` events and `limit` spans after a position, in full."""
+    ) -> tuple[list[EventRow], list[SpanRow], list[SpanEventRow], SpanTotals]:
+        """Return at most `limit` rows of each kind after a position, and counts of all spans."""
         events, _ = self._events(tenant, trace_ids, limit, whole=True, after=after)
         # Excluding spans that events describe reads all ids of a run, so check for spans first.
         answer = self.store.select(
             query("run_has_spans"), {"tenant": tenant, "trace_ids": traces}, fmt="TabSeparated"
         )
         if not answer:
-            return events, []
+            return events, [], [], SpanTotals()
         spans = self._spans(tenant, traces, whole=True, after=after, most=limit, told_by=trace_ids)
-        return events, spans[:limit]
+        given = {"tenant": tenant, "trace_ids": traces, "told_by": trace_ids}
+        (counts,) = self._rows("run_span_count", SpanTotals, **given)
+        span_events: list[SpanEventRow] = []
+        if counts.span_events:
+            span_events = self._span_events(tenant, traces, after=after, most=limit)
+        return events, spans[:limit], span_events[:limit], counts
 
     def emitters(
         self, tenant: str, emitter_ids: Iterable[str], *, now_unix_milli: int
@@ -345,6 +397,7 @@ class RunReader:
         most: int = MAX_EVENTS,
         told_by: Sequence[str] = (),
     ) -> list[SpanRow]:
+        position, span_id, _ = _span_place(after)
         return self._rows(
             "run_spans",
             SpanRow,
@@ -352,9 +405,28 @@ class RunReader:
             trace_ids=traces,
             with_attributes=whole,
             told_by=list(told_by),
-            after_position=after.position,
-            after_number=after.number,
-            after_span=after.span_id,
+            after_position=position,
+            after_span=span_id,
+            limit=most + 1,
+        )
+
+    def _span_events(
+        self,
+        tenant: str,
+        traces: list[str],
+        *,
+        after: Cursor = BEGINNING,
+        most: int = MAX_EVENTS,
+    ) -> list[SpanEventRow]:
+        position, span_id, number = _span_place(after)
+        return self._rows(
+            "run_span_events",
+            SpanEventRow,
+            tenant=tenant,
+            trace_ids=traces,
+            after_position=position,
+            after_span=span_id,
+            after_index=number,
             limit=most + 1,
         )
 

@@ -1,15 +1,14 @@
-"""JSON form of steps, chains, errors and timeline entries."""
+"""JSON form of steps, chains and errors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from tracereel._runtime.clock import rfc3339
-from tracereel.semconv import TAPE_RECORDED
-from tracereel_collector.model import SPAN_EVENT
+from tracereel_collector.query.jaeger.values import TEXT as STRING
+from tracereel_collector.query.jaeger.values import plain_value
 from tracereel_collector.query.run.analysis import (
-    NOTHING,
     Analysis,
     Segment,
     StepFailure,
@@ -18,19 +17,21 @@ from tracereel_collector.query.run.analysis import (
     was_handled,
 )
 from tracereel_collector.query.run.chains import ChainLink
-from tracereel_collector.query.run.events import EventRow
-from tracereel_collector.query.run.rows import Cursor, SpanRow
+from tracereel_collector.query.run.events import TEXT, EventRow
+from tracereel_collector.query.run.outcomes import Outcomes
+from tracereel_collector.query.run.rows import SpanEventRow, SpanRow
 from tracereel_collector.query.run.steps import DECISION, MILLI, RunStep
 
 MAX_DECISIONS = 100
 """Maximum decisions shown of one step; `decision_count` counts all."""
+MAX_SPAN_EVENTS = 100
+"""Maximum span events shown of one step; `event_count` counts all."""
 MAX_CHAINS = 200
 """Maximum chains shown; the summary counts all retries and fallbacks."""
 _FINE = frozenset({"success", "running"})
 _NO_SPAN = SpanRow(0, "", "", "")
 _LAST = 253_402_300_799 * 10**9
 """End of the year 9999."""
-_MICRO = 1_000
 
 
 class ShownStep(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
@@ -62,8 +63,11 @@ class ShownStep(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     reasoning: str = ""
     outcome: str = ""
     error: dict[str, str] | None = None
+    retry_successful: bool | None = None
+    fallback_successful: bool | None = None
     decisions: list[dict[str, Any]] | None = None
     decision_count: int = 0
+    span_events: list[dict[str, Any]] | None = None
     event_count: int = 0
     trace_id: str
     execution_id: str = ""
@@ -86,7 +90,9 @@ def milliseconds(nanoseconds: int | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / MILLI
 
 
-def shown_step(step: RunStep, *, depth: int, origin: int, usage: StepUsage) -> ShownStep:
+def shown_step(
+    step: RunStep, *, depth: int, origin: int, usage: StepUsage, outcomes: Outcomes
+) -> ShownStep:
     """Return one step without its children."""
     ending, span, parent = step.ending, step.span or _NO_SPAN, step.parent
     opening = step.opening or ending
@@ -94,6 +100,7 @@ def shown_step(step: RunStep, *, depth: int, origin: int, usage: StepUsage) -> S
     # A single event is the closing event of the step.
     events = step.events if len(step.events) > 1 else ()
     decisions = [each for each in events if each.event_type == DECISION]
+    decided = outcomes.get(id(step.closing), {})
     began, duration = step.start + step.shift, step.duration_ns
     # Keyword arguments in field order are faster.
     return ShownStep(
@@ -123,9 +130,16 @@ def shown_step(step: RunStep, *, depth: int, origin: int, usage: StepUsage) -> S
         reasoning=ending.reasoning,
         outcome=ending.final_outcome,
         error=shown_error(step) if step.status not in _FINE else None,
+        retry_successful=decided.get("retry_successful", ending.retry_successful),
+        fallback_successful=decided.get("fallback_successful", ending.fallback_successful),
         decisions=[shown_decision(each) for each in decisions[:MAX_DECISIONS]] or None,
         decision_count=len(decisions),
-        event_count=len(step.events),
+        span_events=[
+            shown_span_event(each.row, offset=each.row.time + step.shift - origin)
+            for each in step.span_events[:MAX_SPAN_EVENTS]
+        ]
+        or None,
+        event_count=len(step.events) + len(step.span_events),
         trace_id=step.trace_id,
         execution_id=step.execution_id,
         source=step.source,
@@ -145,13 +159,36 @@ def shown_decision(row: EventRow) -> dict[str, Any]:
     return filled(
         event_id=row.event_id,
         type=row.decision_type,
+        category=row.decision_category,
         chosen=row.chosen,
         reasoning=row.reasoning,
         confidence=row.confidence,
+        threshold=row.threshold,
         input=row.input,
         output=row.output,
         time=row.time,
     )
+
+
+def shown_span_event(row: SpanEventRow, *, offset: int) -> dict[str, Any]:
+    """Return an event of a span, long values cut."""
+    return {
+        "name": row.name[:TEXT],
+        "time": moment(row.time),
+        "offset_ms": milliseconds(offset),
+        "attributes": {
+            name: value[:TEXT] if isinstance(value, str) else value
+            for name, value in attributes_of(row).items()
+        },
+    }
+
+
+def attributes_of(row: SpanEventRow) -> dict[str, Any]:
+    """Return the attributes of a span event with their types."""
+    return {
+        name: plain_value(text, row.types.get(name, STRING))
+        for name, text in row.attributes.items()
+    }
 
 
 def shown_error(step: RunStep) -> dict[str, str] | None:
@@ -244,164 +281,3 @@ def shown_path(path: Sequence[Segment], *, origin: int, most: int) -> list[dict[
         for segment in path
         if id(segment) in kept
     ]
-
-
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One encoded entry of a timeline."""
-
-    cursor: Cursor
-    offset_ms: float
-    data: bytes
-
-
-class _About(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
-    """Fields that the model adds to an entry; unknown ones are left out."""
-
-    id: str
-    parent_id: str = ""
-    kind: str = ""
-    agent: str = ""
-    offset_ms: float
-    duration_ms: float | None = None
-    decision: str = ""
-    reasoning: str = ""
-    tokens: int | None = None
-    cost_usd: float | None = None
-    chain: str = ""
-    """Operation of which it is an attempt or fallback."""
-
-
-def timeline_of(analysis: Analysis, *, tenant: str) -> list[Entry]:
-    """Return all events and spans in causal order, without tape parts."""
-    run = analysis.run
-    origin = run.began
-    chains = _chains(analysis)
-    found: list[Entry] = []
-    for step in run.steps:
-        usage = analysis.totals[id(step)]
-        chain = chains.get(id(step), "")
-        found += [
-            event_entry(row, tenant=tenant, origin=origin, step=step, usage=usage, chain=chain)
-            for row in step.events
-            if row.event_type != TAPE_RECORDED
-        ]
-        if step.source == "otlp" and step.span is not None:
-            found.append(
-                span_entry(step.span, tenant=tenant, origin=origin, step=step, usage=usage)
-            )
-    found += [
-        event_entry(row, tenant=tenant, origin=origin)
-        for row in run.loose
-        if row.event_type != TAPE_RECORDED
-    ]
-    return sorted(found, key=lambda entry: entry.cursor)
-
-
-def event_entry(
-    row: EventRow,
-    *,
-    tenant: str,
-    origin: int,
-    step: RunStep | None = None,
-    usage: StepUsage = NOTHING,
-    chain: str = "",
-) -> Entry:
-    """Return an event entry; its payload is spliced in unchanged."""
-    closes = step is not None and step.closing is row
-    offset = row.unix_nano + (step.shift if step is not None else 0) - origin
-    if -_MICRO < offset < 0:
-        offset = 0  # event times have microseconds, span times nanoseconds
-    if step is None:
-        usage = StepUsage(row.tokens, None, None, row.cost_usd)
-    about = _About(
-        id=step.id if step is not None else row.span_id or row.event_id,
-        parent_id=step.parent.id if step is not None and step.parent is not None else "",
-        kind=step.kind if step is not None else "",
-        agent=(step.agent if step is not None else "") or row.agent_name or row.primary_agent,
-        offset_ms=offset / MILLI,
-        duration_ms=milliseconds(step.duration_ns)
-        if closes and step is not None
-        else row.duration_ms,
-        decision=row.decision_type,
-        reasoning=row.reasoning,
-        tokens=usage.tokens if closes or step is None else None,
-        cost_usd=usage.cost_usd if closes or step is None else None,
-        chain=chain,
-    )
-    details = stored_payload(row.payload, tenant, row.sequence_number, row.ingested_at)
-    return Entry(
-        Cursor(row.hlc, row.sequence_number),
-        offset / MILLI,
-        _spliced(row.time, row.event_type, details, about),
-    )
-
-
-def span_entry(
-    span: SpanRow,
-    *,
-    tenant: str,
-    origin: int,
-    step: RunStep | None = None,
-    usage: StepUsage = NOTHING,
-) -> Entry:
-    """Return a span entry, placed at the start of the span."""
-    shift = step.shift if step is not None else 0
-    offset = (span.began + shift - origin) / MILLI
-    position = step.position if step is not None else span.began
-    about = _About(
-        id=span.span_id,
-        parent_id=step.parent.id
-        if step is not None and step.parent is not None
-        else span.parent_span_id,
-        kind=step.kind if step is not None else span.call_kind or "span",
-        agent=span.agent_name,
-        offset_ms=offset,
-        duration_ms=milliseconds(span.duration),
-        tokens=usage.tokens if step is not None else span.tokens,
-        cost_usd=usage.cost_usd if step is not None else span.cost_usd,
-    )
-    details: dict[str, Any] = {
-        "otel_trace_id": span.trace_id,
-        "span_id": span.span_id,
-        "parent_span_id": span.parent_span_id or None,
-        "span_name": span.name,
-        "span_kind": span.span_kind,
-        "span_start_unix_nano": span.began,
-        "span_end_unix_nano": span.began + span.duration,
-        "service": span.service,
-        "status": span.status_code,
-        "status_message": span.status_message or None,
-        "duration_ms": milliseconds(span.duration),
-        "agent_name": span.agent_name or None,
-        "llm_model": span.model or None,
-        "attributes": msgspec.Raw((span.attributes or "{}").encode()),
-        "tenant": tenant,
-        "sequence_number": span.sequence_number,
-        "ingested_at": span.ingested_at,
-    }
-    return Entry(
-        Cursor(max(0, position), span.sequence_number, span.span_id),
-        offset,
-        _spliced(moment(span.began), SPAN_EVENT, msgspec.json.encode(details), about),
-    )
-
-
-def stored_payload(payload: str, tenant: str, number: int, ingested_at: str) -> bytes:
-    """Return an event as sent, with the fields that the collector adds."""
-    added = {"tenant": tenant, "sequence_number": number, "ingested_at": ingested_at}
-    return payload.encode().rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:]
-
-
-def _spliced(time: str, event: str, details: bytes, about: _About) -> bytes:
-    head = msgspec.json.encode({"time": time, "event": event})[:-1]
-    return b'%b,"details":%b,"step":%b}' % (head, details, msgspec.json.encode(about))
-
-
-def _chains(analysis: Analysis) -> Mapping[int, str]:
-    """Return the operation of each step that belongs to a chain, by `id(step)`."""
-    found: dict[int, str] = {}
-    for chain in analysis.chains:
-        name = chain.operation.id
-        members: Sequence[RunStep | None] = [chain.operation, *(link.step for link in chain.links)]
-        found |= {id(step): name for step in members if step is not None}
-    return found

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from tracereel_collector.query.run.events import EventRow
-from tracereel_collector.query.run.rows import SpanRow
+from tracereel_collector.query.run.rows import BEGINNING, Cursor, SpanEventRow, SpanRow
 
 MILLI: Final = 1_000_000
 _SCOPES: Final = {
@@ -30,6 +30,13 @@ DECISION: Final = "agent.decision.recorded"
 _CALL_KINDS: Final = {"workflow": "pipeline", "embedding": "llm"}
 ENDED: Final = frozenset({"success", "partial_success", "failed", "cancelled"})
 NO_EVENT: Final = EventRow()
+
+
+class StepSpanEvent(msgspec.Struct, eq=False):
+    """Event that the program added to the span of a step, with its place in the timeline."""
+
+    row: SpanEventRow
+    cursor: Cursor = BEGINNING
 
 
 class RunStep(msgspec.Struct, eq=False):
@@ -56,12 +63,16 @@ class RunStep(msgspec.Struct, eq=False):
     shift: int = 0
     position: int = 0
     """Start in causal order, by the hybrid logical clock."""
+    cursor: Cursor = BEGINNING
+    """Place in the timeline of a step that only a span describes."""
     reported_ms: int | None = None
     status: str = ""
     source: str = "events"
     """events, otlp, or both."""
     events: list[EventRow] = []
     span: SpanRow | None = None
+    span_events: list[StepSpanEvent] = []
+    """Events of its span, by time."""
     opening: EventRow | None = None
     closing: EventRow | None = None
     parent: "RunStep | None" = None
@@ -95,8 +106,15 @@ class RunStep(msgspec.Struct, eq=False):
         return self.status in ("failed", "retried")
 
 
+def clock_of(row: EventRow) -> str:
+    """Return the source of an event's times."""
+    return row.emitter_id or f"service:{row.service}"
+
+
 def steps_of(
-    events: Sequence[EventRow], spans: Iterable[SpanRow]
+    events: Sequence[EventRow],
+    spans: Iterable[SpanRow],
+    span_events: Iterable[SpanEventRow] = (),
 ) -> tuple[list[RunStep], list[EventRow]]:
     """Return the steps with parents named but not linked, and the events outside of steps."""
     build = _Build()
@@ -107,6 +125,8 @@ def steps_of(
         build.take(row)
     for span in spans:
         build.take_span(span)
+    for each in span_events:
+        build.take_span_event(each)
     return build.steps, build.loose()
 
 
@@ -170,13 +190,17 @@ class _Build:
         self._by_id[span.span_id] = step
         self.steps.append(step)
 
+    def take_span_event(self, row: SpanEventRow) -> None:
+        if self._by_id is not None and (step := self._by_id.get(row.span_id)) is not None:
+            step.span_events.append(StepSpanEvent(row))
+
     def _new(self, row: EventRow, kind: str, *, own_id: bool) -> RunStep:
         step = RunStep(
             id=row.span_id if own_id else row.event_id,
             kind=kind,
             trace_id=row.trace_id,
             service=row.service,
-            clock=row.emitter_id or f"service:{row.service}",
+            clock=clock_of(row),
             execution_id=row.execution_id,
             request_id=row.request_id,
             has_span=bool(row.span_id),

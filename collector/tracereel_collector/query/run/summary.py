@@ -8,37 +8,52 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tracereel.semconv import TAPE_RECORDED
+from tracereel.semconv import SPAN_EVENTS, TAPE_RECORDED
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.ledger import accounts_of, unnumbered, verdict_of
+from tracereel_collector.query.run.outcomes import Outcomes, was_replaced
 from tracereel_collector.query.run.serialize import milliseconds, shown_failure, shown_path
-from tracereel_collector.query.run.steps import MILLI, RunStep
+from tracereel_collector.query.run.steps import DECISION, FALLBACK, MILLI, RETRY, RunStep
 from tracereel_collector.query.run.tree import RunTree, is_open
 
+_REPLACED = "replaced"
+"""Status of an agent that failed and whose fallback delivered the result."""
 MAX_SHOWN = 50
 """Maximum path segments, wasted steps and pipelines listed in a summary."""
 
 
-def counts(rows: Sequence[EventRow]) -> dict[str, Any]:
-    """Return the figures of the contract and simple counts, from events alone."""
+def counts(run: RunTree) -> dict[str, Any]:
+    """Return the figures of the contract and simple counts."""
+    rows = run.events
+    marks = Counter(each.row.name for step in run.steps for each in step.span_events)
     types = Counter(row.event_type for row in rows)
     agents = list(dict.fromkeys(row.agent_name for row in rows if row.agent_name))
     moments = [row.unix_nano for row in rows]
     closing = (row for row in reversed(rows) if row.event_type == "agent.pipeline.completed")
     last = next(closing, None) if types["agent.pipeline.completed"] else None
     return {
-        "total_events": len(rows) - types[TAPE_RECORDED],
+        "total_events": len(rows) - types[TAPE_RECORDED] + _spans_alone(run) + marks.total(),
         "agents_executed": len(agents),
         "total_time_ms": (max(moments) - min(moments)) // MILLI if moments else 0,
         "errors": _named(types, "failed"),
-        "retries": _named(types, "retry"),
-        "fallbacks": _named(types, "fallback"),
-        "decisions": _named(types, "decision"),
+        "retries": _named(types, "retry") + marks[_mark(RETRY)],
+        "fallbacks": _named(types, "fallback") + marks[_mark(FALLBACK)],
+        "decisions": _named(types, "decision") + marks[_mark(DECISION)],
         "agents": agents,
         "pipeline_type": next((row.pipeline_type for row in rows if row.pipeline_type), None),
         "status": None if last is None else last.status,
     }
+
+
+def _mark(event_type: str) -> str:
+    """Return the name of the span event that means the same as an event type."""
+    return SPAN_EVENTS[event_type][0]
+
+
+def _spans_alone(run: RunTree) -> int:
+    """Return the number of spans that no event describes, which the timeline shows."""
+    return sum(step.source == "otlp" for step in run.steps) if run.spans else 0
 
 
 def _named(types: Mapping[str, int], word: str) -> int:
@@ -51,7 +66,7 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
     """Return the summary of a run, bounded in size."""
     run = analysis.run
     origin = run.began
-    base = counts(run.events)
+    base = counts(run)
     if run.clocks or not run.events:
         # With wrong clocks, event timestamps do not give the duration.
         base["total_time_ms"] = (run.ended - origin) // MILLI
@@ -61,8 +76,9 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
         "llm_tokens_used": analysis.usage.tokens,
         "llm_cost_usd": analysis.usage.cost_usd,
         "state": analysis.state,
-        "pipelines": _pipelines(run),
+        "pipelines": _pipelines(run, analysis.outcomes),
         "total_spans": len(run.spans),
+        "span_events": sum(len(step.span_events) for step in run.steps),
         "total_steps": len(run.steps),
         "running": sum(step.status == "running" for step in run.steps),
         "crashed": sum(step.status == "crashed" for step in run.steps),
@@ -114,7 +130,7 @@ class _Pipeline:
             by_status[status] += number
         elsewhere = by_status["failed"] - self.agents["failed", self.step.clock]
         # The pipeline's own status already covers failures in its process.
-        partial = self.step.status == "success" and elsewhere > 0
+        partial = self.step.status == "success" and (elsewhere > 0 or by_status[_REPLACED] > 0)
         return {
             "step": self.step.id,
             "pipeline_type": self.step.name,
@@ -123,12 +139,13 @@ class _Pipeline:
             "agents_succeeded": by_status["success"],
             "agents_failed": by_status["failed"],
             "agents_cancelled": by_status["cancelled"],
+            "agents_replaced": by_status[_REPLACED],
             "agents_retried": self.retried,
             "emitters": len({clock for _, clock in self.agents}),
         }
 
 
-def _pipelines(run: RunTree) -> list[dict[str, Any]]:
+def _pipelines(run: RunTree, outcomes: Outcomes) -> list[dict[str, Any]]:
     """Return the pipelines of a run, outer ones first, with agent counts of all processes."""
     inside: dict[int, _Pipeline] = {}
     found: list[_Pipeline] = []
@@ -145,7 +162,10 @@ def _pipelines(run: RunTree) -> list[dict[str, Any]]:
     for step in run.steps:
         pipeline = inside.get(id(step)) if step.kind == "agent" else None
         if pipeline is not None and id(step) not in over:
-            pipeline.agents["failed" if step.is_failed else step.status, step.clock] += 1
+            status = "failed" if step.is_failed else step.status
+            if was_replaced(step, outcomes):
+                status = _REPLACED
+            pipeline.agents[status, step.clock] += 1
             pipeline.retried += id(step) in again or bool(step.ending.retry_count)
     for pipeline in reversed(found):
         if pipeline.around is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.order import place_spans
 from tracereel_collector.query.run.rows import NO_EMITTER, EmitterRow, RunRows, SpanRow
 from tracereel_collector.query.run.steps import ENDED, RunStep, steps_of
 
@@ -56,7 +57,7 @@ class RunTree:
 
 def build(rows: RunRows) -> RunTree:
     """Build the tree of a run."""
-    steps, loose = steps_of(rows.events, rows.spans)
+    steps, loose = steps_of(rows.events, rows.spans, rows.span_events)
     _link(steps, rows.trace_ids)
     _cut_cycles(steps)
     _note_repeats(steps)
@@ -69,14 +70,15 @@ def build(rows: RunRows) -> RunTree:
         if id(step) in below:
             step.children = sorted(below[id(step)], key=_order)
     roots = sorted((step for step in steps if step.parent is None), key=_order)
+    ordered = list(walk(roots))
     if rows.spans:
-        _place_spans(roots)
+        place_spans(ordered, rows.events, clocks)
     moments = [*_moments(steps), *(row.unix_nano for row in loose)]
     return RunTree(
         trace_id=rows.trace_id,
         trace_ids=rows.trace_ids,
         roots=roots,
-        steps=list(walk(roots)),
+        steps=ordered,
         loose=loose,
         events=rows.events,
         spans=rows.spans,
@@ -229,17 +231,6 @@ def tries_of(step: RunStep) -> list[RunStep]:
     while (again := found[-1].again) is not None:
         found.append(again)
     return found
-
-
-def _place_spans(roots: Sequence[RunStep]) -> None:
-    """Order spans by start time relative to their parent, since they have no causal clock."""
-    for step in walk(roots):
-        if step.source == "otlp" and step.parent is not None:
-            behind = max(1, step.began - step.parent.began)
-            step.position = step.parent.position + behind
-    for step in list(walk(roots))[::-1]:
-        if step.source == "otlp" and step.children:
-            step.position = min(step.position, min(each.position for each in step.children) - 1)
 
 
 def _align(steps: Sequence[RunStep]) -> Mapping[str, int]:

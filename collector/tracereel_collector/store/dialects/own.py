@@ -24,7 +24,7 @@ MORE_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "trace_id": (semconv.SPAN_TRACE_ID,),
     "session_id": (semconv.SPAN_SESSION_ID, semconv.SPAN_CONVERSATION_ID),
     "user_id": (semconv.SPAN_USER_ID,),
-    "llm_cache_write_tokens": ("gen_ai.usage.cache_write.input_tokens",),
+    "llm_cache_creation_tokens": ("gen_ai.usage.cache_write.input_tokens",),
     "total_llm_tokens": ("llm.tokens_used",),
     "total_llm_cost_usd": ("llm.cost_usd",),
     "input_messages": ("gen_ai.input.messages",),

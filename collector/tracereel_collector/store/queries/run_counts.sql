@@ -1,6 +1,6 @@
 -- Number of events and basic figures of some runs, deduplicated.
 SELECT
-    count() AS total_events,
+    countIf(event_type != 'agent.tape.recorded') AS total_events,
     arraySort(groupUniqArrayIf(1000)(agent_name, agent_name != '')) AS agents,
     if(total_events = 0, 0, toUnixTimestamp64Nano(min(timestamp))) AS began,
     if(total_events = 0, 0, toUnixTimestamp64Nano(max(timestamp))) AS ended,

@@ -25,14 +25,14 @@ SELECT
     ErrorType,
     SessionId,
     UserId,
-    if({with_attributes:Bool}, toJSONString(SpanAttributes), '') AS attributes
+    if({with_attributes:Bool}, toJSONString(SpanAttributes), '') AS attributes,
+    length(`Events.Name`) AS event_count
 FROM otel_spans
 WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND Source = 'otlp'
     -- Skip spans that are also derived from an event.
     AND SpanId NOT IN (SELECT span_id FROM agent_events
         WHERE tenant = {tenant:String} AND trace_id IN {told_by:Array(String)})
-    AND (toUInt64(greatest(began, 0)), SequenceNumber, SpanId)
-        > ({after_position:UInt64}, {after_number:UInt64}, {after_span:String})
-ORDER BY began, SequenceNumber, SpanId
+    AND (toUInt64(greatest(began, 0)), SpanId) > ({after_position:UInt64}, {after_span:String})
+ORDER BY began, SpanId, SequenceNumber
 LIMIT 1 BY TraceId, SpanId
 LIMIT {limit:UInt32}

@@ -48,6 +48,10 @@ CREATE TABLE agent_events
     error_type LowCardinality(String),
     error_code LowCardinality(String),
     error_category LowCardinality(String),
+    decision_type LowCardinality(String),
+    decision_category LowCardinality(String),
+    chosen String COMMENT 'of a decision: a text as it is, anything else as JSON' CODEC(ZSTD(1)),
+    threshold Nullable(Float64) COMMENT 'confidence that a decision needed' CODEC(ZSTD(1)),
     payload String COMMENT 'the event as it was sent' CODEC(ZSTD(1)),
     span_name LowCardinality(String) COMMENT 'of the span that the event tells, or lets be known',
     span_began Int64 COMMENT 'ns; 0 where the event does not tell a whole span' CODEC(Delta, ZSTD(1)),
@@ -118,6 +122,10 @@ SELECT
     t.error_type AS error_type,
     t.error_code AS error_code,
     t.error_category AS error_category,
+    t.decision_type AS decision_type,
+    t.decision_category AS decision_category,
+    t.chosen AS chosen,
+    t.threshold AS threshold,
     line AS payload,
     $span_name AS span_name,
     t.span_start_unix_nano AS span_began,
@@ -146,6 +154,7 @@ FROM
             llm_prompt_tokens Nullable(UInt64), llm_completion_tokens Nullable(UInt64),
             llm_cost_usd Nullable(Float64),
             error_type String, error_code String, error_category String,
+            decision_type String, decision_category String, chosen String, threshold Nullable(Float64),
             span_name String, tool_name String,
             span_start_unix_nano Int64, span_end_unix_nano Int64)') AS t
     FROM events_in
@@ -153,3 +162,25 @@ FROM
         splitByChar('\n', body) AS line,
         arrayEnumerate(splitByChar('\n', body)) AS position
 );
+
+-- Each decision once, with the candidates it chose from. A candidate is a value or an object with a name
+-- (or value, or label) and a score (or confidence).
+CREATE VIEW decisions AS
+SELECT
+    tenant, trace_id, event_id, timestamp, session_id, user_id, service, agent_name,
+    JSONExtractString(payload, 'decision_id') AS decision_id,
+    decision_type, decision_category, chosen, confidence, threshold,
+    JSONExtractString(payload, 'reasoning') AS reasoning,
+    duration_ms,
+    JSONExtractBool(payload, 'was_cached') AS was_cached,
+    arrayMap(c -> multiIf(
+        JSONHas(c, 'name'), JSONExtract(c, 'name', 'String'),
+        JSONHas(c, 'value'), JSONExtract(c, 'value', 'String'),
+        JSONHas(c, 'label'), JSONExtract(c, 'label', 'String'),
+        JSONExtract(c, 'String')), JSONExtractArrayRaw(payload, 'candidates')) AS candidate_names,
+    arrayMap(c -> coalesce(JSONExtract(c, 'score', 'Nullable(Float64)'),
+        JSONExtract(c, 'confidence', 'Nullable(Float64)')), JSONExtractArrayRaw(payload, 'candidates'))
+        AS candidate_scores
+FROM agent_events
+WHERE event_type = 'agent.decision.recorded'
+LIMIT 1 BY tenant, trace_id, event_id;

@@ -95,7 +95,7 @@ function kinds(samples) {
 
 const REASONS = {
   bad_json: "not JSON, or not readable as what it says it is", bad_field: "a field is missing or has the wrong type", bad_timestamp: "not a timestamp",
-  unknown_type: "an event type that is not known", too_large: "larger than allowed", too_deep: "nested too deeply", tenant_claim: "claims another tenant", deleted: "belongs to a run that was deleted",
+  unknown_type: "an event type that is not known", too_large: "larger than allowed", too_deep: "nested too deeply", tenant_claim: "claims another tenant", session_owner: "belongs to another user's session", deleted: "belongs to a run that was deleted",
 };
 
 function refusals(samples) {

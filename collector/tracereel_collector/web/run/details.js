@@ -26,6 +26,10 @@ function fields(pairs) {
     h("div", { title: hint }, h("dt", {}, name), h("dd", {}, value))));
 }
 
+function outcomeOf(successful) {
+  return successful == null ? null : successful ? "succeeded" : "failed";
+}
+
 function candidatesOf(details) {
   const { candidates, chosen } = details;
   if (!Array.isArray(candidates)) return null;
@@ -51,6 +55,14 @@ function decisions(step, entries) {
       candidatesOf(details),
       block("Decided on", details.input_data ?? decision.input, { open: false }), block("Decided", details.output_data ?? decision.output, { open: false }));
   });
+}
+
+/** Events that the program added to the span of the step. */
+function spanEvents(step) {
+  return (step.span_events ?? []).map(({ name, offset_ms: at, attributes }) =>
+    h("section", { class: "span-event" },
+      h("h3", {}, `Span event: ${plain(name)}`, h("span", { class: "quiet" }, ` +${duration(at)}`)),
+      fields(Object.entries(attributes ?? {}).map(([key, value]) => [plain(key), plain(typeof value === "string" ? value : JSON.stringify(value))]))));
 }
 
 function failureOf(step, stack) {
@@ -100,13 +112,14 @@ export function stepDetails(step, entries, { onZoom, onSeek, chain }) {
       ["First token", first.time_to_first_token_ms != null ? duration(first.time_to_first_token_ms) : null],
       ["Ended by", plain(first.finish_reason ?? "")], ["Outcome", plain(step.outcome ?? "")],
       ["Service", plain(step.service ?? "")], ["Source", step.source === "events" ? null : step.source],
+      ["Fallback", outcomeOf(step.fallback_successful), "Whether a fallback delivered the result instead"], ["Retry", outcomeOf(step.retry_successful), "How the attempt after this one ended"],
       ["Critical path", step.critical ? duration(step.critical.reduce((sum, each) => sum + each.duration_ms, 0)) : null, "How long the run waited for this step itself"],
       ["Clock", step.clock_shift_ms ? `moved by ${duration(step.clock_shift_ms)} to fit its caller` : null],
       ["Parent", step.missing_parent_id ? `${plain(step.missing_parent_id)}, which is not known` : null],
     ]),
     chain,
     block("Input", wentIn(step, entries)), block("Output", cameOut(step, entries)), block("Reasoning", step.reasoning),
-    decisions(step, entries),
+    decisions(step, entries), spanEvents(step),
     messages.map(({ details }) => block(`Message: ${plain(details.role ?? details.message_type)}`, details.content)),
     rawBlock(raw));
 }

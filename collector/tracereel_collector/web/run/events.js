@@ -28,7 +28,7 @@ export function linesOf(timeline, completeness) {
 }
 
 function kindOf(event, details) {
-  if (event === "agent.decision.recorded") return "decision";
+  if (event === "agent.decision.recorded" || (event === "otel.span_event" && details.name === "decision_recorded")) return "decision";
   if (event === "agent.message.normalized" || event === "agent.llm.called") return "message";
   if (event.endsWith(".failed") || details.status === "failed" || details.error_type) return "error";
   if (event === "agent.retry.attempted" || event === "agent.fallback.triggered") return "error";
@@ -41,6 +41,11 @@ function calledBy(event, details) {
   return { "agent.tool.called": tool, "agent.llm.called": model, "agent.retrieval.completed": retriever, "agent.step.completed": step }[event] ?? "";
 }
 
+/** Attributes of a span event on one line. */
+function attributesOf(attributes) {
+  return Object.entries(attributes ?? {}).map(([name, value]) => `${name}: ${wordsOf(value)}`).join(", ");
+}
+
 /** Unwraps a text that is the only element of a list. */
 function wordsOf(value) {
   if (typeof value === "string") return value;
@@ -48,6 +53,7 @@ function wordsOf(value) {
 }
 
 function textOf(event, details) {
+  if (event === "otel.span_event") return plain([details.name, attributesOf(details.attributes)].filter(Boolean).join(" · ")).slice(0, 400);
   const parts = [];
   if (event === "agent.retry.attempted") parts.push(`attempt ${details.retry_attempt} failed, again in ${duration(details.delay_seconds * 1000)}`);
   if (event === "agent.fallback.triggered") parts.push(`${details.fallback_agent} takes over: ${details.trigger_reason}`);
@@ -65,7 +71,7 @@ const SHORT = {
   "agent.execution.cancelled": "cancelled", "agent.pipeline.started": "run started", "agent.pipeline.completed": "run ended",
   "agent.decision.recorded": "decided", "agent.retry.attempted": "retry", "agent.fallback.triggered": "fallback",
   "agent.llm.called": "model", "agent.tool.called": "tool", "agent.retrieval.completed": "search", "agent.step.completed": "step",
-  "agent.message.normalized": "message", "otel.span": "span", gap: "gap",
+  "agent.message.normalized": "message", "otel.span": "span", "otel.span_event": "span event", gap: "gap",
 };
 
 export class Events {

@@ -9,7 +9,8 @@ export const FILTERS = [
   "status", "pipeline", "agent", "model", "provider", "service", "session", "user", "error", "category", "code",
   "attribute", "min_duration_ms", "max_duration_ms", "min_cost_usd", "max_cost_usd", "min_tokens", "max_tokens",
   "min_confidence", "max_confidence", "min_errors", "min_retries", "min_fallbacks",
-  "score", "score_category", "min_score", "max_score",
+  "score", "score_category", "min_score", "max_score", "decision_type", "decision_category", "decision_agent",
+  "decision_chosen", "min_decision_confidence", "max_decision_confidence", "below_threshold",
 ];
 const PASSED = [...FILTERS, "q", "from", "to", "sort", "order", "live"];
 const WINDOWS = [["15m", "15 minutes"], ["1h", "hour"], ["6h", "6 hours"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", "30 days"]];

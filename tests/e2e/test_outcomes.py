@@ -1,0 +1,117 @@
+"""Outcomes that an event could not know yet are filled in when a run is read."""
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from tests.support.collector import http
+from tests.support.waiting import wait_until
+
+PROGRAM = """
+import sys
+import tracereel
+from tracereel.resilience import fallback, fixed_delay, retry
+
+tracereel.configure()
+tries = 0
+
+
+@tracereel.traced_agent("regex_parsing_agent")
+def by_regex(text):
+    return {"contacto": text}
+
+
+@fallback(by_regex)
+@tracereel.traced_agent("parsing_agent")
+def parse(text):
+    raise TimeoutError("LLM request timeout after 30s")
+
+
+@retry(attempts=3, strategy=fixed_delay(0.001))
+@tracereel.traced_agent("temporal_agent")
+def resolve(text):
+    global tries
+    tries += 1
+    if tries < 3:
+        raise ConnectionError("gone")
+    return text
+
+
+@tracereel.traced_pipeline("appointment_creation", trace_id=sys.argv[1])
+def book(text):
+    parse(text)
+    return resolve(text)
+
+
+book("cita mañana 10am con Dr. Pérez")
+"""
+
+
+@pytest.fixture(scope="module")
+def document(collector, tmp_path_factory):
+    trace_id = f"trc_{uuid.uuid4().hex}"
+    spool = tmp_path_factory.mktemp("spool")
+    environ = {
+        **os.environ,
+        "TRACEREEL_ENDPOINT": collector.url,
+        "TRACEREEL_SPOOL_DIR": str(spool),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, trace_id],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+    def whole():
+        answer = collector.replay(trace_id)
+        found = answer.json() if answer.status == 200 else None
+        return (
+            found if found and found["summary"]["completeness"]["verdict"] == "complete" else None
+        )
+
+    return wait_until(whole, timeout=30)
+
+
+def details(document, event_type):
+    return [each["details"] for each in document["timeline"] if each["event"] == event_type]
+
+
+def test_a_failure_says_whether_its_fallback_succeeded(document):
+    failed = details(document, "agent.execution.failed")
+    outcomes = {(each["agent_name"], each["fallback_successful"]) for each in failed}
+
+    assert outcomes == {("parsing_agent", True), ("temporal_agent", None)}
+
+
+def test_a_retry_says_whether_it_succeeded(document):
+    retries = details(document, "agent.retry.attempted")
+
+    assert [(each["retry_attempt"], each["retry_successful"]) for each in retries] == [
+        (1, False),
+        (2, True),
+    ]
+
+
+def test_the_tree_has_the_outcome_of_the_fallback(collector, document):
+    tree = http("GET", f"{collector.url}/v1/traces/{document['trace_id']}").json()
+    (primary,) = [
+        each
+        for each in tree["steps"]
+        if each.get("agent") == "parsing_agent" and each["kind"] == "agent"
+    ]
+
+    assert (primary["status"], primary["fallback_successful"]) == ("failed", True)
+
+
+def test_a_replaced_primary_is_not_counted_as_failed(document):
+    (pipeline,) = document["summary"]["pipelines"]
+
+    assert pipeline["status"] == "partial_success"
+    assert (pipeline["agents_failed"], pipeline["agents_replaced"]) == (0, 1)
+    assert (pipeline["agents_executed"], pipeline["agents_succeeded"]) == (3, 2)
