@@ -1,0 +1,19 @@
+"""The evidence that all rows share, made once per session and only where a row asks for it."""
+
+import os
+
+import pytest
+
+from tests.seeds.evidence import Evidence
+
+
+@pytest.fixture(scope="session")
+def evidence(tmp_path_factory):
+    """Return programs, recorders and a collector that the rows look at."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("TRACEREEL_", "OTEL_")):
+                patch.delenv(name)
+        made = Evidence(tmp_path_factory.mktemp("seeds"))
+        yield made
+        made.close()
