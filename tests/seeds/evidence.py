@@ -104,9 +104,10 @@ class Evidence:
         (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: clinic\nVersion: 2.3.4\n")
         (metadata / "top_level.txt").write_text("clinic\n")
         (metadata / "RECORD").write_text("clinic/__init__.py,,\n")
+        path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
         done = subprocess.run(
             [sys.executable, "-c", "import clinic; clinic.main()"],
-            env={**os.environ, "PYTHONPATH": str(site), "TZ": "America/Mexico_City"},
+            env={**os.environ, "PYTHONPATH": path, "TZ": "America/Mexico_City"},
             capture_output=True,
             text=True,
             timeout=120,
