@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 
 from tests.seeds.programs import declared
-from tests.support.collector import CollectorProcess
+from tests.support.collector import Answer, CollectorProcess, free_port, http
 from tests.support.contract import EXAMPLES
 from tests.support.waiting import wait_until
 from tracereel import set_tokens_remaining
@@ -123,8 +123,11 @@ class Evidence:
     def collector(self) -> CollectorProcess:
         """Return a running collector with two tenants."""
         keys = ",".join(f"{tenant}:{key}" for tenant, key in KEYS.items())
-        environ = {"TRACEREEL_API_KEYS": keys, "TRACEREEL_SESSION_MISMATCH": "refuse"}
-        return CollectorProcess(self.folder / "collector", environ=environ, fresh=True).start()
+        environ = {"TRACEREEL_API_KEYS": keys, "TRACEREEL_SESSION_OWNERS": "refuse"}
+        # The same port after a restart.
+        return CollectorProcess(
+            self.folder / "collector", environ=environ, port=free_port(), fresh=True
+        ).start()
 
     @property
     def destination(self) -> dict[str, str]:
@@ -138,6 +141,10 @@ class Evidence:
     @cached_property
     def client(self) -> Client:
         return Client(self.collector.url, KEYS["own"])
+
+    def get(self, path: str) -> Answer:
+        """Return the collector's answer to a GET."""
+        return http("GET", f"{self.collector.url}{path}", headers=self.headers)
 
     def store(self, events: list[dict]) -> dict:
         """Send events and return the collector's answer, once they are stored."""
@@ -159,13 +166,16 @@ class Evidence:
         return AgentExecutionReplay(self.collector.url, KEYS["own"]).replay_sync(trace_id)
 
     @cached_property
-    def examples(self) -> dict[str, dict]:
-        """Return the printed examples by type, as they are read back."""
+    def examples(self) -> dict[str, tuple[dict, dict]]:
+        """Return the printed examples by type: as they are exported, and as they are replayed."""
         assert self.store(EXAMPLES)["rejected"] == []
         found = {}
         for trace_id in {event["trace_id"] for event in EXAMPLES}:
-            for entry in self.replay(trace_id)["timeline"]:
-                found[entry["event"]] = entry["details"]
+            replayed = {e["event"]: e["details"] for e in self.replay(trace_id)["timeline"]}
+            exported = self.get(f"/v1/export?trace_id={trace_id}").body
+            for event in map(json.loads, exported.splitlines()):
+                kind = event["event_type"]
+                found[kind] = event, replayed[kind]
         return found
 
     @cached_property
