@@ -14,6 +14,8 @@ def evidence(tmp_path_factory):
         for name in list(os.environ):
             if name.startswith(("TRACEREEL_", "OTEL_")):
                 patch.delenv(name)
-        made = Evidence(tmp_path_factory.mktemp("seeds"))
+        folder = tmp_path_factory.mktemp("seeds")
+        patch.setenv("TRACEREEL_SPOOL_DIR", str(folder / "spool"))
+        made = Evidence(folder)
         yield made
         made.close()
