@@ -1,9 +1,12 @@
-"""A program that sends twenty lone events, then two thousand at once, and counts both as JSON."""
+"""A program that sends twenty lone events, two thousand at once, and a failed run.
+
+Prints counts of each as JSON: eleven of twelve runs succeed.
+"""
 
 import json
 import time
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
 import tracereel
 
@@ -36,15 +39,17 @@ with tracereel.traced_agent("busy_agent", trace_id="trc_many") as execution:
     for number in range(1998):
         execution.emit({"event_type": "custom.measurement", "number": number})
 result = tracereel.flush(60.0)
-print(
-    json.dumps(
-        {
-            "lone": [within, total],
-            "many": {
-                "recorded": value("tracereel_sdk_events_total", outcome="recorded") - total,
-                "delivered": result.delivered - total,
-                "dropped": result.dropped,
-            },
-        }
-    )
-)
+many = {
+    "recorded": value("tracereel_sdk_events_total", outcome="recorded") - total,
+    "delivered": result.delivered - total,
+    "dropped": result.dropped,
+}
+
+try:
+    with tracereel.traced_agent("failing_agent"):
+        raise RuntimeError("unexpected")
+except RuntimeError:
+    pass
+tracereel.flush(60.0)
+exposition = generate_latest(registry).decode()
+print(json.dumps({"lone": [within, total], "many": many, "exposition": exposition}))
