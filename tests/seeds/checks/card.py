@@ -1,6 +1,7 @@
 """Checks of the design card: packages, layout, parts."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -26,6 +27,9 @@ def package(row, evidence):
         *project["dependency-groups"]["dev"],
     ]
     assert any(each.partition(">=")[0] == row["name"] for each in needed)
+    imported = re.compile(rf"^\s*(from|import) {re.escape(row['module'])}\b", re.MULTILINE)
+    sources = [*(ROOT / "sdk").rglob("*.py"), *(ROOT / "collector").rglob("*.py")]
+    assert any(imported.search(source.read_text(encoding="utf-8")) for source in sources)
 
 
 @check
