@@ -22,6 +22,7 @@ _ROWS_BY_ITEM: dict[int, tuple[str, ...]] = {
     15: ("001.4", "001.9", "001.10", "001.11", "001.30"),
     16: ("001.33", "001.80"),
     17: ("002.10", "002.14", "002.15", "002.19", "002.21", "002.22"),
+    18: ("001.81",),
 }
 
 PENDING: dict[str, int] = {row: item for item, rows in _ROWS_BY_ITEM.items() for row in rows}

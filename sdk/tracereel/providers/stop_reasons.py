@@ -60,7 +60,6 @@ STOP_REASONS: Final[dict[str, dict[str, StopReason]]] = {
 
 _EVERY_WORD: Final[dict[str, StopReason]] = {
     **{word: word for word in get_args(StopReason)},
-    "max_turns": "max_tokens",  # another name for it in event stores
     **{word.lower(): meaning for table in STOP_REASONS.values() for word, meaning in table.items()},
 }
 
